@@ -1,0 +1,78 @@
+"""Every error that pgrelay raises on purpose, and the one table that says what follows from it.
+
+A message is one line for the operator: what is wrong, where (file and key, or LSN, table and column),
+and the cure. What becomes of an error is decided by its class alone, in `verdict`:
+
+retry   the trouble passes by itself: reconnect with back-off, never end the process
+stop    the process ends with the class's exit code, and nothing unacknowledged was confirmed
+"""
+
+from enum import Enum
+
+from pgrelay.lsn import format_lsn
+
+
+class PgrelayError(Exception):
+    """The root. `exit_code` is what the process ends with where the verdict is to stop."""
+
+    exit_code = 1
+
+
+class SetupError(PgrelayError):
+    """The configuration or what it points at (server, slot, publication, topic, rights) is wrong."""
+
+    exit_code = 2
+
+
+class GapError(PgrelayError):
+    """The stream cannot go on without losing data: slot lost, moved by another, or another cluster's."""
+
+    exit_code = 3
+
+
+class RecordError(PgrelayError):
+    """One record can't be encoded or delivered, and `errors.on_record` says stop."""
+
+    exit_code = 4
+
+
+class ProtocolError(PgrelayError):
+    """Bytes from the server that are not what the protocol says: truncated, oversized or unknown.
+
+    A compiled reader raises it below the place that knows the LSN, so the LSN is added with `at`.
+    """
+
+    def at(self, lsn: int) -> "ProtocolError":
+        """The same error, naming the LSN of the message it was found in."""
+        return ProtocolError(f"{self} (LSN {format_lsn(lsn)})")
+
+
+class TransientError(PgrelayError):
+    """Trouble that passes: the session is torn down and begun again from the confirmed LSN."""
+
+
+class SourceUnavailable(TransientError):
+    """Postgres can't be reached, is shutting down, or cut the connection; or the slot is in use."""
+
+
+class KafkaUnavailable(TransientError):
+    """The broker, or the producer's identity at it, is gone; a new producer is needed."""
+
+
+class SpoolError(TransientError):
+    """The spool directory can't be written or read (disk full, I/O error); nothing was confirmed."""
+
+
+class Verdict(Enum):
+    RETRY = "retry"
+    STOP = "stop"
+
+
+def verdict(error: BaseException) -> Verdict:
+    """What follows from an error. Everything that is not known to pass by itself stops the process."""
+    return Verdict.RETRY if isinstance(error, TransientError) else Verdict.STOP
+
+
+def exit_code(error: BaseException) -> int:
+    """The process's exit code for an error that stops it."""
+    return error.exit_code if isinstance(error, PgrelayError) else 1
