@@ -1,0 +1,130 @@
+"""The streaming replication protocol: what travels in CopyData, and the command that starts it.
+
+Formats: PostgreSQL manual, "Streaming Replication Protocol".
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from librt.strings import BytesWriter, read_i64_be, write_i64_be
+
+from pgrelay.errors import ProtocolError
+from pgrelay.lsn import format_lsn, postgres_us, unix_us
+from pgrelay.wire.cursor import U64, Cursor
+
+XLOG_DATA: Final = ord("w")
+KEEPALIVE: Final = ord("k")
+
+# XLogData is one tag byte, three 8-byte integers, then the payload: the per-row path relies on it.
+HEADER_SIZE: Final = 25
+
+
+@dataclass(frozen=True, slots=True)
+class XLogData:
+    """In logical mode `wal_start` equals `wal_end`; both are 0 on messages with no place in the WAL."""
+
+    wal_start: int
+    wal_end: int
+    sent_us: int
+    payload: bytes
+
+    @classmethod
+    def parse(cls, frame: bytes) -> "XLogData":
+        cursor = Cursor("XLogData", frame, 1)
+        start, end = cursor.u64("start LSN"), cursor.u64("end LSN")
+        sent_us = unix_us(cursor.i64("send time"))
+        return cls(start, end, sent_us, frame[cursor.pos :])
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryKeepalive:
+    """`wal_end`: every commit before it has been sent. `reply`: the server wants a status update now."""
+
+    wal_end: int
+    sent_us: int
+    reply: bool
+
+    @classmethod
+    def parse(cls, frame: bytes) -> "PrimaryKeepalive":
+        cursor = Cursor("PrimaryKeepalive", frame, 1)
+        message = cls(
+            cursor.u64("end LSN"), unix_us(cursor.i64("send time")), cursor.u8("reply requested") != 0
+        )
+        cursor.end()
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyStatusUpdate:
+    """`flush` alone moves the slot; `write` and `apply` are for the server's statistics."""
+
+    write: int
+    flush: int
+    apply: int
+    sent_us: int
+    reply: bool = False
+
+    def serialize(self) -> bytes:
+        writer = BytesWriter()
+        writer.append(ord("r"))
+        for lsn in (self.write, self.flush, self.apply):
+            # The writer takes signed integers; an LSN is unsigned.
+            write_i64_be(writer, lsn - (1 << 64) if lsn >> 63 else lsn)
+        write_i64_be(writer, postgres_us(self.sent_us))
+        writer.append(int(self.reply))
+        return writer.getvalue()
+
+
+def frame_lsn(frame: bytes) -> int:
+    """The WAL position in an XLogData frame's header, for the path that does not build the class."""
+    return int(read_i64_be(frame, 1)) & U64
+
+
+def check_frame(frame: bytes) -> None:
+    """Refuse an XLogData frame that is too short to hold a header and a message tag."""
+    if len(frame) <= HEADER_SIZE:
+        raise ProtocolError(f"XLogData is truncated: {len(frame)} bytes hold no message")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """The options of pgoutput, as START_REPLICATION sends them; None leaves an option out."""
+
+    proto_version: int
+    publications: tuple[str, ...]
+    binary: bool = False
+    messages: bool = False
+    streaming: str = "off"
+    two_phase: bool = False
+    origin: str | None = None
+
+    def pairs(self) -> list[tuple[str, str]]:
+        names = ",".join(quote_identifier(name) for name in self.publications)
+        pairs = [("proto_version", str(self.proto_version)), ("publication_names", names)]
+        if self.binary:
+            pairs.append(("binary", "true"))
+        if self.messages:
+            pairs.append(("messages", "true"))
+        if self.streaming != "off":
+            pairs.append(("streaming", self.streaming))
+        if self.two_phase:
+            pairs.append(("two_phase", "on"))
+        if self.origin is not None:
+            pairs.append(("origin", self.origin))
+        return pairs
+
+
+def start_replication(slot: str, lsn: int, options: StreamOptions) -> str:
+    """The START_REPLICATION command. `lsn` 0 begins where the slot stands."""
+    listed = ", ".join(f"{name} {quote_literal(value)}" for name, value in options.pairs())
+    return f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {format_lsn(lsn)} ({listed})"
+
+
+def quote_identifier(name: str) -> str:
+    """Quoted always: the server folds an unquoted publication name to lower case."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(value: str) -> str:
+    """A literal in the replication grammar, which knows no backslash escapes."""
+    return "'" + value.replace("'", "''") + "'"
