@@ -1,0 +1,376 @@
+"""From the order of arrival to the order of commit.
+
+Theory of operation. The server sends a transaction in one of three ways:
+
+plain      Begin, changes, Commit: sent at its commit, so it passes straight through, frame by frame
+streamed   StreamStart, changes, StreamStop, in as many segments as it takes and mixed with those of other
+           transactions; then StreamCommit, StreamAbort, or StreamPrepare
+prepared   BeginPrepare, changes, Prepare; and long after, CommitPrepared or RollbackPrepared
+
+Streamed and prepared ones wait as raw frames in the spool. A StreamAbort of a subtransaction drops only the
+changes that carry its xid; of the transaction itself, everything. At the commit the frames are replayed, less
+the aborted ones, as if they had been sent then. A replay may be huge, so it is taken in slices: `receive`
+must not be called while `replaying`.
+
+Out come events, in commit order: TransactionBegin, frames, TransactionEnd, again and again; and now and then
+a Reached, an LSN that is safe to confirm once everything before it is. A frame is the whole XLogData message;
+in a transaction that is `streamed` its body begins after the 4-byte xid that follows the tag (but Origin has
+none). Relation and Type frames also come outside of transactions.
+
+Half-streamed transactions are worth nothing after a reconnect, since the server sends them again from their
+first segment: begin with a new Assembler and `close` the old one. Prepared ones are kept on disk.
+
+Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical Decoding", "Streaming of Large
+Transactions" and "Two-phase Commit Support".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from librt.strings import read_i32_be
+
+from pgrelay.errors import GapError, ProtocolError
+from pgrelay.lsn import format_lsn
+from pgrelay.prepared import PreparedStore
+from pgrelay.spool import FrameBuffer, Spool
+from pgrelay.wire import pgoutput, transactions
+from pgrelay.wire.cursor import U32
+from pgrelay.wire.replication import HEADER_SIZE, XLogData, check_frame, frame_lsn
+
+_CHANGES: Final = b"IUDTMO"
+_SCHEMA: Final = b"RY"
+_ORIGIN: Final = ord("O")
+_MESSAGE: Final = ord("M")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegin:
+    """`xid` is None for a logical message outside any transaction; `commit_us` since 1970.
+
+    `streamed`: frames carry an xid. `scoped`: its relations are its own and end with it.
+    """
+
+    xid: int | None
+    commit_lsn: int
+    commit_us: int
+    streamed: bool = False
+    scoped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """`end_lsn` is what may be confirmed once every record of the transaction is acknowledged."""
+
+    end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An LSN with nothing to deliver: a transaction was put on disk, or rolled back."""
+
+    lsn: int
+
+
+Event = TransactionBegin | bytes | TransactionEnd | Reached
+
+
+class _Open:
+    """A transaction that is being sent, or was sent in part."""
+
+    def __init__(self, xid: int, frames: FrameBuffer) -> None:
+        self.xid = xid
+        self.frames = frames
+        self.aborted: set[int] = set()
+        self.relation_oids: set[int] = set()
+
+
+class _Replay:
+    """A committed transaction on its way out."""
+
+    def __init__(
+        self,
+        frames: Iterator[bytes],
+        end_lsn: int,
+        streamed: bool,
+        aborted: set[int],
+        buffer: FrameBuffer | None,
+    ) -> None:
+        self.frames = frames
+        self.end_lsn = end_lsn
+        self.streamed = streamed
+        self.aborted = aborted
+        self.buffer = buffer
+
+
+class Assembler:
+    """One connection's transactions. `memory_limit` is in bytes, for all open transactions together."""
+
+    def __init__(self, spool: Spool, prepared: PreparedStore, memory_limit: int) -> None:
+        self._spool = spool
+        self._prepared = prepared
+        self._memory_limit = memory_limit
+        self._memory = 0
+        self._events: list[Event] = []
+        self._open: dict[int, _Open] = {}
+        self._plain: transactions.Begin | None = None
+        self._segment: _Open | None = None
+        self._preparing: _Open | None = None
+        self._replay: _Replay | None = None
+        # The session's latest Relation of each table and its Types, for transactions that outlive it.
+        self._relations: dict[int, bytes] = {}
+        self._types: dict[int, bytes] = {}
+
+    @property
+    def replaying(self) -> bool:
+        return self._replay is not None
+
+    @property
+    def in_transaction(self) -> bool:
+        """A transaction is on its way out: its Begin was taken, its End not yet."""
+        return self._plain is not None or self._replay is not None
+
+    @property
+    def open_transactions(self) -> int:
+        return len(self._open)
+
+    def take(self) -> list[Event]:
+        """The events since the last call."""
+        events = self._events
+        self._events = []
+        return events
+
+    def receive(self, frame: bytes) -> None:
+        """Take one XLogData frame. Raises ProtocolError (with its LSN), SpoolError or GapError."""
+        check_frame(frame)
+        tag = frame[HEADER_SIZE]
+        if self._plain is not None and tag in _CHANGES:
+            self._events.append(frame)
+        elif self._segment is not None and (tag in _CHANGES or tag in _SCHEMA):
+            self._hold(self._segment, frame)
+        elif tag in _SCHEMA:
+            self._schema(tag, frame)
+        elif self._preparing is not None and tag in _CHANGES:
+            self._prepare_change(self._preparing, tag, frame)
+        elif tag == _MESSAGE:
+            self._standalone(frame)
+        else:
+            self._control(frame)
+
+    def _hold(self, transaction: _Open, frame: bytes) -> None:
+        transaction.frames.append(frame)
+        self._memory += len(frame) + 4
+        while self._memory > self._memory_limit:
+            largest = max(self._held(), key=lambda held: held.frames.in_memory)
+            self._memory -= largest.frames.in_memory
+            largest.frames.spill()
+
+    def _held(self) -> list[_Open]:
+        held = list(self._open.values())
+        if self._preparing is not None:
+            held.append(self._preparing)
+        return held
+
+    def _release(self, transaction: _Open) -> None:
+        self._memory -= transaction.frames.in_memory
+        self._open.pop(transaction.xid, None)
+
+    def _schema(self, tag: int, frame: bytes) -> None:
+        """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
+        oid = read_i32_be(frame, HEADER_SIZE + 1) & U32
+        (self._relations if tag == ord("R") else self._types)[oid] = frame
+        self._events.append(frame)
+        if self._preparing is not None:
+            self._hold(self._preparing, frame)
+
+    def _prepare_change(self, transaction: _Open, tag: int, frame: bytes) -> None:
+        if tag == ord("T"):
+            message = pgoutput.parse(frame, start=HEADER_SIZE)
+            assert isinstance(message, pgoutput.Truncate)
+            transaction.relation_oids.update(message.relation_oids)
+        elif tag in b"IUD":
+            transaction.relation_oids.add(read_i32_be(frame, HEADER_SIZE + 1) & U32)
+        self._hold(transaction, frame)
+
+    def _standalone(self, frame: bytes) -> None:
+        """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
+
+        The server sends it again only if the slot stands at or before the start of its WAL record, so one
+        byte past that start is the lowest LSN that ends it.
+        """
+        message = self._parse(frame)
+        if not isinstance(message, pgoutput.Message) or message.transactional:
+            raise self._misplaced(frame)
+        sent_us = XLogData.parse(frame).sent_us
+        self._events.append(TransactionBegin(None, message.lsn, sent_us))
+        self._events.append(frame)
+        self._events.append(TransactionEnd(message.lsn + 1))
+
+    def _parse(self, frame: bytes) -> pgoutput.PgoutputMessage:
+        try:
+            return pgoutput.parse(frame, start=HEADER_SIZE)
+        except ProtocolError as error:
+            raise error.at(frame_lsn(frame)) from None
+
+    def _misplaced(self, frame: bytes) -> ProtocolError:
+        tag = chr(frame[HEADER_SIZE])
+        return ProtocolError(f"message {tag!r} out of place, {self._where()}").at(frame_lsn(frame))
+
+    def _where(self) -> str:
+        if self._plain is not None:
+            return f"inside transaction {self._plain.xid}"
+        if self._segment is not None:
+            return f"inside a segment of streamed transaction {self._segment.xid}"
+        if self._preparing is not None:
+            return f"inside prepared transaction {self._preparing.xid}"
+        return "outside any transaction"
+
+    def _control(self, frame: bytes) -> None:
+        """Everything that begins, ends or cuts a transaction; rare beside the changes."""
+        message = self._parse(frame)
+        inside = self._plain is not None or self._segment is not None or self._preparing is not None
+        match message:
+            case transactions.Commit() if self._plain is not None:
+                self._commit(self._plain, message, frame)
+            case transactions.StreamStop() if self._segment is not None:
+                self._segment = None
+            case transactions.StreamPrepare() if not inside:
+                self._stream_prepare(message, frame)
+            case transactions.Prepare() if self._preparing is not None:
+                self._prepare(self._preparing, message)
+            case _ if inside:
+                raise self._misplaced(frame)
+            case transactions.Begin():
+                self._plain = message
+                self._events.append(TransactionBegin(message.xid, message.commit_lsn, message.commit_us))
+            case transactions.StreamStart():
+                self._stream_start(message, frame)
+            case transactions.StreamCommit():
+                self._stream_commit(message, frame)
+            case transactions.StreamAbort():
+                self._stream_abort(message)
+            case transactions.BeginPrepare():
+                self._preparing = _Open(message.xid, self._spool.buffer(f"{message.xid}-prepare"))
+            case transactions.CommitPrepared():
+                self._commit_prepared(message)
+            case transactions.RollbackPrepared():
+                # With no Prepare before it there is nothing to drop: it was rolled back while we were away.
+                self._prepared.rolled_back(message.xid, message.gid)
+                self._events.append(Reached(message.end_lsn))
+            case _:
+                raise self._misplaced(frame)
+
+    def _commit(self, begin: transactions.Begin, commit: transactions.Commit, frame: bytes) -> None:
+        if commit.commit_lsn != begin.commit_lsn:
+            raise ProtocolError(
+                f"transaction {begin.xid} began for commit LSN {format_lsn(begin.commit_lsn)} "
+                f"and committed at {format_lsn(commit.commit_lsn)}"
+            ).at(frame_lsn(frame))
+        self._plain = None
+        self._events.append(TransactionEnd(commit.end_lsn))
+
+    def _stream_start(self, start: transactions.StreamStart, frame: bytes) -> None:
+        transaction = self._open.get(start.xid)
+        if start.first != (transaction is None):
+            known = "is not known" if transaction is None else "has begun already"
+            raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").at(frame_lsn(frame))
+        if transaction is None:
+            transaction = _Open(start.xid, self._spool.buffer(str(start.xid)))
+            self._open[start.xid] = transaction
+        self._segment = transaction
+
+    def _streamed(self, name: str, xid: int, frame: bytes) -> _Open:
+        transaction = self._open.get(xid)
+        if transaction is None:
+            raise ProtocolError(f"{name} of transaction {xid}, which has no StreamStart").at(frame_lsn(frame))
+        self._release(transaction)
+        return transaction
+
+    def _stream_commit(self, commit: transactions.StreamCommit, frame: bytes) -> None:
+        transaction = self._streamed("StreamCommit", commit.xid, frame)
+        self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
+        frames = transaction.frames
+        self._replay = _Replay(frames.frames(), commit.end_lsn, True, transaction.aborted, frames)
+
+    def _stream_abort(self, abort: transactions.StreamAbort) -> None:
+        # An unknown transaction is legal: PostgreSQL 18 sends aborts even to clients that do not stream.
+        transaction = self._open.get(abort.xid)
+        if transaction is None:
+            return
+        if abort.subxid != abort.xid:
+            transaction.aborted.add(abort.subxid)
+            return
+        self._release(transaction)
+        transaction.frames.discard()
+
+    def _stream_prepare(self, prepare: transactions.StreamPrepare, frame: bytes) -> None:
+        transaction = self._streamed("StreamPrepare", prepare.xid, frame)
+        self._prepared.keep(
+            prepare.xid,
+            prepare.gid,
+            prepare.end_lsn,
+            transaction.frames,
+            streamed=True,
+            aborted=transaction.aborted,
+        )
+        self._events.append(Reached(prepare.end_lsn))
+
+    def _prepare(self, transaction: _Open, prepare: transactions.Prepare) -> None:
+        self._preparing = None
+        self._memory -= transaction.frames.in_memory
+        relied_on = [self._relations[oid] for oid in transaction.relation_oids if oid in self._relations]
+        self._prepared.keep(
+            prepare.xid,
+            prepare.gid,
+            prepare.end_lsn,
+            transaction.frames,
+            streamed=False,
+            relations=[*self._types.values(), *relied_on],
+        )
+        self._events.append(Reached(prepare.end_lsn))
+
+    def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
+        entry = self._prepared.find(commit.xid, commit.gid)
+        if entry is None:
+            raise GapError(
+                f"COMMIT PREPARED of {commit.gid!r} (xid {commit.xid}) at {format_lsn(commit.commit_lsn)}, "
+                f"but its rows are not in {self._spool.directory}: with source.two_phase, "
+                "transactions.spool_dir must survive restarts; restore it, or copy the tables anew"
+            )
+        self._prepared.committed(entry, commit.end_lsn)
+        self._events.append(
+            TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
+        )
+        frames = self._prepared.frames(entry)
+        self._replay = _Replay(frames, commit.end_lsn, entry.streamed, set(entry.aborted), None)
+
+    def replay(self, size: int) -> None:
+        """Give out the committed transaction's next frames, about `size` bytes, and after the last its end."""
+        replay = self._replay
+        assert replay is not None, "nothing is being replayed"
+        given = 0
+        for frame in replay.frames:
+            given += len(frame)
+            if not replay.aborted or _subtransaction(frame) not in replay.aborted:
+                self._events.append(frame)
+            if given >= size:
+                return
+        self._replay = None
+        if replay.buffer is not None:
+            replay.buffer.discard()
+        self._events.append(TransactionEnd(replay.end_lsn))
+
+    def close(self) -> None:
+        """Drop every transaction that has not been delivered; the server will send them again."""
+        for transaction in self._held():
+            transaction.frames.discard()
+        self._open = {}
+        self._preparing = None
+        if self._replay is not None and self._replay.buffer is not None:
+            self._replay.buffer.discard()
+        self._replay = None
+
+
+def _subtransaction(frame: bytes) -> int:
+    """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
+    return 0 if frame[HEADER_SIZE] == _ORIGIN else read_i32_be(frame, HEADER_SIZE + 1) & U32

@@ -1,0 +1,138 @@
+"""Prepared transactions on disk, from PREPARE TRANSACTION to some time after COMMIT PREPARED.
+
+Once the end of a Prepare is confirmed, the server sends only CommitPrepared, without the rows: they must be
+ours by then. So a prepared transaction is two files, written in this order and each synced to disk:
+
+NAME.frames     its raw XLogData frames, as the spool writes them
+NAME.prepared   JSON: xid, gid, end_lsn, streamed, aborted subtransactions, size of NAME.frames, the
+                Relation and Type frames that its rows rely on, and committed: the end LSN of its commit
+
+The second makes the pair valid; frames without it are left-overs. A committed transaction's pair stays until
+the slot's restart_lsn has passed its commit: until then a crashed server may ask for it again.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from pgrelay.errors import SpoolError
+from pgrelay.spool import FrameBuffer, Spool, open_private, read_frames, spool_error
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A prepared transaction. `committed` is the end LSN of its CommitPrepared, None before that."""
+
+    name: str
+    xid: int
+    gid: str
+    end_lsn: int
+    streamed: bool
+    size: int
+    aborted: list[int] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
+    committed: int | None = None
+
+
+class PreparedStore:
+    """The prepared transactions of one spool directory, by transaction id and gid."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._directory = spool.directory
+        self._known: dict[tuple[int, str], Prepared] = {}
+
+    def load(self) -> None:
+        """Read what earlier runs kept, and remove frames that never became valid."""
+        self._known = {}
+        for path in self._directory.glob("*.prepared"):
+            entry = _read(path)
+            self._known[entry.xid, entry.gid] = entry
+        names = {entry.name for entry in self._known.values()}
+        for path in self._directory.glob("*.frames"):
+            if path.stem not in names:
+                path.unlink(missing_ok=True)
+
+    def keep(
+        self,
+        xid: int,
+        gid: str,
+        end_lsn: int,
+        frames: FrameBuffer,
+        *,
+        streamed: bool,
+        aborted: Iterable[int] = (),
+        relations: Iterable[bytes] = (),
+    ) -> None:
+        """Put a prepared transaction on stable storage. Its LSN may be confirmed when this returns."""
+        name = f"{xid}-{end_lsn:016X}"
+        size = frames.keep_as(self._directory / f"{name}.frames")
+        encoded = [base64.b64encode(frame).decode() for frame in relations]
+        entry = Prepared(name, xid, gid, end_lsn, streamed, size, sorted(aborted), encoded)
+        self._write(entry)
+        self._known[xid, gid] = entry
+
+    def find(self, xid: int, gid: str) -> Prepared | None:
+        return self._known.get((xid, gid))
+
+    def frames(self, entry: Prepared) -> Iterator[bytes]:
+        """The Relation and Type frames that the rows rely on, then the transaction's own frames."""
+        for frame in entry.relations:
+            yield base64.b64decode(frame)
+        yield from read_frames(self._directory / f"{entry.name}.frames", entry.size)
+
+    def committed(self, entry: Prepared, end_lsn: int) -> None:
+        """Note where its commit ends, so that `purge` can tell when it is no longer needed."""
+        entry = replace(entry, committed=end_lsn)
+        self._write(entry)
+        self._known[entry.xid, entry.gid] = entry
+
+    def rolled_back(self, xid: int, gid: str) -> None:
+        entry = self._known.pop((xid, gid), None)
+        if entry is not None:
+            self._remove(entry)
+
+    def purge(self, restart_lsn: int) -> int:
+        """Delete what was committed before `restart_lsn`, where decoding can never begin again."""
+        gone = [e for e in self._known.values() if e.committed is not None and e.committed <= restart_lsn]
+        for entry in gone:
+            del self._known[entry.xid, entry.gid]
+            self._remove(entry)
+        return len(gone)
+
+    def _write(self, entry: Prepared) -> None:
+        path = self._directory / f"{entry.name}.prepared"
+        unfinished = path.with_suffix(".tmp")
+        try:
+            with open_private(unfinished) as file:
+                file.write(json.dumps(asdict(entry)).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(path)
+            _sync_directory(self._directory)
+        except OSError as error:
+            raise spool_error(path, error) from error
+
+    def _remove(self, entry: Prepared) -> None:
+        (self._directory / f"{entry.name}.prepared").unlink(missing_ok=True)
+        (self._directory / f"{entry.name}.frames").unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Prepared:
+    try:
+        return Prepared(**json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise SpoolError(f"{path}: not a prepared transaction of ours ({error})") from error
+    except OSError as error:
+        raise spool_error(path, error) from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """A rename is durable only once its directory is."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,180 @@
+"""Where transactions wait for their commit: in memory first, then in files under one directory.
+
+A `FrameBuffer` holds the raw XLogData frames of one transaction in order. Frames gather in chunks of about
+1 MiB; spilled chunks go to the buffer's file, each behind its length and CRC, so that a torn file is found
+out and never replayed as if it were whole. Order on replay: the file, then what is still in memory.
+
+A file lives as long as its transaction is open in this process. What a crash leaves behind is removed by
+`Spool.remove_stale`, once the slot is ours. Prepared transactions outlive the process: see prepared.py.
+
+On disk: files are 0600 in a 0700 directory. Any OSError becomes a SpoolError that names the file.
+"""
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final
+
+from librt.strings import BytesWriter, read_i32_be, write_i32_be
+
+from pgrelay.errors import SpoolError
+
+CHUNK_SIZE: Final = 1 << 20
+SPOOL_SUFFIX: Final = ".spool"
+
+# Length of the chunk and its CRC-32, each 4 bytes unsigned.
+_CHUNK_HEADER: Final = Struct("!II")
+
+
+class Spool:
+    """One directory of spool files, this relay's own. `on_disk` and `written` count bytes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.on_disk = 0
+        self.written = 0
+
+    def open(self) -> None:
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.directory.chmod(0o700)
+        except OSError as error:
+            raise spool_error(self.directory, error) from error
+
+    def remove_stale(self) -> int:
+        """Delete what transactions of an earlier run left behind; returns how many files."""
+        stale = list(self.directory.glob("*" + SPOOL_SUFFIX))
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return len(stale)
+
+    def buffer(self, name: str) -> "FrameBuffer":
+        return FrameBuffer(self, self.directory / (name + SPOOL_SUFFIX))
+
+
+class FrameBuffer:
+    """The frames of one transaction. `in_memory` and `on_disk` are bytes."""
+
+    def __init__(self, spool: Spool, path: Path) -> None:
+        self.path = path
+        self.in_memory = 0
+        self.on_disk = 0
+        self._spool = spool
+        self._file: BinaryIO | None = None
+        self._chunks: list[bytes] = []
+        self._writer = BytesWriter()
+
+    def append(self, frame: bytes) -> None:
+        write_i32_be(self._writer, len(frame))
+        self._writer.write(frame)
+        self.in_memory += len(frame) + 4
+        if len(self._writer) >= CHUNK_SIZE:
+            self._close_chunk()
+
+    def _close_chunk(self) -> None:
+        self._chunks.append(self._writer.getvalue())
+        self._writer = BytesWriter()
+
+    def spill(self) -> None:
+        """Move everything held in memory to the file."""
+        if len(self._writer):
+            self._close_chunk()
+        try:
+            if self._file is None:
+                self._file = open_private(self.path)
+            for chunk in self._chunks:
+                self._file.write(_CHUNK_HEADER.pack(len(chunk), zlib.crc32(chunk)))
+                self._file.write(chunk)
+                self._count(_CHUNK_HEADER.size + len(chunk))
+            self._file.flush()
+        except OSError as error:
+            raise spool_error(self.path, error) from error
+        self._chunks = []
+        self.in_memory = 0
+
+    def _count(self, size: int) -> None:
+        self.on_disk += size
+        self._spool.on_disk += size
+        self._spool.written += size
+
+    def frames(self) -> Iterator[bytes]:
+        """All frames in order. Raises SpoolError where the file does not hold what was written to it."""
+        if self._file is not None:
+            yield from read_frames(self.path, self.on_disk)
+        for chunk in self._chunks:
+            yield from split_chunk(chunk)
+        if len(self._writer):
+            yield from split_chunk(self._writer.getvalue())
+
+    def keep_as(self, path: Path) -> int:
+        """Put every frame on stable storage under `path` and let go of it; returns the file's size."""
+        self.spill()
+        assert self._file is not None
+        try:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self.path.rename(path)
+        except OSError as error:
+            raise spool_error(path, error) from error
+        self._file = None
+        size = self.on_disk
+        self._forget()
+        return size
+
+    def discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self.path.unlink(missing_ok=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._spool.on_disk -= self.on_disk
+        self.on_disk = 0
+        self.in_memory = 0
+        self._chunks = []
+        self._writer = BytesWriter()
+
+
+def open_private(path: Path) -> BinaryIO:
+    """A new file that only we may read, emptied if it was there."""
+    return os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+
+
+def read_frames(path: Path, size: int) -> Iterator[bytes]:
+    """The frames of a spool file that is known to hold `size` bytes."""
+    try:
+        with path.open("rb") as file:
+            left = size
+            while left:
+                length, crc = _CHUNK_HEADER.unpack(_read_exactly(file, _CHUNK_HEADER.size, path))
+                chunk = _read_exactly(file, length, path)
+                if zlib.crc32(chunk) != crc:
+                    raise SpoolError(f"{path}: a chunk is damaged (CRC differs); check the disk")
+                left -= _CHUNK_HEADER.size + length
+                yield from split_chunk(chunk)
+    except OSError as error:
+        raise spool_error(path, error) from error
+
+
+def _read_exactly(file: BinaryIO, size: int, path: Path) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise SpoolError(f"{path}: the file ends too early; did something else truncate it?")
+    return data
+
+
+def split_chunk(chunk: bytes) -> Iterator[bytes]:
+    pos = 0
+    while pos < len(chunk):
+        end = pos + 4 + read_i32_be(chunk, pos)
+        yield chunk[pos + 4 : end]
+        pos = end
+
+
+def spool_error(path: Path, error: OSError) -> SpoolError:
+    return SpoolError(
+        f"{path}: {error.strerror or error}: free space there, or set transactions.spool_dir to another disk"
+    )
