@@ -1,0 +1,64 @@
+"""Topic names: legal for Kafka, and never the same for two tables by accident.
+
+Kafka allows [a-zA-Z0-9._-] and 249 characters. A plain name stays as it is. Any other run of characters in an
+identifier, a dot among them, becomes its UTF-8 bytes in hexadecimal between two pairs of dots: table `a b` of
+schema `public` is `app.public.a..20..b`. Since no dot of an identifier survives, a single dot can only be the
+template's own and a pair only an escape's, so the default template can be read back: it is injective.
+A name that comes out too long keeps its head and ends in `..h` and 128 bits of its SHA-256.
+"""
+
+import re
+from hashlib import sha256
+from typing import Final
+
+from pgrelay.errors import SetupError
+
+MAX_LENGTH: Final = 249
+
+_UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+def escape(identifier: str) -> str:
+    """An identifier as part of a topic name."""
+    return _UNSAFE.sub(_hexadecimal, identifier)
+
+
+def _hexadecimal(match: re.Match[str]) -> str:
+    return f"..{match[0].encode('utf-8', 'surrogateescape').hex()}.."
+
+
+def shorten(topic: str) -> str:
+    if len(topic) <= MAX_LENGTH:
+        return topic
+    # "h" is no hexadecimal digit, so a digest can't be taken for an escape.
+    digest = "..h" + sha256(topic.encode()).hexdigest()[:32]
+    return topic[: MAX_LENGTH - len(digest)] + digest
+
+
+class Topics:
+    """The topics of one relay, and which table each belongs to."""
+
+    def __init__(self, prefix: str, template: str) -> None:
+        self._prefix = prefix
+        self._template = template
+        self.message = shorten(f"{prefix}.message")
+        # Kafka refuses two topics that differ only by dot and underscore, so that is what must be unique.
+        self._owners: dict[str, str] = {_folded(self.message): "logical messages"}
+
+    def of_table(self, schema: str, table: str) -> str:
+        """The table's topic. Raises SetupError where another table's topic is in its way."""
+        topic = shorten(
+            self._template.format(prefix=self._prefix, schema=escape(schema), table=escape(table))
+        )
+        name = f"table {schema}.{table}"
+        owner = self._owners.setdefault(_folded(topic), name)
+        if owner != name:
+            raise SetupError(
+                f"{name} and {owner} would share the topic {topic!r} (Kafka takes '.' and '_' for the same): "
+                "change records.topic so that they differ, or take one of them out of the publication"
+            )
+        return topic
+
+
+def _folded(topic: str) -> str:
+    return topic.replace(".", "_")

@@ -1,0 +1,105 @@
+"""Which LSN may be confirmed: the ledger of what is in flight.
+
+Theory of operation. Transactions enter in commit order. Each counts the records that were handed to the
+producer and those that Kafka acknowledged; it is done when it has ended and the two are equal. They may be
+acknowledged in any order. The flush LSN is the end of the longest done prefix: one transaction that waits
+holds back everything behind it, which is what makes a crash harmless.
+
+Positions with nothing to deliver (a keepalive, a transaction put on disk) take their place in the same
+order. When nothing is outstanding a keepalive's WAL end may be confirmed, since every commit before it has
+been sent: that is how an idle publication on a busy server lets go of WAL. The server believes whatever it
+is told, even an LSN past its own WAL end, so nothing is confirmed beyond what the server itself has named.
+"""
+
+from collections import deque
+
+from pgrelay.errors import ProtocolError
+from pgrelay.lsn import format_lsn
+
+
+class InFlight:
+    """One transaction's records between producer and acknowledgement.
+
+    `commit_us` is since 1970, and None for a mere position in the WAL.
+    """
+
+    __slots__ = ("acknowledged", "commit_us", "end_lsn", "sent")
+
+    def __init__(self, commit_us: int | None, end_lsn: int | None = None) -> None:
+        self.commit_us = commit_us
+        self.end_lsn = end_lsn
+        self.sent = 0
+        self.acknowledged = 0
+
+    @property
+    def done(self) -> bool:
+        return self.end_lsn is not None and self.acknowledged == self.sent
+
+
+class Ledger:
+    """What is in flight, in commit order. `flush_lsn` only ever rises."""
+
+    def __init__(self, flush_lsn: int = 0) -> None:
+        self.flush_lsn = flush_lsn
+        self.server_lsn = flush_lsn
+        self._queue: deque[InFlight] = deque()
+        self._current: InFlight | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is outstanding: all that came is confirmable."""
+        return not self._queue
+
+    @property
+    def oldest_commit_us(self) -> int | None:
+        """Commit time of the oldest transaction that waits, None where none does."""
+        return next((entry.commit_us for entry in self._queue if entry.commit_us is not None), None)
+
+    def seen(self, wal_end: int) -> None:
+        """The server named this position in its WAL."""
+        self.server_lsn = max(self.server_lsn, wal_end)
+
+    def begin(self, commit_us: int) -> InFlight:
+        """The next transaction in commit order."""
+        assert self._current is None, "a transaction began inside another"
+        self._current = InFlight(commit_us)
+        self._queue.append(self._current)
+        return self._current
+
+    def end(self, end_lsn: int) -> None:
+        """All records of the current transaction were handed to the producer."""
+        assert self._current is not None, "a transaction ended that never began"
+        self._check(end_lsn)
+        self._current.end_lsn = end_lsn
+        self._current = None
+
+    def reached(self, lsn: int) -> None:
+        """A position with nothing to deliver. Ignored while a transaction is on its way through."""
+        if self._current is not None:
+            return
+        self._check(lsn)
+        tail = self._queue[-1] if self._queue else None
+        if tail is not None and tail.commit_us is None:
+            tail.end_lsn = max(tail.end_lsn or 0, lsn)
+        else:
+            self._queue.append(InFlight(None, lsn))
+
+    def _check(self, lsn: int) -> None:
+        # A logical message outside a transaction ends one byte past the position that the server named.
+        if lsn > self.server_lsn + 1:
+            raise ProtocolError(
+                f"refusing to confirm LSN {format_lsn(lsn)}: it lies beyond {format_lsn(self.server_lsn)}, "
+                "the end of WAL that the server named"
+            )
+
+    def advance(self) -> list[InFlight]:
+        """Move the flush LSN over the done prefix; returns the transactions it moved over."""
+        passed: list[InFlight] = []
+        queue = self._queue
+        while queue and queue[0].done:
+            entry = queue.popleft()
+            assert entry.end_lsn is not None
+            self.flush_lsn = max(self.flush_lsn, entry.end_lsn)
+            if entry.commit_us is not None:
+                passed.append(entry)
+        return passed
