@@ -1,0 +1,116 @@
+"""JSON forms of numbers, from Postgres's text."""
+
+import re
+from binascii import b2a_base64
+from typing import Final
+
+from pgrelay.encode.types import (
+    CONVERT,
+    DECIMAL_BASE64,
+    NUMBER,
+    QUOTED,
+    STRING,
+    VARIABLE_DECIMAL,
+    Converter,
+    Encoding,
+)
+
+# What float8out and numeric_out print is a JSON number as it stands, but for these three.
+_NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?").fullmatch
+_NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
+
+# int() refuses longer digits, lest their quadratic cost be used against us; numeric has up to 147,455.
+_INT_DIGITS: Final = 4000
+
+
+def json_number(value: bytes) -> bytes:
+    """A JSON number; for what JSON has no number for, the strings NaN, Infinity and -Infinity."""
+    if _NUMBER(value) is not None:
+        return value
+    if value in _NOT_FINITE:
+        return b'"' + value + b'"'
+    raise ValueError(f"{value!r} is not a number as Postgres prints one")
+
+
+def money_digits(value: bytes) -> bytes:
+    """A string of the amount's sign, digits and point, from ``-$1,234.56`` (lc_monetary = C)."""
+    amount = value.translate(None, b"$,")
+    if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or _NUMBER(amount) is None:
+        raise ValueError(f"{value!r} is not an amount as Postgres prints it with lc_monetary = C")
+    return b'"' + amount + b'"'
+
+
+def numeric_encoding(choice: str, typmod: int) -> Encoding:
+    """The encoding of numeric for the operator's choice and the column's type modifier."""
+    if choice == "string":
+        return Encoding(QUOTED, STRING)
+    if choice == "double":
+        return Encoding(CONVERT, NUMBER, json_number)
+    if typmod < 0:
+        return Encoding(CONVERT, VARIABLE_DECIMAL, variable_decimal)
+    return Encoding(CONVERT, DECIMAL_BASE64, decimal_base64(declared_scale(typmod)))
+
+
+def declared_scale(typmod: int) -> int:
+    """The scale in numeric's type modifier, -1000 to 1000.
+
+    ``((precision << 16) | (scale & 0x7ff)) + 4``, scale in 11 bits of two's complement (PostgreSQL's
+    ``src/backend/utils/adt/numeric.c``, make_numeric_typmod).
+    """
+    return (((typmod - 4) & 0x7FF) ^ 1024) - 1024
+
+
+def decimal_base64(scale: int) -> Converter:
+    """Values of a numeric with that declared scale: the base64 string of value * 10^scale.
+
+    The integer is big-endian two's complement in as few bytes as hold it, as Kafka Connect's Decimal.
+    """
+
+    def convert(value: bytes) -> bytes:
+        if value in _NOT_FINITE:
+            return b'"' + value + b'"'
+        digits, fraction = _unscaled(value)
+        if fraction < scale:
+            digits += b"0" * (scale - fraction)
+        elif fraction > scale:
+            # A negative scale: the server has rounded the value to that many zeros.
+            kept = digits[: scale - fraction]
+            if digits[scale - fraction :].strip(b"0"):
+                raise ValueError(f"{value!r} has more digits than the declared scale of {scale}")
+            digits = kept
+        return b'"' + _base64_integer(_integer(digits)) + b'"'
+
+    return convert
+
+
+def variable_decimal(value: bytes) -> bytes:
+    """A numeric without a declared scale: ``{"scale":2,"value":"<base64>"}``, value = unscaled / 10^scale."""
+    if value in _NOT_FINITE:
+        return b'"' + value + b'"'
+    digits, fraction = _unscaled(value)
+    return b'{"scale":%d,"value":"%b"}' % (fraction, _base64_integer(_integer(digits)))
+
+
+def _unscaled(value: bytes) -> tuple[bytes, int]:
+    """The sign and digits without their point, and how many of them stood behind it."""
+    if _NUMBER(value) is None:
+        raise ValueError(f"{value!r} is not a numeric as Postgres prints one")
+    whole, _, fraction = value.partition(b".")
+    return whole + fraction, len(fraction)
+
+
+def _integer(digits: bytes) -> int:
+    """The integer of a sign and any number of digits; none are 0, as when a negative scale took them all."""
+    if len(digits) <= _INT_DIGITS:
+        return int(digits) if digits.strip(b"-") else 0
+    if digits.startswith(b"-"):
+        return -_integer(digits[1:])
+    half = len(digits) // 2
+    shift: int = 10**half
+    return _integer(digits[:-half]) * shift + _integer(digits[-half:])
+
+
+def _base64_integer(number: int) -> bytes:
+    """Base64 of the integer in big-endian two's complement, in as few bytes as hold it."""
+    bits = number.bit_length() if number >= 0 else (~number).bit_length()
+    return b2a_base64(number.to_bytes(bits // 8 + 1, "big", signed=True), newline=False)
