@@ -1,0 +1,131 @@
+"""What the environment adds to the file: `${NAME}` in values, and variables that override keys.
+
+Substitution: `${NAME}` is the variable's text, which must be set; `${NAME:-default}` is the default where the
+variable is unset or empty. The result is never substituted again, nor read as YAML.
+
+Overrides: `PGRELAY_SOURCE__DSN` gives `source.dsn`, taken as it is, whatever it holds. Where the key holds a
+list or a mapping, the variable is YAML and replaces the whole: `PGRELAY_SOURCE__TABLES=[public.orders]`. One
+entry of a mapping is a third level, its underscores read as dots: `PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS`
+gives `bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, get_origin
+
+from pydantic import BaseModel
+
+from pgrelay.config.suggest import unknown
+from pgrelay.config.yaml_document import Tree, parse_yaml
+from pgrelay.errors import SetupError
+
+_PREFIX: Final = "PGRELAY_"
+_LEVEL: Final = "__"
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}")
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A variable that gives the value of one key: `path` is (section, key) or (section, key, entry)."""
+
+    variable: str
+    path: Path
+    value: Tree
+
+
+def find_overrides(environ: Mapping[str, str], model: type[BaseModel]) -> list[Override]:
+    """Every override in the environment, outer keys before the entries inside them.
+
+    Raises SetupError naming the variables whose key `model` doesn't have.
+    """
+    found: list[Override] = []
+    mistakes: list[str] = []
+    for variable in sorted(environ):
+        if not (variable.startswith(_PREFIX) and _LEVEL in variable):
+            continue
+        try:
+            found.append(_override(variable, environ[variable], model))
+        except SetupError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise SetupError("\n".join(mistakes))
+    return sorted(found, key=lambda override: len(override.path))
+
+
+def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
+    section, key, *entry = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
+    kinds = _kinds(model)
+    kind = kinds.get((section, key))
+    if kind is None or (entry and kind is not dict):
+        known = [_PREFIX + _LEVEL.join(path).upper() for path in kinds]
+        raise SetupError(f"{variable}: {unknown('variable', variable, known)}")
+    if entry:
+        return Override(variable, (section, key, entry[0].replace("_", ".")), text)
+    return Override(variable, (section, key), parse_yaml(text, variable) if kind in (dict, tuple) else text)
+
+
+def _kinds(model: type[BaseModel]) -> dict[tuple[str, str], type]:
+    """(section, key) -> dict or tuple where the key holds a mapping or a list, else str."""
+    kinds: dict[tuple[str, str], type] = {}
+    for section, field in model.model_fields.items():
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, BaseModel)
+        for name, inner in field.annotation.model_fields.items():
+            kinds[section, inner.alias or name] = get_origin(inner.annotation) or str
+    return kinds
+
+
+def apply_overrides(tree: dict[str, Tree], overrides: list[Override]) -> None:
+    """Put each override's value in its place in `tree`, making the levels above it where they are missing."""
+    for override in overrides:
+        *above, last = override.path
+        level = tree
+        for name in above:
+            below = level.get(name)
+            if below is None:
+                below = level[name] = {}
+            if not isinstance(below, dict):
+                break  # not a mapping in the file: validation says so
+            level = below
+        else:
+            level[last] = override.value
+
+
+def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozenset[Path]) -> Tree:
+    """`tree` with the references in its values replaced, except at the paths in `skip`.
+
+    Raises SetupError, one line for each reference that can't be read, naming the key and the variable.
+    """
+    mistakes: list[str] = []
+
+    def walk(node: Tree, path: Path) -> Tree:
+        if path in skip:
+            return node
+        if isinstance(node, dict):
+            return {name: walk(value, (*path, name)) for name, value in node.items()}
+        if isinstance(node, list):
+            return [walk(item, path) for item in node]
+        if node is None or "${" not in node:
+            return node
+        mistakes.extend(f"{origin}: {'.'.join(path)}: {text}" for text in _bad_references(node, environ))
+        return _REFERENCE.sub(lambda match: environ.get(match[1]) or match[3] or "", node)
+
+    replaced = walk(tree, ())
+    if mistakes:
+        raise SetupError("\n".join(mistakes))
+    return replaced
+
+
+def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
+    """What is wrong with the references in one value; the value itself is not quoted, as it may be secret."""
+    bad = [
+        f"{match[1]} is not set in the environment; set it, or write ${{{match[1]}:-default}}"
+        for match in _REFERENCE.finditer(value)
+        if match[1] not in environ and match[2] is None
+    ]
+    if "${" in _REFERENCE.sub("", value):
+        bad.append("holds a ${ that names no variable; write ${NAME} or ${NAME:-default}")
+    return bad

@@ -1,0 +1,158 @@
+"""The types of single keys: how text becomes a value, and what is refused, each with its cure.
+
+A configuration file and the environment hold nothing but text, so the key decides what the text means:
+`slot: 123` is a name, `partitions: 123` a number. Values of the right Python type are taken as they are, for
+configurations built in code. A ValueError's text follows the key's name in the line that users read.
+"""
+
+import re
+from pathlib import Path
+from string import Formatter
+from typing import Annotated, Final, Literal
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NOTHING: Final = frozenset({"", "~", "null"})
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+_KAFKA_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_TABLE: Final = re.compile(r'("(?:[^"]|"")+"|[^".*\s]+)\.("(?:[^"]|"")+"|[^".*\s]+|\*)')
+_PLACEHOLDERS: Final = frozenset({"prefix", "schema", "table"})
+
+
+def _switch(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _WORDS:
+        return _WORDS[value.lower()]
+    raise PydanticCustomError("switch", "expected true or false")
+
+
+def _nothing(value: object) -> object:
+    return None if isinstance(value, str) and value.lower() in _NOTHING else value
+
+
+def _version(value: object) -> object:
+    return int(value) if isinstance(value, str) and value in {"1", "2", "3", "4"} else value
+
+
+def _option(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _dsn(value: str) -> str:
+    # libpq's own message can quote a piece of the password, so it is not passed on.
+    try:
+        conninfo_to_dict(value)
+    except ProgrammingError:
+        raise ValueError(
+            "libpq can't read it; write postgresql://user@host:5432/dbname, special characters as %XX, "
+            "or host=... dbname=..., values with spaces in single quotes"
+        ) from None
+    return value
+
+
+def _slot(value: str) -> str:
+    if _SLOT.fullmatch(value) is None:
+        raise ValueError(
+            f"{value!r} can't name a slot; use 1 to 63 lower-case letters, digits and underscores"
+        )
+    return value
+
+
+def _publication(value: str) -> str:
+    if not 1 <= len(value.encode()) <= 63:
+        raise ValueError(f"{value!r} can't name a publication; use 1 to 63 bytes")
+    return value
+
+
+def _table(value: str) -> str:
+    if _TABLE.fullmatch(value) is None:
+        raise ValueError(
+            f"{value!r} is not a table; write schema.table or schema.*, "
+            "a name with a dot, a space or a quote in double quotes"
+        )
+    return value
+
+
+def _prefix(value: str) -> str:
+    if _KAFKA_NAME.fullmatch(value) is None:
+        raise ValueError(
+            f"{value!r} can't begin a topic's name; use letters, digits, dots, underscores and hyphens"
+        )
+    return value
+
+
+def _topic(value: str) -> str:
+    try:
+        parts = list(Formatter().parse(value))
+    except ValueError as error:
+        raise ValueError(f"{value!r}: {error}; use {{prefix}}, {{schema}} and {{table}}") from None
+    for literal, name, spec, conversion in parts:
+        if literal and _KAFKA_NAME.fullmatch(literal) is None:
+            raise ValueError(
+                f"{literal!r} can't stand in a topic's name; "
+                "use letters, digits, dots, underscores and hyphens"
+            )
+        if name is not None and (name not in _PLACEHOLDERS or spec or conversion):
+            raise ValueError(f"{{{name}}} is not known here; use {{prefix}}, {{schema}} and {{table}}")
+    if all(name != "table" for _, name, _, _ in parts):
+        raise ValueError(f"{value!r} has no {{table}}: all tables would share a topic; add {{table}}")
+    return value
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """Split `host:port` or `[ipv6]:port`. Raises ValueError with the cure."""
+    host, colon, port = value.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if bracketed else host
+    legal_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    if not (colon and bare and legal_port) or bracketed != (":" in bare):
+        raise ValueError(
+            f"{value!r} is not host:port; write 127.0.0.1:8080, 0.0.0.0:8080 for every interface, "
+            "[::1]:8080 for IPv6, or null for none"
+        )
+    return bare, int(port)
+
+
+def _listen(value: str) -> str:
+    split_listen(value)
+    return value
+
+
+def split_table(value: str) -> tuple[str, str | None]:
+    """Split an entry of `source.tables` into (schema, table), as the catalogue names them; None for `*`."""
+    match = _TABLE.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is not schema.table")
+    return _unquote(match[1]), None if match[2] == "*" else _unquote(match[2])
+
+
+def _unquote(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
+Switch = Annotated[bool, BeforeValidator(_switch)]
+Dsn = Annotated[str, AfterValidator(_dsn)]
+SlotName = Annotated[str, AfterValidator(_slot)]
+PublicationName = Annotated[str, AfterValidator(_publication)]
+TableName = Annotated[str, AfterValidator(_table)]
+Prefix = Annotated[str, AfterValidator(_prefix)]
+TopicTemplate = Annotated[str, AfterValidator(_topic)]
+Listen = Annotated[str, AfterValidator(_listen)]
+ListenOrNone = Annotated[Listen | None, BeforeValidator(_nothing)]
+PathOrNone = Annotated[Path | None, BeforeValidator(_nothing)]
+ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+# Text once read; an editor is told that numbers and true/false may stand unquoted.
+_OptionValue = Annotated[
+    str, BeforeValidator(_option), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+Options = dict[str, _OptionValue]

@@ -1,0 +1,75 @@
+"""The librdkafka options that would break what pgrelay promises, each with the reason.
+
+All other options pass through untouched; one that librdkafka doesn't know is refused by librdkafka itself
+when the producer is made. Names and aliases: librdkafka's CONFIGURATION.md.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+BOOTSTRAP: Final = "bootstrap.servers"
+
+_ALIASES: Final[Mapping[str, str]] = {
+    "request.required.acks": "acks",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "retries": "message.send.max.retries",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+}
+
+# Properties of the Python client that take a function or an object.
+_NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_conf"})
+
+_TRUE: Final = frozenset({"true", "t", "1"})
+_FALSE: Final = frozenset({"false", "f", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What an option may be set to, if it is set at all, and what any other value would do."""
+
+    allowed: frozenset[str]
+    why: str
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "acks": _Rule(
+        frozenset({"all", "-1"}),
+        "a change is confirmed to Postgres only when every in-sync replica has it",
+    ),
+    "enable.idempotence": _Rule(_TRUE, "without idempotence a retry can reorder or double records"),
+    "enable.gapless.guarantee": _Rule(
+        _FALSE, "a record that fails is dealt with by errors.on_record, and the producer must outlive it"
+    ),
+    "partitioner": _Rule(
+        frozenset({"murmur2_random"}),
+        "records are partitioned as the Java clients do, so that topics co-partition with theirs",
+    ),
+    "message.timeout.ms": _Rule(
+        frozenset({"0"}), "pgrelay waits for the broker as long as it takes; giving up would lose the record"
+    ),
+    "message.send.max.retries": _Rule(
+        frozenset({"2147483647"}), "pgrelay retries as long as it takes; giving up would lose the record"
+    ),
+    "max.in.flight.requests.per.connection": _Rule(
+        frozenset("12345"), "with more than 5 requests in flight the broker can't keep the order"
+    ),
+    "queuing.strategy": _Rule(frozenset({"fifo"}), "records must be sent in commit order"),
+    "delivery.report.only.error": _Rule(
+        _FALSE, "progress is counted from the report of every delivered record"
+    ),
+    "transactional.id": _Rule(
+        frozenset(), "pgrelay names its own transactions, so that a second relay is fenced"
+    ),
+}
+
+
+def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (option, why with the cure) for each option that contradicts what pgrelay promises."""
+    for name, value in options.items():
+        if name in _NOT_TEXT or name.endswith("_cb"):
+            yield name, "takes a Python function, which a configuration file can't give; leave it out"
+            continue
+        rule = _RULES.get(_ALIASES.get(name, name))
+        if rule is not None and value.lower() not in rule.allowed:
+            yield name, f"can't be {value!r}: {rule.why}; leave it out"

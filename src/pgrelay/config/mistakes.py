@@ -1,0 +1,99 @@
+"""Turn pydantic's findings into lines for the operator: what is wrong, with which key, and the cure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pgrelay.config.environment import Path
+from pgrelay.config.secrets import is_secret
+from pgrelay.config.suggest import unknown
+
+_LONGEST_SHOWN: Final = 60
+
+_EXPECTED: Final[Mapping[str, str]] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number",
+    "switch": "true or false",
+    "tuple_type": "a list, such as [a, b]",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "path_type": "a path",
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "too_short": "at least {min_length} entry",
+    "literal_error": "{expected}",
+}
+
+
+def lines(error: ValidationError, model: type[BaseModel], place: Callable[[Path], str]) -> list[str]:
+    """One line for each mistake. `place` gives the file or variable that a key's value came from."""
+    return [
+        f"{place(_path(details))}: {_key(details)}{_fault(details, model)}"
+        for details in error.errors(include_url=False)
+    ]
+
+
+def _path(details: ErrorDetails) -> Path:
+    return tuple(str(part) for part in details["loc"])
+
+
+def _key(details: ErrorDetails) -> str:
+    """`source.tables[1]: `"""
+    shown = ""
+    for part in details["loc"]:
+        shown += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return f"{shown.lstrip('.')}: "
+
+
+def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
+    path = _path(details)
+    kind = details["type"]
+    context: dict[str, Any] = details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return unknown("key", path[-1], _known(model, path[:-1]))
+    if kind == "missing":
+        return f"missing; set it to {_description(model, path)}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in _EXPECTED:
+        expected = _EXPECTED[kind].format_map(context).replace("'", "")
+        return f"expected {expected}; got {_shown(details['input'], path)}"
+    return details["msg"]
+
+
+def _shown(value: object, path: Path) -> str:
+    """The value at fault, short, and not at all where it may be a secret."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if path[-1] == "dsn" or is_secret(path[-1]):
+        return "a value that is not shown here"
+    text = str(value)
+    return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
+
+
+def _inner(model: type[BaseModel], path: Path) -> type[BaseModel]:
+    for name in path:
+        annotation = model.model_fields[name].annotation
+        assert isinstance(annotation, type)
+        assert issubclass(annotation, BaseModel)
+        model = annotation
+    return model
+
+
+def _known(model: type[BaseModel], path: Path) -> list[str]:
+    return [field.alias or name for name, field in _inner(model, path).model_fields.items()]
+
+
+def _description(model: type[BaseModel], path: Path) -> str:
+    return str(_inner(model, path[:-1]).model_fields[path[-1]].description)

@@ -1,0 +1,260 @@
+"""The configuration as frozen models: every key, its default and what it means.
+
+Sections are attributes of `Config`, keys are attributes of the sections: `config.source.slot`. A key's
+description is what `pgrelay schema` gives to editors.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from pgrelay.config import fields, kafka_options, secrets
+
+# Choices that the contract names and a later release brings: the key, and the one value that works now.
+LATER: Final[Mapping[str, object]] = {
+    "source.snapshot": "never",
+    "sink.delivery": "at_least_once",
+    "records.format": "json",
+    "records.envelope": "debezium",
+    "records.transaction_topic": False,
+    "records.schema_registry": {},
+    "errors.on_record": "stop",
+}
+
+# The protocol version that first has a feature (manual, "Logical Streaming Replication Parameters").
+_STREAMING_SINCE: Final = {"on": 2, "parallel": 4}
+_TWO_PHASE_SINCE: Final = 3
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Source(_Section):
+    """Postgres: where to connect, and what to ask the server for."""
+
+    dsn: fields.Dsn = Field(
+        repr=False,
+        description="a libpq URI or key=value string; PG* variables and .pgpass apply, '' leaves all to them",
+    )
+    slot: fields.SlotName = Field(default="pgrelay", description="the replication slot's name")
+    publications: tuple[fields.PublicationName, ...] = Field(
+        default=("pgrelay",), min_length=1, description="the publications to stream"
+    )
+    create: fields.Switch = Field(
+        default=True, description="make the slot and the publication where they are missing"
+    )
+    tables: tuple[fields.TableName, ...] = Field(
+        default=(),
+        description="what a publication made by us holds: [public.orders, sales.*]; empty: all tables",
+    )
+    snapshot: Literal["never", "initial"] = Field(
+        default="never", description="copy the rows that exist already"
+    )
+    protocol_version: fields.ProtocolVersion = Field(
+        default="auto", description="pgoutput's version; auto: the highest that the server speaks"
+    )
+    streaming: Literal["auto", "off", "on", "parallel"] = Field(
+        default="auto", description="large transactions sent before they commit"
+    )
+    binary: fields.Switch = Field(default=False, description="binary column values where the type has them")
+    messages: fields.Switch = Field(default=True, description="relay pg_logical_emit_message")
+    two_phase: fields.Switch = Field(
+        default=False, description="prepared transactions sent when they are prepared"
+    )
+    origin: Literal["any", "none"] = Field(
+        default="any", description="none: only changes made here, not those replicated from elsewhere"
+    )
+    status_interval_s: fields.Seconds = Field(
+        default=1.0, description="seconds between the status updates that the server gets at least"
+    )
+
+    @field_validator("streaming", "two_phase")
+    @classmethod
+    def _spoken_by_protocol(cls, value: str | bool, info: ValidationInfo) -> str | bool:
+        version = info.data.get("protocol_version", "auto")
+        since = _TWO_PHASE_SINCE if value is True else _STREAMING_SINCE.get(str(value), 1)
+        if isinstance(version, int) and version < since:
+            shown = "true" if value is True else value
+            raise ValueError(
+                f"{shown} needs protocol_version {since} or higher, not {version}; "
+                "set source.protocol_version to auto"
+            )
+        return value
+
+    def table_names(self) -> list[tuple[str, str | None]]:
+        """`tables` as (schema, table) with the catalogue's own names; the table is None for `schema.*`."""
+        return [fields.split_table(entry) for entry in self.tables]
+
+
+class Sink(_Section):
+    """Kafka: where to write, and how topics are made."""
+
+    kafka: fields.Options = Field(
+        default_factory=dict,
+        validate_default=True,
+        repr=False,
+        description="librdkafka's own options, passed as they are; bootstrap.servers is required",
+    )
+    delivery: Literal["at_least_once", "exactly_once"] = Field(
+        default="at_least_once",
+        description="whether a restart may repeat the records of unconfirmed transactions",
+    )
+    create_topics: fields.Switch = Field(
+        default=True,
+        description="make missing topics, through the admin client, never by the broker's auto-creation",
+    )
+    partitions: fields.Count = Field(default=1, description="partitions of a topic made by us")
+    replication_factor: fields.Count = Field(default=1, description="replicas of a topic made by us")
+    topic_config: fields.Options = Field(
+        default_factory=dict, description="options of a topic made by us: retention.ms, cleanup.policy, ..."
+    )
+    shutdown_grace_s: fields.Seconds = Field(
+        default=10.0, description="seconds that a stop may wait for records on their way to be acknowledged"
+    )
+
+    @field_validator("kafka")
+    @classmethod
+    def _keeps_promises(cls, options: dict[str, str]) -> dict[str, str]:
+        faults = list(kafka_options.refused(options))
+        if not options.get(kafka_options.BOOTSTRAP):
+            faults.append((kafka_options.BOOTSTRAP, "missing; set it to the brokers, host:port,host:port"))
+        _raise_faults(((name,), text) for name, text in faults)
+        return options
+
+
+class Records(_Section):
+    """The records: their topics, their shape, and how column values are written."""
+
+    prefix: fields.Prefix = Field(default="app", description="source.name, and the first part of every topic")
+    topic: fields.TopicTemplate = Field(
+        default="{prefix}.{schema}.{table}", description="a table's topic, of {prefix}, {schema} and {table}"
+    )
+    format: Literal["json", "avro"] = Field(default="json", description="how keys and values are written")
+    envelope: Literal["debezium", "flat"] = Field(
+        default="debezium", description="before and after in Debezium's envelope, or the row alone"
+    )
+    key: fields.Switch = Field(default=True, description="give records the key of their row")
+    tombstones: fields.Switch = Field(
+        default=True, description="follow a delete by a null value, for compaction"
+    )
+    transaction_topic: fields.Switch = Field(
+        default=False, description="write BEGIN and END to {prefix}.transaction"
+    )
+    numeric: Literal["string", "double", "precise"] = Field(
+        default="string", description="how numeric is written"
+    )
+    time: Literal["iso", "debezium"] = Field(default="iso", description="how dates and times are written")
+    binary: Literal["base64", "hex"] = Field(default="base64", description="how bytea is written")
+    json_: Literal["string", "inline"] = Field(
+        default="string", alias="json", description="json and jsonb as a string, or as the document itself"
+    )
+    unchanged: Literal["omit", "placeholder"] = Field(
+        default="omit",
+        description="an unchanged value that the server did not send: left out and named, or marked",
+    )
+    headers: fields.Switch = Field(
+        default=False, description="op, LSN, seq and txid as headers on every record"
+    )
+    schema_registry: fields.Options = Field(
+        default_factory=dict, repr=False, description="url and the client's own options, for avro"
+    )
+
+
+class Transactions(_Section):
+    """Where transactions wait until they commit."""
+
+    memory_mb: fields.Count = Field(
+        default=64, description="MiB held in memory for all open transactions together; past it they spill"
+    )
+    spool_dir: fields.PathOrNone = Field(
+        default=None,
+        description="where they spill; null: a directory of our own under the system's temporary one",
+    )
+
+
+class Errors(_Section):
+    """What follows from a record that can't be encoded or delivered."""
+
+    on_record: Literal["stop", "dead_letter"] = Field(
+        default="stop", description="stop the relay, or write the record to {prefix}.dead_letter and go on"
+    )
+
+
+class Http(_Section):
+    """The status server."""
+
+    listen: fields.ListenOrNone = Field(
+        default="127.0.0.1:8080", description="host:port of /metrics, /healthz and /readyz; null: off"
+    )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """`listen` as (host, port), an IPv6 host without its brackets; None where it is off."""
+        return None if self.listen is None else fields.split_listen(self.listen)
+
+
+class Log(_Section):
+    """What is logged, on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least level logged"
+    )
+
+
+class Config(_Section):
+    """The configuration of one relay: one slot to one Kafka cluster."""
+
+    source: Source = Field(description="Postgres: where to connect, and what to ask the server for")
+    sink: Sink = Field(description="Kafka: where to write, and how topics are made")
+    records: Records = Field(default=Records(), description="the records: their topics and their shape")
+    transactions: Transactions = Field(
+        default=Transactions(), description="where transactions wait for their commit"
+    )
+    errors: Errors = Field(default=Errors(), description="what follows from a record that can't be delivered")
+    http: Http = Field(default=Http(), description="the status server")
+    log: Log = Field(default=Log(), description="what is logged, on stderr")
+
+    @model_validator(mode="after")
+    def _built_already(self) -> "Config":
+        _raise_faults(_not_yet(self))
+        return self
+
+    def masked(self) -> dict[str, Any]:
+        """The configuration as a mapping of sections, for display: secrets are `***`."""
+        shown = self.model_dump(mode="json", by_alias=True)
+        shown["source"]["dsn"] = secrets.mask_dsn(self.source.dsn)
+        shown["sink"]["kafka"] = secrets.mask_options(self.sink.kafka)
+        shown["records"]["schema_registry"] = secrets.mask_options(self.records.schema_registry)
+        return shown
+
+
+def _not_yet(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield (path, message) for each choice that a later release brings."""
+    for key, works in LATER.items():
+        section, name = key.split(".")
+        value = getattr(getattr(config, section), name)
+        if value != works:
+            what = "" if isinstance(value, dict) else f"{str(value).lower()} "
+            cure = "leave it out" if isinstance(value, dict) else f"use {str(works).lower()}"
+            yield (section, name), f"{what}comes in a later release; {cure}"
+
+
+def _raise_faults(faults: Iterator[tuple[tuple[str, ...], str]]) -> None:
+    """Raise one ValidationError naming each (path below the model at hand, message), if there is any."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("fault", "{text}", {"text": text}), loc=path, input=None)
+        for path, text in faults
+    ]
+    if details:
+        raise ValidationError.from_exception_data("Config", details, hide_input=True)

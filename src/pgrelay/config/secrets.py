@@ -1,0 +1,42 @@
+"""Which values are secret, and how they are shown.
+
+Secrets arrive in two places: the Postgres connection string, and the free mappings of client options
+(librdkafka's, the schema registry's). Only values are ever hidden, never names.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+MASK: Final = "***"
+
+_SECRET = re.compile(r"password|passphrase|secret|token|key$|key\.pem|jaas|basic\.auth|oauthbearer\.config")
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of this option (librdkafka's, libpq's, the registry client's) is a secret."""
+    return _SECRET.search(name.lower()) is not None
+
+
+def mask_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with secret values, and user and password inside any URL, replaced by `***`."""
+    return {name: MASK if is_secret(name) else _USER_INFO.sub(MASK, value) for name, value in options.items()}
+
+
+def mask_dsn(dsn: str) -> str:
+    """A connection string, URI or key=value, as key=value with its secrets replaced by `***`."""
+    try:
+        parameters = conninfo_to_dict(dsn)
+    except ProgrammingError:
+        return MASK
+    shown = {name: MASK if _is_secret_parameter(name) else str(value) for name, value in parameters.items()}
+    return make_conninfo("", **shown)
+
+
+def _is_secret_parameter(name: str) -> bool:
+    # sslkey is the path of a file, scram_client_key a key.
+    return name != "sslkey" and is_secret(name)

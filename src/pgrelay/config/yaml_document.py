@@ -1,0 +1,80 @@
+"""Read YAML into plain mappings, lists and text.
+
+Scalars stay the text that was written, except a plain `null`, `~` or nothing, which is None. The key decides
+what the text means, so none of YAML 1.1's guesses (`off` a boolean, `8080:30` a number in base 60, `0.10` the
+number 0.1) can change a value, nor a password that looks like a number.
+"""
+
+from typing import Final, TypeAlias
+
+import yaml
+
+from pgrelay.errors import SetupError
+
+Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | None"
+
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+
+# Deeper than any configuration; ends a document that contains itself (`&a [*a]`).
+_MAX_DEPTH: Final = 16
+
+
+def parse_yaml(text: str, origin: str) -> Tree:
+    """Read one YAML document; None where it is empty.
+
+    `origin` names the file or variable in errors. Raises SetupError, one line with the origin and the line's
+    number, on a syntax error, a key given twice, or a key that is no text. Errors never quote a value.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        raise SetupError(_syntax_error(error, origin)) from None
+    except yaml.YAMLError:
+        raise SetupError(
+            f"{origin}: holds control characters, which YAML doesn't allow; remove them"
+        ) from None
+    return None if root is None else _plain(root, origin, 0)
+
+
+def _plain(node: yaml.Node, origin: str, depth: int) -> Tree:
+    if depth > _MAX_DEPTH:
+        raise SetupError(
+            f"{origin}:{_line(node)}: nested too deeply; sections hold keys, and keys hold values"
+        )
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, origin, depth)
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, origin, depth + 1) for item in node.value]
+    assert isinstance(node, yaml.ScalarNode)
+    unquoted = node.style is None
+    return None if unquoted and node.value in _NULL else str(node.value)
+
+
+def _mapping(node: yaml.MappingNode, origin: str, depth: int) -> dict[str, Tree]:
+    mapping: dict[str, Tree] = {}
+    first_line: dict[str, int] = {}
+    for key, value in node.value:
+        line = _line(key)
+        if not isinstance(key, yaml.ScalarNode):
+            raise SetupError(f"{origin}:{line}: a key must be text, not a list or mapping; write key: value")
+        name = str(key.value)
+        if name in mapping:
+            raise SetupError(
+                f"{origin}:{line}: {name}: given twice, first on line {first_line[name]}; keep one"
+            )
+        first_line[name] = line
+        mapping[name] = _plain(value, origin, depth + 1)
+    return mapping
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, origin: str) -> str:
+    where = f"{origin}:{error.problem_mark.line + 1}" if error.problem_mark else origin
+    problem = error.problem or "not YAML"
+    if "alias" in problem or "tag" in problem:
+        # PyYAML quotes the value here, and it may be a password.
+        problem = "a value that begins with * or ! is special"
+    return f"{where}: {problem}; check the indentation, and quote values that hold special characters"
