@@ -51,6 +51,12 @@ class Cursor:
         """An LSN."""
         return self.i64(what) & U64
 
+    def unused_flags(self) -> None:
+        """Int8(0): a flag set here would change the message in a way that we do not know."""
+        flags = self.u8("flags")
+        if flags != 0:
+            raise ProtocolError(f"{self.message} has unknown flags 0x{flags:02X} at offset {self.pos - 1}")
+
     def count(self, value: int, what: str) -> int:
         """Refuse a negative number of things."""
         if value < 0:
