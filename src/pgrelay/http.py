@@ -1,0 +1,182 @@
+"""The status server: /metrics, /healthz and /readyz, answered from threads of its own.
+
+It stands beside the event loop, not in it, so that /healthz can tell that the loop is stuck. The two share
+nothing but `Health`, whose writes are single attribute stores, and the metrics registry, which locks itself.
+"""
+
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from pgrelay.errors import SetupError
+from pgrelay.metrics import CONTENT_TYPE, Metrics
+
+_log = structlog.get_logger(__name__)
+
+_TEXT: Final = "text/plain; charset=utf-8"
+_CLIENT_TIMEOUT_S: Final = 10.0
+_STOP_POLL_S: Final = 0.05
+
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+class Health:
+    """What the relay tells about itself: that its loop turns, and whether the stream flows."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, stuck_after_s: float = 10.0) -> None:
+        """`clock` gives seconds that never go back."""
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._last_beat_s = clock()
+        self._waiting_for: str | None = "starting"
+
+    def beat(self) -> None:
+        """The loop turned."""
+        self._last_beat_s = self._clock()
+
+    def streaming(self) -> None:
+        """The stream flows."""
+        self._waiting_for = None
+
+    def waiting(self, reason: str) -> None:
+        """The stream doesn't flow; `reason` is one line: `waiting for slot pgrelay: active for PID 77`."""
+        self._waiting_for = reason
+
+    @property
+    def ready(self) -> bool:
+        return self._waiting_for is None
+
+    @property
+    def reason(self) -> str:
+        """`streaming`, or why not."""
+        return self._waiting_for or "streaming"
+
+    def stuck_for_s(self) -> float | None:
+        """Seconds since the loop's last turn where they are too many, else None."""
+        silent_s = self._clock() - self._last_beat_s
+        return silent_s if silent_s >= self._stuck_after_s else None
+
+
+class StatusServer:
+    """Serves while its `with` block runs. Making one does nothing yet."""
+
+    def __init__(self, address: tuple[str, int], metrics: Metrics, health: Health) -> None:
+        """`address` is (host, port), as `config.http.address` has it; port 0 takes a free one."""
+        self._address = address
+        self._metrics = metrics
+        self._health = health
+        self._server: _Server | None = None
+
+    def __enter__(self) -> Self:
+        """Bind and serve. Raises SetupError where the address can't be had."""
+        self._server = _bind(self._address, self._answer)
+        threading.Thread(
+            target=self._server.serve_forever, args=(_STOP_POLL_S,), name="pgrelay-http", daemon=True
+        ).start()
+        _log.debug("status server listens", host=self._address[0], port=self.port)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the configured one until the server runs."""
+        return self._address[1] if self._server is None else int(self._server.server_address[1])
+
+    def _answer(self, path: str) -> Answer:
+        match path:
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
+            case "/healthz":
+                return self._healthz()
+            case "/readyz":
+                return self._readyz()
+            case _:
+                return _line(HTTPStatus.NOT_FOUND, "not found; there are /metrics, /healthz and /readyz")
+
+    def _healthz(self) -> Answer:
+        stuck_s = self._health.stuck_for_s()
+        if stuck_s is None:
+            return _line(HTTPStatus.OK, "working")
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"stuck: the loop has not turned for {stuck_s:.0f} s")
+
+    def _readyz(self) -> Answer:
+        if self._health.stuck_for_s() is not None:
+            return self._healthz()
+        status = HTTPStatus.OK if self._health.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return _line(status, self._health.reason)
+
+
+def _line(status: HTTPStatus, text: str) -> Answer:
+    return status, _TEXT, f"{text}\n".encode()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    # Not http.server's own: it looks the host up in DNS when it binds, which can take seconds.
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(
+        self, family: socket.AddressFamily, address: tuple[str, int], answer: Callable[[str], Answer]
+    ) -> None:
+        self.address_family = family
+        self.answer = answer
+        super().__init__(address, _Exchange)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away in the middle is its own business; anything else is worth a line."""
+        _log.debug("status request failed", client=str(client_address), exc_info=True)
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """One request and its answer."""
+
+    timeout = _CLIENT_TIMEOUT_S
+    server: _Server
+
+    def do_GET(self) -> None:
+        self.wfile.write(self._head())
+
+    def do_HEAD(self) -> None:
+        self._head()
+
+    def _head(self) -> bytes:
+        """Send the status and headers, and return the body that goes with them."""
+        status, content_type, body = self.server.answer(self.path.partition("?")[0])
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        return body
+
+    def version_string(self) -> str:
+        return "pgrelay"
+
+    def log_message(self, format: str, *args: object) -> None:
+        _log.debug("status request", client=self.client_address[0], line=format % args)
+
+
+def _bind(address: tuple[str, int], answer: Callable[[str], Answer]) -> _Server:
+    host, port = address
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return _Server(family, address, answer)
+    except OSError as error:
+        raise SetupError(
+            f"http.listen: can't listen on {host}:{port}: {error.strerror}; choose another host:port, or null"
+        ) from error
