@@ -1,0 +1,214 @@
+"""The commands. No logic lives here: they load the configuration, call the room that does the work, and turn
+its results into text on stdout and its errors into exit codes."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from pgrelay import __version__
+from pgrelay.errors import PgrelayError, exit_code
+
+_EPILOG: Final = """\
+exit codes:
+  0  stopped as asked
+  2  the configuration or the set-up is wrong; one line says what to do
+  3  the stream cannot go on without losing data: slot lost, a gap, another cluster
+  4  a record can't be encoded or delivered, and the policy says stop
+  1  anything else
+
+Trouble that passes (the broker is down, Postgres restarts) never ends a run.
+"""
+
+_BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
+
+
+class Finding(Protocol):
+    """What `pgrelay.check` tells: `level` is error, warning or ok; the others are one line each."""
+
+    @property
+    def level(self) -> str: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def cure(self) -> str: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (`sys.argv`'s where None) and return the process's exit code.
+
+    argparse itself ends the process on --help, --version and wrong usage.
+    """
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except PgrelayError as error:
+        for line in str(error).splitlines():
+            print(f"pgrelay: {line}", file=sys.stderr)
+        return exit_code(error)
+    except KeyboardInterrupt:
+        return 130
+    except Exception:
+        traceback.print_exc()
+        print(f"pgrelay: {_BUG}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    import structlog
+
+    from pgrelay import log
+    from pgrelay.config import load
+    from pgrelay.relay import run  # type: ignore[import-not-found, unused-ignore]
+
+    config = load(options.config)
+    log.configure(config.log.level)
+    logger = structlog.get_logger()
+    try:
+        asyncio.run(run(config))
+    except PgrelayError as error:
+        # Through the log, where everything else about this run is read.
+        logger.error(str(error), exit_code=exit_code(error))
+        return exit_code(error)
+    except Exception:
+        logger.exception(_BUG, exit_code=1)
+        return 1
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from pgrelay import log
+    from pgrelay.check import check  # type: ignore[import-not-found, unused-ignore]
+    from pgrelay.config import load
+
+    config = load(options.config)
+    log.configure("warning")
+    findings: Sequence[Finding] = asyncio.run(check(config))
+    with _results():
+        print(_as_json(findings) if options.json else _as_text(findings))
+    return 2 if any(finding.level == "error" for finding in findings) else 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from pgrelay.demo import demo  # type: ignore[import-not-found, unused-ignore]
+
+    with _results():
+        return int(demo(options.rows, options.keep))
+    return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from pgrelay.config import Config
+
+    with _results():
+        print(json.dumps(Config.model_json_schema(), indent=2))
+    return 0
+
+
+@contextmanager
+def _results() -> Iterator[None]:
+    """Let a reader that has seen enough (`pgrelay schema | head`) close the pipe without a complaint."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more when it exits; there is nothing left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _as_json(findings: Sequence[Finding]) -> str:
+    names = ("level", "what", "why", "cure")
+    return json.dumps([{name: getattr(finding, name) for name in names} for finding in findings], indent=2)
+
+
+def _as_text(findings: Sequence[Finding]) -> str:
+    """Each finding on a line, why and cure below it; the count of errors and warnings last."""
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"{finding.level:<8} {finding.what}")
+        if finding.level != "ok":
+            lines += [f"{'':8} why: {finding.why}", f"{'':8} fix: {finding.cure}"]
+    levels = [finding.level for finding in findings]
+    counts = f"{_counted(levels.count('error'), 'error')}, {_counted(levels.count('warning'), 'warning')}"
+    return "\n".join([*lines, counts])
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pgrelay",
+        description="Relay every committed row change of a Postgres logical replication slot to Kafka.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"pgrelay {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    for name, command, does, example in _COMMANDS:
+        sub = commands.add_parser(
+            name,
+            help=does,
+            description=f"{does[0].upper()}{does[1:]}.",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(command=command)
+        _add_options(name, sub)
+    return parser
+
+
+def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
+    if name in ("run", "check"):
+        parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
+    if name == "check":
+        parser.add_argument("--json", action="store_true", help="the findings as a JSON array")
+    if name == "demo":
+        parser.add_argument(
+            "--rows", type=_positive, metavar="N", help="stop after N rows; else until Ctrl-C"
+        )
+        parser.add_argument("--keep", action="store_true", help="leave the servers' files behind")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)
+
+
+_COMMANDS: Final = (
+    (
+        "run",
+        _run,
+        "relay until stopped; SIGTERM and SIGINT stop cleanly",
+        "pgrelay run --config relay.yaml",
+    ),
+    (
+        "check",
+        _check,
+        "tell everything that would stop or hurt a run, each with its cure; change nothing",
+        "pgrelay check --config relay.yaml --json",
+    ),
+    (
+        "demo",
+        _demo,
+        "show an embedded Postgres and a real Kafka broker, a workload, and the records as they arrive",
+        "pgrelay demo --rows 1000",
+    ),
+    (
+        "schema",
+        _schema,
+        "print the JSON Schema of the configuration, for editors",
+        "pgrelay schema > relay.schema.json",
+    ),
+)

@@ -1,0 +1,59 @@
+"""What the relay says, on stderr: JSON lines where a program reads them, readable where a person does.
+
+Everything logs through structlog: an event in a few words, and its particulars as keywords. Records of the
+standard library's logging, which the libraries use, come out the same way from warning up. Stdout is for
+results only.
+"""
+
+import logging
+import sys
+from typing import Final, Literal, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+Level = Literal["debug", "info", "warning", "error"]
+
+_NUMBERS: Final[dict[Level, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure(level: Level, stream: TextIO | None = None) -> None:
+    """Log from `level` up to `stream`; None: stderr as it is now. Called once, before anything logs."""
+    target = sys.stderr if stream is None else stream
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    rendering = _rendering(target)
+    structlog.configure(
+        processors=[*common, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(_NUMBERS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=target),
+        cache_logger_on_first_use=False,
+    )
+    _capture_standard_logging(target, common, rendering)
+
+
+def _rendering(stream: TextIO) -> list[Processor]:
+    if stream.isatty():
+        return [structlog.dev.ConsoleRenderer()]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def _capture_standard_logging(stream: TextIO, common: list[Processor], rendering: list[Processor]) -> None:
+    """Send the libraries' warnings, from logging and from the warnings module, the same way."""
+    output = logging.StreamHandler(stream)
+    output.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*common, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    logging.basicConfig(handlers=[output], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)
