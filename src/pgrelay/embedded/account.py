@@ -1,0 +1,67 @@
+"""The account a server runs under (`nobody` where we are root: Postgres demands it), and its folder."""
+
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgrelay.errors import SetupError
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user to run a server under. `None` in place of an Account means our own."""
+
+    uid: int
+    gid: int
+
+    def give(self, folder: Path) -> None:
+        """Makes the folder this account's own. Raises SetupError where the account can't reach it."""
+        if closed := closed_parent(folder):
+            raise SetupError(
+                f"{folder}: under root Postgres runs as `nobody`, who can't search {closed}; name another"
+            )
+        os.chown(folder, self.uid, self.gid)
+
+
+def server_account() -> Account | None:
+    """`nobody` where we are root, else None."""
+    if os.geteuid() != 0:
+        return None
+    nobody = pwd.getpwnam("nobody")
+    return Account(nobody.pw_uid, nobody.pw_gid)
+
+
+def spawn_options(account: Account | None) -> dict[str, Any]:
+    """What to pass to `subprocess` so that the command runs under the account."""
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": []}
+
+
+def closed_parent(path: Path) -> Path | None:
+    """The first folder above `path` that not everybody can search, or None."""
+    for parent in path.resolve().parents:
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            return parent
+    return None
+
+
+@contextmanager
+def server_folder(given: Path | None, name: str, account: Account | None = None) -> Iterator[Path]:
+    """The folder a server works in: the one given, made if missing, or one that goes with the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"pgrelay-{name}-")) if given is None else given
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if account is not None:
+            account.give(folder)
+        yield folder
+    finally:
+        if given is None:
+            shutil.rmtree(folder)

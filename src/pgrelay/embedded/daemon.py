@@ -1,0 +1,111 @@
+"""One server process: started until it answers, stopped for certain, its log quoted where it fails."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pgrelay.embedded.account import Account, spawn_options
+from pgrelay.errors import PgrelayError
+
+StrPath = str | os.PathLike[str]
+
+_TAIL_LINES = 20
+
+
+class ServerFailed(PgrelayError):
+    """An embedded server did not start, answer or stop in time. Carries the end of its log."""
+
+
+def log_tail(log: Path) -> str:
+    """The last lines of a log, or a word that there is none."""
+    if not log.exists():
+        return f"(no log at {log})"
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join(lines[-_TAIL_LINES:]) or f"(nothing in {log})"
+
+
+class Daemon:
+    """A server process in a session of its own: Ctrl-C in the terminal reaches us and not the server."""
+
+    def __init__(self, name: str, log: Path, account: Account | None = None) -> None:
+        self.name = name
+        self.log = log
+        self._account = account
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def start(
+        self, command: Sequence[StrPath], *, ready: Callable[[], bool], timeout: float, cwd: Path
+    ) -> None:
+        """Starts the command, its output appended to the log, and returns once `ready` says True.
+
+        Raises ServerFailed if the process ends first or `timeout` seconds pass; it is not running then.
+        """
+        if self.running:
+            raise ServerFailed(f"{self.name} is running already")
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                start_new_session=True,
+                **spawn_options(self._account),
+            )
+        try:
+            self._await_ready(self._process, ready, timeout)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _await_ready(
+        self, process: subprocess.Popen[bytes], ready: Callable[[], bool], timeout: float
+    ) -> None:
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if self._ended_within(process, 0.02):
+                raise self._failure(f"did not start: exit code {process.returncode}")
+            if time.monotonic() > deadline:
+                raise self._failure(f"did not answer within {timeout:g} s")
+
+    def stop(self, with_signal: signal.Signals, *, timeout: float) -> None:
+        """Sends the signal and waits for the end. Raises ServerFailed if `timeout` seconds do not suffice."""
+        if self._process is None or not self.running:
+            return
+        self._process.send_signal(with_signal)
+        if not self._ended_within(self._process, timeout):
+            raise self._failure(f"did not stop within {timeout:g} s of {with_signal.name}")
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def send(self, what: signal.Signals) -> None:
+        """Sends a signal. Raises ServerFailed if the process is not running."""
+        if self._process is None or not self.running:
+            raise ServerFailed(f"{self.name} is not running")
+        self._process.send_signal(what)
+
+    @staticmethod
+    def _ended_within(process: subprocess.Popen[bytes], timeout: float) -> bool:
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _failure(self, what: str) -> ServerFailed:
+        return ServerFailed(f"{self.name} {what}; the end of its log:\n{log_tail(self.log)}")

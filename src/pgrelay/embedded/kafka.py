@@ -1,0 +1,203 @@
+"""A real Kafka broker of our own: one node, KRaft, gone when its block ends."""
+
+import base64
+import logging
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pgrelay.embedded.account import server_folder
+from pgrelay.embedded.daemon import Daemon, ServerFailed, StrPath
+from pgrelay.embedded.jars import Progress, fetch_jars, java
+from pgrelay.embedded.kafka_jars import KAFKA_JARS
+from pgrelay.embedded.ports import free_port, free_ports
+
+_CLUSTER_ID = base64.urlsafe_b64encode(b"pgrelay-embedded").decode().rstrip("=")
+
+# One node is all there is to replicate to, and one partition of each internal topic is quick to make. After a
+# kill, the controller takes the new broker for a second one until the session of the old one has expired.
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "DIRECT",
+    "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+
+_LOGGING = """\
+rootLogger.level = warn
+logger.client.name = org.apache.kafka.clients.NetworkClient
+logger.client.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+"""
+
+_JVM_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+_QUICK_TO_RETRY: dict[str, str | int | float | bool] = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+}
+
+_TIMEOUT = 60.0  # seconds to start, log recovery included, or to stop
+
+_SILENT = logging.Logger("librdkafka")  # of no use while the broker is known to be away
+_SILENT.addHandler(logging.NullHandler())
+
+
+class Kafka:
+    """A broker on 127.0.0.1 that creates no topic by itself.
+
+    `directory` keeps the data beyond the block; without it they go. `settings` (server.properties) come
+    before ours, and may be changed ahead of a restart. A second listener is for tests of a faulty network:
+    it sends clients to `proxy_port`, where a proxy is to forward to `behind_proxy`. Entering the block sets
+    the attributes; it raises Unavailable where Java or the jars can't be had, and ServerFailed where the
+    broker does not start.
+    """
+
+    port: int
+    proxy_port: int
+    behind_proxy: int
+    log: Path
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.settings = dict(settings or {})
+        self._directory = directory
+        self._port = port
+        self._progress = progress
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._java = java()
+            self._class_path = ":".join(map(str, fetch_jars(KAFKA_JARS, self._progress)))
+            self._folder = stack.enter_context(server_folder(self._directory, "kafka"))
+            self.log = self._folder / "kafka.log"
+            self.port = self._port or free_port()
+            self.proxy_port, self.behind_proxy, controller = free_ports(3)
+            self._controller = f"127.0.0.1:{controller}"
+            self._daemon = Daemon("Kafka", self.log)
+            stack.callback(self._end)
+            self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The broker's own address: `bootstrap.servers` for clients that nothing stands in the way of."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def proxied_bootstrap(self) -> str:
+        """The address of the proxy that a test puts in front of the broker."""
+        return f"127.0.0.1:{self.proxy_port}"
+
+    @property
+    def running(self) -> bool:
+        return self._daemon.running
+
+    def start(self) -> None:
+        """Starts the broker with `settings` as they are now, and waits until it answers clients."""
+        properties = self._write_configuration()
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._format(properties)
+        command = [*self._java_command("-Xmx384m"), "kafka.Kafka", properties]
+        client = AdminClient(_QUICK_TO_RETRY | {"bootstrap.servers": self.bootstrap}, logger=_SILENT)
+        self._daemon.start(command, ready=lambda: _answers(client), timeout=_TIMEOUT, cwd=self._folder)
+
+    def stop(self) -> None:
+        """Stops the broker in good order, if it runs."""
+        if self.running:
+            self.resume()
+        self._daemon.stop(signal.SIGTERM, timeout=_TIMEOUT)
+
+    def kill(self) -> None:
+        """Ends the broker with SIGKILL. Whatever it has told a client is written survives."""
+        self._daemon.kill()
+
+    def pause(self) -> None:
+        """Halts the broker: connections stay open, and nothing answers."""
+        self._daemon.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._daemon.send(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Stops and starts the broker, on the same ports."""
+        self.stop()
+        self.start()
+
+    def _java_command(self, *options: str) -> list[StrPath]:
+        logging_to = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
+        return [self._java, *options, *_JVM_OPTIONS, logging_to, "-cp", self._class_path]
+
+    def _write_configuration(self) -> Path:
+        direct, proxied = f"DIRECT://{self.bootstrap}", f"PROXIED://{self.proxied_bootstrap}"
+        ours = _SETTINGS | {
+            "log.dirs": str(self._folder / "data"),
+            "listeners": f"{direct},PROXIED://127.0.0.1:{self.behind_proxy},CONTROLLER://{self._controller}",
+            "advertised.listeners": f"{direct},{proxied}",
+            "controller.quorum.voters": f"1@{self._controller}",
+        }
+        (self._folder / "log4j2.properties").write_text(_LOGGING)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in (ours | self.settings).items()))
+        return properties
+
+    def _format(self, properties: Path) -> None:
+        tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
+        done = subprocess.run(
+            [*self._java_command("-Xmx96m"), *tool, "--config", properties],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"Kafka's storage could not be formatted:\n{done.stdout}")
+
+    def _end(self) -> None:
+        if self._directory is None:
+            self.kill()  # nobody keeps the data
+        else:
+            self.stop()
+
+
+def _answers(client: AdminClient) -> bool:
+    try:
+        client.list_topics(timeout=0.5)
+    except KafkaException:
+        return False
+    return True

@@ -1,0 +1,171 @@
+"""A real Postgres server of our own, set up for logical decoding, gone when its block ends."""
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from pgrelay.embedded.account import server_account, server_folder, spawn_options
+from pgrelay.embedded.binaries import postgres_programs
+from pgrelay.embedded.daemon import Daemon, ServerFailed
+from pgrelay.embedded.jars import Progress
+from pgrelay.embedded.ports import free_port
+
+StopMode = Literal["smart", "fast", "immediate"]
+
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+# Each exists in every version since 10.
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",  # a socket's path may have some 100 bytes only, and folders are longer
+    "wal_level": "logical",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "max_prepared_transactions": "20",
+    "fsync": "off",  # the data outlive a crash of the server, though not one of the machine
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %a ",
+}
+_SETTINGS_FILE = "pgrelay.conf"
+
+_INITDB_OPTIONS = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+
+_TIMEOUT = 60.0  # seconds to start, crash recovery included, or to stop
+
+
+class Postgres:
+    """A server of major version "10" to "18" on 127.0.0.1: superuser `postgres`, no password, UTF8, locale C.
+
+    `directory` keeps the data beyond the block; without it they go. `settings` come before ours, and may be
+    changed ahead of a restart. `contrib` brings hstore, citext, ltree, test_decoding and more, but no psql or
+    pgbench. Entering the block sets the attributes; it raises Unavailable where the programs can't be had,
+    and ServerFailed where the server does not start.
+    """
+
+    port: int
+    bin: Path  # the folder of the programs
+    data: Path
+    log: Path
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        version: str = "18",
+        contrib: bool = False,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.version = version
+        self.settings = dict(settings or {})
+        self._contrib = contrib
+        self._directory = directory
+        self._port = port
+        self._progress = progress
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.bin = postgres_programs(self.version, contrib=self._contrib, progress=self._progress)
+            self._account = server_account()
+            folder = stack.enter_context(server_folder(self._directory, "postgres", self._account))
+            self.port = self._port or free_port()
+            self.data = folder / "data"
+            self.log = folder / "postgres.log"
+            self._daemon = Daemon(f"Postgres {self.version}", self.log, self._account)
+            if not self.data.exists():
+                self._create_cluster()
+            stack.callback(self._end)
+            self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def dsn(self) -> str:
+        """Where the database `postgres` is, as a URI."""
+        return self.dsn_of("postgres")
+
+    def dsn_of(self, database: str) -> str:
+        """Where a database of this server is, as a URI."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{quote(database, safe='')}"
+
+    def create_database(self, name: str, **options: str) -> str:
+        """Creates a database and returns its URI.
+
+        Options are those of CREATE DATABASE: encoding="LATIN1", template="template0".
+        """
+        clauses = [sql.SQL("{} = {}").format(sql.Identifier(key), value) for key, value in options.items()]
+        statement = sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(" ").join(clauses))
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement)
+        return self.dsn_of(name)
+
+    @property
+    def running(self) -> bool:
+        return self._daemon.running
+
+    def start(self) -> None:
+        """Starts the server with `settings` as they are now, and waits until it takes connections."""
+        settings = _SETTINGS | {"port": str(self.port)} | self.settings
+        lines = [f"{key} = {_quoted(value)}\n" for key, value in settings.items()]
+        (self.data / _SETTINGS_FILE).write_text("".join(lines))
+        self._daemon.start(
+            [self.bin / "postgres", "-D", self.data],
+            ready=self._is_ready,
+            timeout=_TIMEOUT,
+            cwd=self.data.parent,
+        )
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stops the server if it runs: `smart`, `fast` and `immediate` (a crash) are those of pg_ctl."""
+        self._daemon.stop(_SIGNALS[mode], timeout=_TIMEOUT)
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        """Stops and starts the server, on the same port."""
+        self.stop(mode)
+        self.start()
+
+    def _create_cluster(self) -> None:
+        done = subprocess.run(
+            [self.bin / "initdb", "-D", self.data, "-U", "postgres", *_INITDB_OPTIONS],
+            cwd=self.data.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            **spawn_options(self._account),
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"initdb of Postgres {self.version} failed:\n{done.stdout}")
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(f"include '{_SETTINGS_FILE}'\n")
+
+    def _is_ready(self) -> bool:
+        """What `pg_ctl -w` looks at: the first line is the server's process, the eighth its state."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(self._daemon.pid) and lines[7].strip() == "ready"
+
+    def _end(self) -> None:
+        # A clean stop waits for the last client of a slot; data that nobody keeps need none.
+        self.stop("immediate" if self._directory is None else "fast")
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
