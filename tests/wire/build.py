@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 Y2K: Final = datetime(2000, 1, 1, tzinfo=UTC)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,7 +67,8 @@ def _time(us: int) -> int:
 
 
 def _string(text: str | bytes) -> bytes:
-    return (text.encode() if isinstance(text, str) else text) + b"\0"
+    # Lone surrogates stand for the bytes of a name that is not in UTF-8.
+    return (text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text) + b"\0"
 
 
 def _prefix(xid: int | None) -> bytes:
@@ -115,10 +116,11 @@ def relation(
     oid: int,
     namespace: str | bytes,
     name: str | bytes,
-    identity: Literal["d", "n", "f", "i"],
+    identity: str,
     columns: Sequence[Column],
     xid: int | None = None,
 ) -> bytes:
+    """`identity` is pg_class.relreplident: d default, n nothing, f full, i index."""
     return (
         b"R"
         + _prefix(xid)

@@ -79,7 +79,7 @@ class Relation:
         identity = cursor.u8("replica identity")
         if identity not in b"dnfi":
             raise ProtocolError(
-                f"Relation {namespace}.{name} has an unknown replica identity {chr(identity)!r} "
+                f"Relation {f'{namespace}.{name}'!r} has an unknown replica identity {chr(identity)!r} "
                 f"at offset {cursor.pos - 1}"
             )
         columns = tuple(
