@@ -31,6 +31,7 @@ from pgrelay.encode.types import (
     Converter,
     Encoding,
     Encodings,
+    array_of,
 )
 
 # What JSON wants escaped inside a string (RFC 8259, section 7).
@@ -59,8 +60,8 @@ def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
         return Encoding(CONVERT, JSON, utf8) if choices.checked else Encoding(RAW, JSON)
     if column.is_array:
         return _array_encoding(column, choices)
-    if column.name == "hstore" and column.typtype == "b":
-        return Encoding(CONVERT, OBJECT, hstore_converter(_string_converter(choices)))
+    if column.is_hstore:
+        return Encoding(CONVERT, OBJECT, hstore_converter(string_converter(choices)))
     return Encoding(CONVERT, STRING, json_string_checked) if choices.checked else Encoding(TEXT, STRING)
 
 
@@ -124,7 +125,7 @@ def bytea_hex(value: bytes) -> bytes:
 
 
 def single_byte(value: bytes) -> bytes:
-    """A string, from ``"char"``'s text: a byte past ASCII as ``\\303``, as PostgreSQL 16 and later print it."""
+    """A string, from ``"char"``'s text: a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in."""
     return json_string(b"\\%03o" % value[0] if value[:1] > b"\x7f" else value)
 
 
@@ -137,10 +138,11 @@ def _hexadecimal(value: bytes) -> bytes:
 def _array_encoding(column: ColumnType, choices: Encodings) -> Encoding:
     element = text_encoding(column.element_type(), choices)
     convert = array_converter(whole_converter(element), column.delimiter)
-    return Encoding(CONVERT, f"array<{element.name}>", convert)
+    return Encoding(CONVERT, array_of(element.name), convert)
 
 
-def _string_converter(choices: Encodings) -> Converter:
+def string_converter(choices: Encodings) -> Converter:
+    """What makes a JSON string of text, proving it to be UTF-8 where that was asked for."""
     return json_string_checked if choices.checked else json_string
 
 

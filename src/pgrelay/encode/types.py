@@ -51,6 +51,11 @@ class ColumnType:
             and self.oid != oids.OIDVECTOR
         )
 
+    @property
+    def is_hstore(self) -> bool:
+        """Whether values are hstore's pairs. An extension's type is known by its name alone."""
+        return self.typtype == "b" and self.name == "hstore"
+
     def element_type(self) -> "ColumnType":
         """An array's element type, the array's type modifier upon it."""
         element = self.element
@@ -105,6 +110,12 @@ BASE64: Final = "base64"
 HEX: Final = "hex"
 JSON: Final = "json"
 OBJECT: Final = "object"
+
+
+def array_of(name: str) -> str:
+    """The name of the encoding of arrays whose elements have the encoding of that name."""
+    return f"array<{name}>"
+
 
 # (oid, name, oid of its array type)
 _BASE: Final = (

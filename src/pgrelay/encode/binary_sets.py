@@ -1,0 +1,127 @@
+"""Values of several parts that come in binary: arrays and hstore to JSON, the rest to Postgres's text."""
+
+from typing import Final
+
+from pgrelay.encode.fields import at_end, count, i16, i32, i64, take, u16, u32
+from pgrelay.encode.types import Converter
+
+_MAX_DIMENSIONS: Final = 6  # PostgreSQL's own, MAXDIM
+_WEIGHTS: Final = (b"", b"C", b"B", b"A")
+
+
+def array_decoder(element: Converter) -> Converter:
+    """A function from an array's binary form to JSON, nested once for each dimension.
+
+    Int32 dimensions, Int32 flags, Int32 element OID; for each dimension Int32 length and Int32 lower bound;
+    then the elements in row-major order, each an Int32 size and its binary form, or -1 for NULL. `element`
+    takes an element's binary form to JSON.
+    """
+
+    def decode(value: bytes) -> bytes:
+        dimensions = count(value, 0)
+        if dimensions > _MAX_DIMENSIONS:
+            raise ValueError(f"an array has {dimensions} dimensions")
+        lengths = [i32(value, 12 + 8 * d) for d in range(dimensions)]
+        if any(length < 1 for length in lengths):
+            raise ValueError(f"an array has dimensions of {lengths} elements")
+        at = 12 + 8 * dimensions
+        if not lengths:
+            at_end(value, at)
+            return b"[]"
+        out: list[bytes] = []
+        at_end(value, _write_dimension(value, at, lengths, 0, element, out))
+        return b"".join(out)
+
+    return decode
+
+
+def _write_dimension(
+    value: bytes, at: int, lengths: list[int], dimension: int, element: Converter, out: list[bytes]
+) -> int:
+    """Append to `out` the JSON of one row of a dimension; give the index behind its last element."""
+    opening = b"["
+    for _ in range(lengths[dimension]):
+        out.append(opening)
+        opening = b","
+        if dimension + 1 < len(lengths):
+            at = _write_dimension(value, at, lengths, dimension + 1, element, out)
+        else:
+            size = i32(value, at)
+            at += 4
+            out.append(b"null" if size == -1 else element(take(value, at, size)))
+            at += max(size, 0)
+    out.append(b"]")
+    return at
+
+
+def hstore_decoder(string: Converter) -> Converter:
+    """A function from hstore's binary form to a JSON object; `string` makes a JSON string of text.
+
+    Int32 number of pairs; for each, Int32 size and bytes of the key, then of the value, or -1 for NULL.
+    """
+
+    def decode(value: bytes) -> bytes:
+        at = 4
+        members: list[bytes] = []
+        for _ in range(count(value, 0)):
+            size = i32(value, at)
+            key = take(value, at + 4, size)
+            at += 4 + size
+            size = i32(value, at)
+            item = b"null" if size == -1 else string(take(value, at + 4, size))
+            at += 4 + max(size, 0)
+            members.append(string(key) + b":" + item)
+        at_end(value, at)
+        return b"{" + b",".join(members) + b"}"
+
+    return decode
+
+
+def int2vector_text(value: bytes) -> bytes:
+    """An array of int2, printed as ``1 2 3``."""
+    return _vector(value, 2)
+
+
+def oidvector_text(value: bytes) -> bytes:
+    """An array of oid, printed as ``1 2 3``."""
+    return _vector(value, 4)
+
+
+def _vector(value: bytes, size: int) -> bytes:
+    number = count(value, 12)
+    at_end(value, 20 + number * (4 + size))
+    starts = [24 + i * (4 + size) for i in range(number)]
+    return b" ".join([b"%d" % (i16(value, at) if size == 2 else u32(value, at)) for at in starts])
+
+
+def snapshot_text(value: bytes) -> bytes:
+    """pg_snapshot: Int32 n, Int64 xmin, Int64 xmax, n Int64 xids; printed as ``10:20:10,14,15``."""
+    number = count(value, 0)
+    at_end(value, 20 + 8 * number)
+    running = b",".join([b"%d" % i64(value, 20 + 8 * i) for i in range(number)])
+    return b"%d:%d:%b" % (i64(value, 4), i64(value, 12), running)
+
+
+def tsvector_text(value: bytes) -> bytes:
+    """``'cat':3A 'it''s':1,2B``: Int32 number of lexemes; for each its text ended by a zero byte, Int16
+    number of positions, and Int16 for each position, its weight (A is 3, D 0) in the upper two bits.
+    """
+    at = 4
+    lexemes: list[bytes] = []
+    for _ in range(count(value, 0)):
+        end = value.find(b"\0", at)
+        if end < 0:
+            raise ValueError(f"a tsvector's lexeme at byte {at} has no end")
+        text = b"'" + value[at:end].replace(b"\\", b"\\\\").replace(b"'", b"''") + b"'"
+        positions = u16(value, end + 1)
+        at = end + 3
+        if positions:
+            text += b":" + b",".join([_position(u16(value, at + 2 * i)) for i in range(positions)])
+        at += 2 * positions
+        lexemes.append(text)
+    at_end(value, at)
+    return b" ".join(lexemes)
+
+
+def _position(packed: int) -> bytes:
+    return b"%d%b" % (packed & 0x3FFF, _WEIGHTS[packed >> 14])
