@@ -16,7 +16,7 @@ from typing import Final, get_origin
 
 from pydantic import BaseModel
 
-from pgrelay.config.suggest import unknown
+from pgrelay.config.suggest import unknown_key
 from pgrelay.config.yaml_document import Tree, parse_yaml
 from pgrelay.errors import SetupError
 
@@ -58,23 +58,30 @@ def find_overrides(environ: Mapping[str, str], model: type[BaseModel]) -> list[O
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
     section, key, *entry = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
     kinds = _kinds(model)
-    kind = kinds.get((section, key))
-    if kind is None or (entry and kind is not dict):
-        known = [_PREFIX + _LEVEL.join(path).upper() for path in kinds]
-        raise SetupError(f"{variable}: {unknown('variable', variable, known)}")
-    if entry:
-        return Override(variable, (section, key, entry[0].replace("_", ".")), text)
-    return Override(variable, (section, key), parse_yaml(text, variable) if kind in (dict, tuple) else text)
+    if section not in kinds:
+        raise SetupError(f"{variable}: {section}: {unknown_key(section, list(kinds))}")
+    if key not in kinds[section]:
+        raise SetupError(f"{variable}: {section}.{key}: {unknown_key(key, list(kinds[section]))}")
+    kind = kinds[section][key]
+    if not entry:
+        value = parse_yaml(text, variable) if kind in (dict, tuple) else text
+        return Override(variable, (section, key), value)
+    if kind is not dict:
+        whole = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
+        raise SetupError(f"{variable}: {section}.{key}: holds no keys of its own; set {whole}")
+    return Override(variable, (section, key, entry[0].replace("_", ".")), text)
 
 
-def _kinds(model: type[BaseModel]) -> dict[tuple[str, str], type]:
-    """(section, key) -> dict or tuple where the key holds a mapping or a list, else str."""
-    kinds: dict[tuple[str, str], type] = {}
+def _kinds(model: type[BaseModel]) -> dict[str, dict[str, type]]:
+    """section -> key -> dict or tuple where the key holds a mapping or a list, else str."""
+    kinds: dict[str, dict[str, type]] = {}
     for section, field in model.model_fields.items():
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, BaseModel)
-        for name, inner in field.annotation.model_fields.items():
-            kinds[section, inner.alias or name] = get_origin(inner.annotation) or str
+        kinds[section] = {
+            inner.alias or name: get_origin(inner.annotation) or str
+            for name, inner in field.annotation.model_fields.items()
+        }
     return kinds
 
 

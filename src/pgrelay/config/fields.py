@@ -99,8 +99,10 @@ def _topic(value: str) -> str:
                 f"{literal!r} can't stand in a topic's name; "
                 "use letters, digits, dots, underscores and hyphens"
             )
-        if name is not None and (name not in _PLACEHOLDERS or spec or conversion):
+        if name is not None and name not in _PLACEHOLDERS:
             raise ValueError(f"{{{name}}} is not known here; use {{prefix}}, {{schema}} and {{table}}")
+        if spec or conversion:
+            raise ValueError(f"{{{name}}} takes no conversion or format; write {{{name}}} alone")
     if all(name != "table" for _, name, _, _ in parts):
         raise ValueError(f"{value!r} has no {{table}}: all tables would share a topic; add {{table}}")
     return value

@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from pgrelay.config.environment import Path
 from pgrelay.config.secrets import is_secret
-from pgrelay.config.suggest import unknown
+from pgrelay.config.suggest import unknown_key
 
 _LONGEST_SHOWN: Final = 60
 
@@ -25,8 +25,8 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "dict_type": "a mapping of names to values",
     "model_type": "a mapping of keys to values",
     "path_type": "a path",
-    "greater_than_equal": "{ge} or more",
-    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge:g} or more",
+    "greater_than": "more than {gt:g}",
     "too_short": "at least {min_length} entry",
     "literal_error": "{expected}",
 }
@@ -57,7 +57,7 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
     kind = details["type"]
     context: dict[str, Any] = details.get("ctx", {})
     if kind == "extra_forbidden":
-        return unknown("key", path[-1], _known(model, path[:-1]))
+        return unknown_key(path[-1], _known(model, path[:-1]))
     if kind == "missing":
         return f"missing; set it to {_description(model, path)}"
     if kind == "value_error":

@@ -74,6 +74,8 @@ def _line(node: yaml.Node) -> int:
 def _syntax_error(error: yaml.MarkedYAMLError, origin: str) -> str:
     where = f"{origin}:{error.problem_mark.line + 1}" if error.problem_mark else origin
     problem = error.problem or "not YAML"
+    if problem.startswith("but "):
+        problem = f"{error.context} {problem}"
     if "alias" in problem or "tag" in problem:
         # PyYAML quotes the value here, and it may be a password.
         problem = "a value that begins with * or ! is special"

@@ -1,0 +1,151 @@
+"""Variables in values, and variables that override keys."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgrelay.config import Config
+from pgrelay.config.environment import Override, apply_overrides, find_overrides, substitute
+from pgrelay.config.yaml_document import Tree
+from pgrelay.errors import SetupError
+
+# What the environment can hold: any text without NUL.
+anything = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+
+
+def replaced(value: Tree, environ: Mapping[str, str]) -> Tree:
+    return substitute(value, environ, "f.yaml", skip=frozenset())
+
+
+def mistake(value: Tree, environ: Mapping[str, str]) -> str:
+    with pytest.raises(SetupError) as caught:
+        replaced({"a": {"b": value}}, environ)
+    return str(caught.value)
+
+
+@given(text=anything)
+def test_a_variable_arrives_as_it_is_and_is_not_read_again(text: str) -> None:
+    environ = {"V": text, "W": "not this"}
+    assert replaced({"a": {"b": ["<${V}>"]}}, environ) == {"a": {"b": [f"<{text}>"]}}
+
+
+@pytest.mark.parametrize(
+    ("value", "becomes"),
+    [
+        ("${SET}", "yes"),
+        ("${SET:-no}", "yes"),
+        ("${EMPTY}", ""),
+        ("${EMPTY:-no}", "no"),
+        ("${UNSET:-no}", "no"),
+        ("${UNSET:-}", ""),
+        ("${UNSET:-a:-b $c}", "a:-b $c"),
+        ("${SET}${SET}", "yesyes"),
+        ("$SET $ $$ {SET} {prefix}", "$SET $ $$ {SET} {prefix}"),
+    ],
+)
+def test_substitution(value: str, becomes: str) -> None:
+    assert replaced(value, {"SET": "yes", "EMPTY": ""}) == becomes
+
+
+@pytest.mark.parametrize("value", ["${", "${}", "${1X}", "${X", "${X-y}", "${X:y}", "${X }", "a${X:-b"])
+def test_a_dollar_brace_that_names_no_variable_is_refused(value: str) -> None:
+    assert (
+        mistake(value, {"X": "1"})
+        == "f.yaml: a.b: holds a ${ that names no variable; write ${NAME} or ${NAME:-default}"
+    )
+
+
+def test_a_missing_variable_is_named() -> None:
+    assert (
+        mistake("${X}", {}) == "f.yaml: a.b: X is not set in the environment; set it, or write ${X:-default}"
+    )
+
+
+def test_keys_and_nothing_stay_as_they_are() -> None:
+    assert replaced({"${X}": None}, {"X": "1"}) == {"${X}": None}
+
+
+@given(text=anything)
+def test_an_override_arrives_as_it_is(text: str) -> None:
+    assert find_overrides({"PGRELAY_SOURCE__DSN": text}, Config) == [
+        Override("PGRELAY_SOURCE__DSN", ("source", "dsn"), text)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "path", "value"),
+    [
+        ("PGRELAY_RECORDS__JSON", "inline", ("records", "json"), "inline"),
+        ("PGRELAY_SOURCE__TABLES", "[a.b, c.*]", ("source", "tables"), ["a.b", "c.*"]),
+        ("PGRELAY_SINK__KAFKA", "{linger.ms: 5}", ("sink", "kafka"), {"linger.ms": "5"}),
+        ("PGRELAY_SINK__KAFKA__LINGER_MS", "[5", ("sink", "kafka", "linger.ms"), "[5"),
+        ("PGRELAY_SINK__KAFKA__linger.ms", "5", ("sink", "kafka", "linger.ms"), "5"),
+        ("PGRELAY_SINK__TOPIC_CONFIG__RETENTION_MS", "5", ("sink", "topic_config", "retention.ms"), "5"),
+    ],
+)
+def test_where_an_override_goes(variable: str, text: str, path: tuple[str, ...], value: Tree) -> None:
+    assert find_overrides({variable: text}, Config) == [Override(variable, path, value)]
+
+
+def test_variables_without_a_double_underscore_are_not_overrides() -> None:
+    environ = {"PGRELAY_TEST_POSTGRES": "x", "PGRELAY_TEST_KAFKA": "x", "SOURCE__DSN": "x", "PGHOST": "x"}
+    assert find_overrides(environ, Config) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "line"),
+    [
+        ("PGRELAY_SOURCE__SLTO", "source.slto: unknown key; did you mean slot?"),
+        ("PGRELAY_LOG__", "log.: unknown key; known are level"),
+        ("PGRELAY_SINKS__KAFKA", "sinks: unknown key; did you mean sink?"),
+        (
+            "PGRELAY_SOURCE__SLOT__X",
+            "source.slot: holds no keys of its own; set PGRELAY_SOURCE__SLOT",
+        ),
+    ],
+)
+def test_an_override_of_no_key_is_refused(variable: str, line: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        find_overrides({variable: "x"}, Config)
+    assert str(caught.value) == f"{variable}: {line}"
+
+
+def test_every_bad_override_is_told_at_once() -> None:
+    with pytest.raises(SetupError) as caught:
+        find_overrides({"PGRELAY_LOG__A": "", "PGRELAY_LOG__B": ""}, Config)
+    assert str(caught.value).splitlines() == [
+        "PGRELAY_LOG__A: log.a: unknown key; known are level",
+        "PGRELAY_LOG__B: log.b: unknown key; known are level",
+    ]
+
+
+def test_bad_yaml_in_an_override_names_the_variable() -> None:
+    with pytest.raises(SetupError, match=r"^PGRELAY_SOURCE__TABLES:1: expected ',' or '\]'"):
+        find_overrides({"PGRELAY_SOURCE__TABLES": "[a.b"}, Config)
+
+
+def test_an_entry_is_put_into_the_mapping_that_another_override_gives() -> None:
+    tree: dict[str, Tree] = {"sink": {"kafka": {"acks": "all"}}}
+    environ = {"PGRELAY_SINK__KAFKA__LINGER_MS": "5", "PGRELAY_SINK__KAFKA": "{client.id: me}"}
+    apply_overrides(tree, find_overrides(environ, Config))
+    assert tree == {"sink": {"kafka": {"client.id": "me", "linger.ms": "5"}}}
+
+
+def test_levels_that_are_missing_are_made() -> None:
+    tree: dict[str, Tree] = {"sink": None}
+    apply_overrides(tree, [Override("V", ("sink", "kafka", "linger.ms"), "5")])
+    assert tree == {"sink": {"kafka": {"linger.ms": "5"}}}
+
+
+def test_a_level_that_is_no_mapping_is_left_for_validation_to_refuse() -> None:
+    tree: dict[str, Tree] = {"sink": "text"}
+    apply_overrides(tree, [Override("V", ("sink", "kafka"), {})])
+    assert tree == {"sink": "text"}
+
+
+def test_a_reference_in_an_overridden_key_is_not_read() -> None:
+    tree: Tree = {"source": {"dsn": "${secret", "slot": "${S}"}}
+    skip = frozenset({("source", "dsn")})
+    assert substitute(tree, {"S": "s"}, "f", skip) == {"source": {"dsn": "${secret", "slot": "s"}}

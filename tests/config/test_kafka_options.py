@@ -1,0 +1,88 @@
+"""librdkafka's options pass through, except those that would break a promise."""
+
+import pytest
+
+from pgrelay.config.kafka_options import refused
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("bootstrap.servers", "a:1"),
+        ("compression.type", "zstd"),
+        ("linger.ms", "50"),
+        ("acks", "all"),
+        ("acks", "-1"),
+        ("request.required.acks", "ALL"),
+        ("enable.idempotence", "true"),
+        ("partitioner", "murmur2_random"),
+        ("message.timeout.ms", "0"),
+        ("delivery.timeout.ms", "0"),
+        ("max.in.flight", "1"),
+        ("max.in.flight.requests.per.connection", "5"),
+        ("retries", "2147483647"),
+        ("queuing.strategy", "fifo"),
+        ("delivery.report.only.error", "false"),
+        ("enable.gapless.guarantee", "false"),
+        ("no.such.option", "librdkafka says so itself"),
+    ],
+)
+def test_an_option_that_keeps_the_promises(option: str, value: str) -> None:
+    assert list(refused({option: value})) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("acks", "1", "a change is confirmed to Postgres only when every in-sync replica has it"),
+        (
+            "request.required.acks",
+            "0",
+            "a change is confirmed to Postgres only when every in-sync replica has it",
+        ),
+        ("enable.idempotence", "false", "without idempotence a retry can reorder or double records"),
+        (
+            "enable.gapless.guarantee",
+            "true",
+            "a record that fails is dealt with by errors.on_record, and the producer must outlive it",
+        ),
+        (
+            "partitioner",
+            "consistent_random",
+            "records are partitioned as the Java clients do, so that topics co-partition with theirs",
+        ),
+        (
+            "message.timeout.ms",
+            "300000",
+            "pgrelay waits for the broker as long as it takes; giving up would lose the record",
+        ),
+        (
+            "delivery.timeout.ms",
+            "1",
+            "pgrelay waits for the broker as long as it takes; giving up would lose the record",
+        ),
+        ("retries", "0", "pgrelay retries as long as it takes; giving up would lose the record"),
+        (
+            "message.send.max.retries",
+            "9",
+            "pgrelay retries as long as it takes; giving up would lose the record",
+        ),
+        ("max.in.flight", "6", "with more than 5 requests in flight the broker can't keep the order"),
+        ("queuing.strategy", "lifo", "records must be sent in commit order"),
+        (
+            "delivery.report.only.error",
+            "true",
+            "progress is counted from the report of every delivered record",
+        ),
+        ("transactional.id", "me", "pgrelay names its own transactions, so that a second relay is fenced"),
+    ],
+)
+def test_an_option_that_would_break_a_promise(option: str, value: str, why: str) -> None:
+    assert list(refused({option: value})) == [(option, f"can't be {value!r}: {why}; leave it out")]
+
+
+@pytest.mark.parametrize("option", ["dr_cb", "error_cb", "stats_cb", "on_delivery", "logger", "opaque"])
+def test_an_option_that_takes_a_function(option: str) -> None:
+    assert list(refused({option: "x"})) == [
+        (option, "takes a Python function, which a configuration file can't give; leave it out")
+    ]

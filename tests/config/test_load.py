@@ -1,0 +1,300 @@
+"""What the operator sees: a file that loads, or a line for each mistake with file, key and cure."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgrelay.config import Config, load
+from pgrelay.errors import SetupError
+
+MINIMAL = """\
+source: {dsn: dbname=app}
+sink: {kafka: {bootstrap.servers: "localhost:9092"}}
+"""
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def relay_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a text to relay.yaml in a folder of its own, and give the name to load it by."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> str:
+        Path("relay.yaml").write_text(text, encoding="utf-8")
+        return "relay.yaml"
+
+    return write
+
+
+def mistakes(name: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(SetupError) as caught:
+        load(name, environ or {})
+    return str(caught.value).splitlines()
+
+
+def minimal_with(section: str, **keys: object) -> str:
+    """The smallest configuration, with more keys in one section."""
+    tree: dict[str, Any] = yaml.safe_load(MINIMAL)
+    tree.setdefault(section, {}).update(keys)
+    return yaml.safe_dump(tree)
+
+
+def test_the_smallest_file_names_both_ends(relay_yaml: Write) -> None:
+    config = load(relay_yaml(MINIMAL), {})
+    assert config.source.dsn == "dbname=app"
+    assert config.sink.kafka == {"bootstrap.servers": "localhost:9092"}
+
+
+def test_a_section_without_keys_has_its_defaults(relay_yaml: Write) -> None:
+    assert load(relay_yaml(MINIMAL + "log:\nhttp: {}\n"), {}) == load(relay_yaml(MINIMAL), {})
+
+
+def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
+    assert mistakes(relay_yaml("log: {level: info}")) == [
+        "relay.yaml: source.dsn: missing; set it to a libpq URI or key=value string; "
+        "PG* variables and .pgpass apply, '' leaves all to them",
+        "relay.yaml: sink.kafka.bootstrap.servers: missing; set it to the brokers, host:port,host:port",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "line"),
+    [
+        ("source", {"slto": "x"}, "source.slto: unknown key; did you mean slot?"),
+        ("snik", {"kafka": "x"}, "snik: unknown key; did you mean sink?"),
+        ("log", {"colour": "x"}, "log.colour: unknown key; known are level"),
+        ("source", {"slot": ["a"]}, "source.slot: expected text; got a list"),
+        ("source", {"slot": None}, "source.slot: expected text; got nothing"),
+        ("source", {"create": "maybe"}, "source.create: expected true or false; got 'maybe'"),
+        ("source", {"create": "1"}, "source.create: expected true or false; got '1'"),
+        ("sink", {"partitions": "many"}, "sink.partitions: expected a whole number; got 'many'"),
+        ("sink", {"partitions": "1.5"}, "sink.partitions: expected a whole number; got '1.5'"),
+        ("sink", {"partitions": 0}, "sink.partitions: expected 1 or more; got '0'"),
+        ("sink", {"replication_factor": 0}, "sink.replication_factor: expected 1 or more; got '0'"),
+        ("sink", {"topic_config": "x"}, "sink.topic_config: expected a mapping of names to values; got 'x'"),
+        ("sink", {"topic_config": {"a": [1]}}, "sink.topic_config.a: expected text; got a list"),
+        ("transactions", {"memory_mb": 0}, "transactions.memory_mb: expected 1 or more; got '0'"),
+        ("source", {"status_interval_s": 0}, "source.status_interval_s: expected more than 0; got '0'"),
+        ("source", {"status_interval_s": "inf"}, "source.status_interval_s: expected a number; got 'inf'"),
+        ("source", {"publications": "a"}, "source.publications: expected a list, such as [a, b]; got 'a'"),
+        ("source", {"publications": []}, "source.publications: expected at least 1 entry; got an empty list"),
+        ("source", {"origin": "all"}, "source.origin: expected any or none; got 'all'"),
+        ("source", {"streaming": "no"}, "source.streaming: expected auto, off, on or parallel; got 'no'"),
+        (
+            "source",
+            {"protocol_version": 5},
+            "source.protocol_version: expected auto, 1, 2, 3 or 4; got '5'",
+        ),
+        (
+            "log",
+            {"level": "x" * 99},
+            "log.level: expected debug, info, warning or error; got '" + "x" * 60 + "...'",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(relay_yaml: Write, section: str, keys: dict[str, object], line: str) -> None:
+    assert mistakes(relay_yaml(minimal_with(section, **keys))) == [f"relay.yaml: {line}"]
+
+
+def test_all_mistakes_are_told_at_once(relay_yaml: Write) -> None:
+    text = minimal_with("source", slto="x", create=3) + "log: {level: loud}\n"
+    assert mistakes(relay_yaml(text)) == [
+        "relay.yaml: source.create: expected true or false; got '3'",
+        "relay.yaml: source.slto: unknown key; did you mean slot?",
+        "relay.yaml: log.level: expected debug, info, warning or error; got 'loud'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "relay.yaml: is empty; begin with a copy of config.example.yaml"),
+        ("# only a comment\n", "relay.yaml: is empty; begin with a copy of config.example.yaml"),
+        (
+            "- a\n",
+            "relay.yaml: expected sections (source, sink, records, transactions, errors, http, log), "
+            "each a mapping of keys",
+        ),
+        (
+            "source: [a]\nsink: 3\n",
+            "relay.yaml: source: expected a mapping of keys to values; got a list\n"
+            "relay.yaml: sink: expected a mapping of keys to values; got '3'",
+        ),
+    ],
+)
+def test_a_file_that_is_no_configuration(relay_yaml: Write, text: str, line: str) -> None:
+    assert mistakes(relay_yaml(text)) == line.splitlines()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    name = str(tmp_path / "none.yaml")
+    assert mistakes(name) == [f"{name}: no such file; begin with a copy of config.example.yaml"]
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    assert mistakes(str(tmp_path)) == [f"{tmp_path}: is a directory; name the file in it"]
+
+
+def test_a_file_that_may_not_be_read(relay_yaml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    name = relay_yaml(MINIMAL)
+    monkeypatch.setattr(Path, "read_text", denied)
+    assert mistakes(name) == ["relay.yaml: can't be read: Permission denied; check the file's rights"]
+
+
+def test_a_file_in_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "latin1.yaml"
+    path.write_bytes("source: {slot: bär}".encode("latin-1"))
+    assert mistakes(str(path)) == [f"{path}: is not UTF-8 text; save it as UTF-8"]
+
+
+def test_a_byte_order_mark_is_nothing_to_complain_about(tmp_path: Path) -> None:
+    path = tmp_path / "bom.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
+    assert load(path, {}).source.slot == "pgrelay"
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "line"),
+    [
+        ("source", {"snapshot": "initial"}, "source.snapshot: initial comes in a later release; use never"),
+        (
+            "sink",
+            {"delivery": "exactly_once"},
+            "sink.delivery: exactly_once comes in a later release; use at_least_once",
+        ),
+        ("records", {"format": "avro"}, "records.format: avro comes in a later release; use json"),
+        ("records", {"envelope": "flat"}, "records.envelope: flat comes in a later release; use debezium"),
+        (
+            "records",
+            {"transaction_topic": True},
+            "records.transaction_topic: true comes in a later release; use false",
+        ),
+        (
+            "records",
+            {"schema_registry": {"url": "http://registry:8081"}},
+            "records.schema_registry: comes in a later release; leave it out",
+        ),
+        (
+            "errors",
+            {"on_record": "dead_letter"},
+            "errors.on_record: dead_letter comes in a later release; use stop",
+        ),
+    ],
+)
+def test_what_comes_later_is_refused_by_name(
+    relay_yaml: Write, section: str, keys: dict[str, object], line: str
+) -> None:
+    assert mistakes(relay_yaml(minimal_with(section, **keys))) == [f"relay.yaml: {line}"]
+
+
+def test_a_variable_is_put_in_its_place(relay_yaml: Write) -> None:
+    text = MINIMAL + 'records: {prefix: "${STAGE}-${TEAM:-shop}"}\nsink: {partitions: "${N}"}\n'
+    text = text.replace('sink: {kafka: {bootstrap.servers: "localhost:9092"}}\n', "")
+    config = load(
+        relay_yaml(text), {"STAGE": "test", "N": "3", "PGRELAY_SINK__KAFKA": "{bootstrap.servers: b}"}
+    )
+    assert config.records.prefix == "test-shop"
+    assert config.sink.partitions == 3
+
+
+def test_a_missing_variable_is_named_with_its_key(relay_yaml: Write) -> None:
+    assert mistakes(relay_yaml(minimal_with("source", slot="${SLOT}", tables=["a.${T}"]))) == [
+        "relay.yaml: source.slot: SLOT is not set in the environment; set it, or write ${SLOT:-default}",
+        "relay.yaml: source.tables: T is not set in the environment; set it, or write ${T:-default}",
+    ]
+
+
+def test_the_environment_overrides_the_file(relay_yaml: Write) -> None:
+    environ = {
+        "PGRELAY_SOURCE__SLOT": "mine",
+        "PGRELAY_SOURCE__TABLES": "[public.orders, sales.*]",
+        "PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS": "a:1,b:2",
+        "PGRELAY_HTTP__LISTEN": "null",
+    }
+    config = load(relay_yaml(minimal_with("source", slot="${NOWHERE_SET}")), environ)
+    assert config.source.slot == "mine"
+    assert config.source.tables == ("public.orders", "sales.*")
+    assert config.sink.kafka == {"bootstrap.servers": "a:1,b:2"}
+    assert config.http.listen is None
+
+
+def test_a_mistake_in_an_override_names_the_variable(relay_yaml: Write) -> None:
+    environ = {
+        "PGRELAY_SINK__PARTITIONS": "x",
+        "PGRELAY_SINK__TOPIC_CONFIG": "{a: [1]}",
+        "PGRELAY_SINK__KAFKA__BATCH_SIZE": "${NOT_READ}",
+    }
+    assert mistakes(relay_yaml(MINIMAL), environ) == [
+        "PGRELAY_SINK__PARTITIONS: sink.partitions: expected a whole number; got 'x'",
+        "PGRELAY_SINK__TOPIC_CONFIG: sink.topic_config.a: expected text; got a list",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source: {dsn: 'host=x password=hunter2 and more'}",
+        "source: {dsn: 'postgresql://me:hunter2@[::1/x'}",
+        "source: {dsn: [hunter2]}",
+        "source: {dsn: dbname=app}\nsink: {kafka: {sasl.password: [hunter2]}}",
+        "source: {dsn: dbname=app}\nsink: {kafka: {sasl.password: 'hunter2${'}}",
+        "source: {dsn: *hunter2}",
+        "source: {dsn: !hunter2 {}}",
+        "source: {dsn: !hunter2!x {}}",
+        "source: {dsn: hunter2: x}",
+        "source: {dsn: 'hunter2",
+        'source: {dsn: "hunter2\\q"}',
+        "source: {dsn: [hunter2}",
+        "source: {dsn: hunter2\x01}",
+    ],
+)
+def test_no_mistake_shows_a_secret(relay_yaml: Write, text: str) -> None:
+    found = mistakes(relay_yaml(text))
+    assert found
+    assert "hunter2" not in "".join(found)
+
+
+def _values() -> st.SearchStrategy[object]:
+    scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        max_leaves=3,
+    )
+
+
+def _keys() -> st.SearchStrategy[dict[str, dict[str, object]]]:
+    sections = {
+        section: st.dictionaries(
+            st.sampled_from([inner.alias or key for key, inner in field.annotation.model_fields.items()]),
+            _values(),
+            max_size=3,
+        )
+        for section, field in Config.model_fields.items()
+        if field.annotation is not None
+    }
+    return st.fixed_dictionaries({}, optional=sections)
+
+
+@given(tree=_keys())
+def test_whatever_stands_in_the_file_it_loads_or_gives_lines(
+    tree: dict[str, dict[str, object]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"any-{os.getpid()}.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    lines: list[str] = []
+    try:
+        load(path, {})
+    except SetupError as error:
+        lines = str(error).splitlines()
+    assert all(line.startswith(str(path)) for line in lines)

@@ -1,0 +1,350 @@
+"""Every key: what it is by default, what it may be, and how it is shown."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pgrelay.config import Config, Http, Records, Sink, Source, Transactions, load
+
+EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
+KAFKA = {"bootstrap.servers": "localhost:9092"}
+
+
+def reason(error: pytest.ExceptionInfo[ValidationError]) -> str:
+    (only,) = error.value.errors()
+    return only["msg"].removeprefix("Value error, ")
+
+
+def keys() -> Iterator[tuple[str, str]]:
+    for section, field in Config.model_fields.items():
+        assert field.annotation is not None
+        for name, inner in field.annotation.model_fields.items():
+            yield section, inner.alias or name
+
+
+def test_the_example_holds_the_defaults() -> None:
+    assert load(EXAMPLE, {}) == Config(
+        source=Source(dsn="postgresql://localhost:5432/app"), sink=Sink(kafka=KAFKA)
+    )
+
+
+def test_every_key_is_in_the_example() -> None:
+    tree = yaml.safe_load(EXAMPLE.read_text())
+    assert [(section, key) for section in tree for key in tree[section]] == list(keys())
+
+
+def test_every_key_tells_editors_what_it_means() -> None:
+    schema = Config.model_json_schema()
+    for section, key in keys():
+        definition = schema["$defs"][section.capitalize()]
+        assert definition["properties"][key]["description"], f"{section}.{key}"
+        assert definition["additionalProperties"] is False
+
+
+def test_the_contract_of_names_and_defaults() -> None:
+    """As promised to users: adding keys is free, these stay."""
+    config = Config(source=Source(dsn=""), sink=Sink(kafka=KAFKA))
+    defaults = config.model_dump(by_alias=True)
+    assert defaults["source"] == {
+        "dsn": "",
+        "slot": "pgrelay",
+        "publications": ("pgrelay",),
+        "create": True,
+        "tables": (),
+        "snapshot": "never",
+        "protocol_version": "auto",
+        "streaming": "auto",
+        "binary": False,
+        "messages": True,
+        "two_phase": False,
+        "origin": "any",
+        "status_interval_s": 1.0,
+    }
+    assert defaults["sink"] == {
+        "kafka": KAFKA,
+        "delivery": "at_least_once",
+        "create_topics": True,
+        "partitions": 1,
+        "replication_factor": 1,
+        "topic_config": {},
+        "shutdown_grace_s": 10.0,
+    }
+    assert defaults["records"] == {
+        "prefix": "app",
+        "topic": "{prefix}.{schema}.{table}",
+        "format": "json",
+        "envelope": "debezium",
+        "key": True,
+        "tombstones": True,
+        "transaction_topic": False,
+        "numeric": "string",
+        "time": "iso",
+        "binary": "base64",
+        "json": "string",
+        "unchanged": "omit",
+        "headers": False,
+        "schema_registry": {},
+    }
+    assert defaults["transactions"] == {"memory_mb": 64, "spool_dir": None}
+    assert defaults["errors"] == {"on_record": "stop"}
+    assert defaults["http"] == {"listen": "127.0.0.1:8080"}
+    assert defaults["log"] == {"level": "info"}
+
+
+@pytest.mark.parametrize("word", ["true", "yes", "on", "TRUE", "Yes", True])
+def test_true_in_the_words_that_yaml_has_for_it(word: object) -> None:
+    assert Source.model_validate({"dsn": "", "binary": word}).binary is True
+
+
+@pytest.mark.parametrize("word", ["false", "no", "off", "Off", False])
+def test_false_in_the_words_that_yaml_has_for_it(word: object) -> None:
+    assert Source.model_validate({"dsn": "", "create": word}).create is False
+
+
+@pytest.mark.parametrize("text", ["off", "on", "'off'"])
+def test_streaming_off_is_a_choice_not_a_boolean(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "relay.yaml"
+    path.write_text(f"source: {{dsn: '', streaming: {text}}}\nsink: {{kafka: {{bootstrap.servers: a}}}}\n")
+    assert load(path, {}).source.streaming == text.strip("'")
+
+
+@pytest.mark.parametrize("name", ["a", "pgrelay_2", "0", "_", "a" * 63])
+def test_slot_names(name: str) -> None:
+    assert Source(dsn="", slot=name).slot == name
+
+
+@pytest.mark.parametrize("name", ["", "A", "a-b", "a.b", "ä", "a" * 64, "a\n"])
+def test_slot_names_that_postgres_refuses(name: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Source(dsn="", slot=name)
+    assert reason(caught) == (
+        f"{name!r} can't name a slot; use 1 to 63 lower-case letters, digits and underscores"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "a" * 64, "ä" * 32])
+def test_publication_names_that_postgres_refuses(name: str) -> None:
+    with pytest.raises(ValidationError, match="can't name a publication; use 1 to 63 bytes"):
+        Source(dsn="", publications=("good", name))
+
+
+@pytest.mark.parametrize(
+    ("entry", "names"),
+    [
+        ("public.orders", ("public", "orders")),
+        ("sales.*", ("sales", None)),
+        ("Sales.Ümlaut$", ("Sales", "Ümlaut$")),
+        ('"a.b"."c d"', ("a.b", "c d")),
+        ('"say ""hi""".t', ('say "hi"', "t")),
+        ('public."*"', ("public", "*")),
+    ],
+)
+def test_tables(entry: str, names: tuple[str, str | None]) -> None:
+    assert Source(dsn="", tables=(entry,)).table_names() == [names]
+
+
+@pytest.mark.parametrize(
+    "entry", ["orders", "a.b.c", "*.orders", "*", "a.or*", ".b", "a.", "a b.c", '"a.b', ""]
+)
+def test_entries_that_are_no_table(entry: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(f"{entry!r} is not a table; write schema.table")):
+        Source(dsn="", tables=(entry,))
+
+
+@pytest.mark.parametrize(
+    "dsn", ["", "dbname=app", "postgresql://u@h1:1,h2:2/app?sslmode=require", "service=x"]
+)
+def test_connection_strings(dsn: str) -> None:
+    assert Source(dsn=dsn).dsn == dsn
+
+
+@pytest.mark.parametrize("dsn", ["app", "foo=1", "host='x", "postgresql://[::1/app", "http://localhost"])
+def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
+    with pytest.raises(ValidationError, match="libpq can't read it; write postgresql://"):
+        Source(dsn=dsn)
+
+
+@pytest.mark.parametrize("version", ["auto", "1", "4", 1, 4])
+def test_protocol_versions(version: object) -> None:
+    read = Source.model_validate({"dsn": "", "protocol_version": version}).protocol_version
+    assert read == (version if version == "auto" else int(str(version)))
+
+
+@pytest.mark.parametrize(
+    ("version", "keys", "line"),
+    [
+        (1, {"streaming": "on"}, "on needs protocol_version 2 or higher, not 1"),
+        (3, {"streaming": "parallel"}, "parallel needs protocol_version 4 or higher, not 3"),
+        (1, {"two_phase": True}, "true needs protocol_version 3 or higher, not 1"),
+        (2, {"two_phase": True}, "true needs protocol_version 3 or higher, not 2"),
+    ],
+)
+def test_a_feature_that_the_protocol_version_has_not(
+    version: int, keys: dict[str, object], line: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Source.model_validate({"dsn": "", "protocol_version": version, **keys})
+    assert reason(caught) == f"{line}; set source.protocol_version to auto"
+
+
+@pytest.mark.parametrize(
+    ("version", "keys"),
+    [
+        (1, {"streaming": "auto", "two_phase": False}),
+        (1, {"streaming": "off"}),
+        (2, {"streaming": "on"}),
+        (3, {"two_phase": True}),
+        (4, {"streaming": "parallel", "two_phase": True}),
+        ("auto", {"streaming": "parallel", "two_phase": True}),
+    ],
+)
+def test_a_feature_that_the_protocol_version_has(version: object, keys: dict[str, object]) -> None:
+    Source.model_validate({"dsn": "", "protocol_version": version, **keys})
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "ä", "a/b", "{x}"])
+def test_prefixes_that_kafka_refuses(prefix: str) -> None:
+    with pytest.raises(ValidationError, match="can't begin a topic's name; use letters, digits, dots"):
+        Records(prefix=prefix)
+
+
+@pytest.mark.parametrize("topic", ["{table}", "{prefix}.{schema}.{table}", "cdc-{schema}_{table}.v1"])
+def test_topic_templates(topic: str) -> None:
+    assert Records(topic=topic).topic == topic
+
+
+@pytest.mark.parametrize(
+    ("topic", "line"),
+    [
+        ("cdc", "'cdc' has no {table}: all tables would share a topic; add {table}"),
+        ("{db}.{table}", "{db} is not known here; use {prefix}, {schema} and {table}"),
+        ("{}.{table}", "{} is not known here; use {prefix}, {schema} and {table}"),
+        ("{table!r}", "{table} takes no conversion or format; write {table} alone"),
+        ("{table:>9}", "{table} takes no conversion or format; write {table} alone"),
+        ("{table.x}", "{table.x} is not known here; use {prefix}, {schema} and {table}"),
+        (
+            "a b.{table}",
+            "'a b.' can't stand in a topic's name; use letters, digits, dots, underscores and hyphens",
+        ),
+        ("{table", "'{table': expected '}' before end of string; use {prefix}, {schema} and {table}"),
+    ],
+)
+def test_topic_templates_that_are_refused(topic: str, line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Records(topic=topic)
+    assert reason(caught) == line
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("null", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_listen(listen: str | None, address: tuple[str, int] | None) -> None:
+    assert Http(listen=listen).address == address
+
+
+@pytest.mark.parametrize(
+    "listen", ["8080", ":8080", "host", "host:", "host:x", "host:65536", "::1:80", "[x]:80", "[]:80"]
+)
+def test_listen_that_is_no_address(listen: str) -> None:
+    with pytest.raises(
+        ValidationError, match=re.escape(f"{listen!r} is not host:port; write 127.0.0.1:8080")
+    ):
+        Http(listen=listen)
+
+
+def test_spool_dir_is_a_path_or_nothing() -> None:
+    assert Transactions.model_validate({"spool_dir": "/var/spool"}).spool_dir == Path("/var/spool")
+    assert Transactions.model_validate({"spool_dir": "null"}).spool_dir is None
+
+
+def test_options_are_text_whatever_they_look_like() -> None:
+    options = Sink.model_validate(
+        {"kafka": {**KAFKA, "linger.ms": 5, "enable.idempotence": True, "x": 0.5, "y": "0.10"}}
+    ).kafka
+    assert options == {**KAFKA, "linger.ms": "5", "enable.idempotence": "true", "x": "0.5", "y": "0.10"}
+
+
+@pytest.mark.parametrize("kafka", [{}, {"bootstrap.servers": ""}, {"metadata.broker.list": "a"}])
+def test_bootstrap_servers_are_required(kafka: dict[str, str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Sink(kafka=kafka)
+    assert reason(caught) == "missing; set it to the brokers, host:port,host:port"
+    assert caught.value.errors()[0]["loc"] == ("kafka", "bootstrap.servers")
+
+
+def secretive() -> Config:
+    return Config(
+        source=Source(dsn="postgresql://me:hunter2@db/app?sslpassword=hunter2"),
+        sink=Sink(kafka={**KAFKA, "sasl.username": "me", "sasl.password": "hunter2"}),
+    )
+
+
+def test_secrets_are_masked_for_display() -> None:
+    shown = secretive().masked()
+    assert shown["source"]["dsn"] == "user=me password=*** dbname=app host=db sslpassword=***"
+    assert shown["sink"]["kafka"] == {**KAFKA, "sasl.username": "me", "sasl.password": "***"}
+    assert shown["records"]["json"] == "string"
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    assert "hunter2" not in repr(secretive())
+
+
+def test_a_configuration_does_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        secretive().source.slot = "other"
+
+
+def _choices() -> st.SearchStrategy[dict[str, dict[str, object]]]:
+    section = st.fixed_dictionaries
+    return section(
+        {
+            "source": section(
+                {"dsn": st.sampled_from(["", "dbname='a b'", "postgresql://h/d"])},
+                optional={
+                    "slot": st.from_regex(r"[a-z0-9_]{1,63}", fullmatch=True),
+                    "tables": st.lists(st.sampled_from(["a.b", "c.*", '"x.y".z'])),
+                    "streaming": st.sampled_from(["auto", "off", "on", "parallel"]),
+                    "binary": st.booleans(),
+                    "status_interval_s": st.floats(0.001, 1e6),
+                },
+            ),
+            "sink": section(
+                {"kafka": st.just(KAFKA)},
+                optional={
+                    "partitions": st.integers(1, 10**6),
+                    "topic_config": st.dictionaries(st.text(), st.text()),
+                },
+            ),
+        },
+        optional={
+            "records": section({}, optional={"json": st.sampled_from(["string", "inline"])}),
+            "http": section({}, optional={"listen": st.sampled_from([None, "a:1", "[::]:0"])}),
+        },
+    )
+
+
+@given(tree=_choices())
+def test_a_configuration_written_to_a_file_is_read_back(
+    tree: dict[str, dict[str, object]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    config = Config.model_validate(tree)
+    path = tmp_path_factory.getbasetemp() / "back.yaml"
+    path.write_text(yaml.safe_dump(config.model_dump(mode="json", by_alias=True)))
+    assert load(path, {}) == config

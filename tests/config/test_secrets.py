@@ -1,0 +1,55 @@
+"""What is shown of values that nobody should see."""
+
+import pytest
+
+from pgrelay.config.secrets import is_secret, mask_dsn, mask_options
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.key.pem",
+        "ssl_key",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.jaas.config",
+        "basic.auth.user.info",
+        "SASL.PASSWORD",
+    ],
+)
+def test_secret_names(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.username", "ssl.key.location", "client.id", "bootstrap.servers", "key.x"]
+)
+def test_names_that_are_no_secret(name: str) -> None:
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("", ""),
+        ("host=db password='my secret'", "password=*** host=db"),
+        ("postgresql://me:s%40cret@h1:1,h2:2/app", "user=me password=*** dbname=app host=h1,h2 port=1,2"),
+        ("postgresql://h/app?password=x&sslpassword=y", "password=*** dbname=app host=h sslpassword=***"),
+        ("sslkey=/etc/client.key", "sslkey=/etc/client.key"),
+        ("password=x not a dsn", "***"),
+    ],
+)
+def test_a_connection_string(dsn: str, shown: str) -> None:
+    assert mask_dsn(dsn) == shown
+
+
+def test_options() -> None:
+    options = {"url": "https://me:pw@registry:8081/x", "sasl.password": "x", "client.id": "me@home"}
+    assert mask_options(options) == {
+        "url": "https://***@registry:8081/x",
+        "sasl.password": "***",
+        "client.id": "me@home",
+    }
