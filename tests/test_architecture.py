@@ -1,0 +1,118 @@
+"""The house's rules: the pure rooms stay pure, only the relay knows both ends, and files stay short."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src"
+
+PURE = [
+    "pgrelay.wire",
+    "pgrelay.encode",
+    "pgrelay.assembler",
+    "pgrelay.progress",
+    "pgrelay.lsn",
+    "pgrelay.errors",
+]
+IMPURE = {
+    "asyncio",
+    "confluent_kafka",
+    "logging",
+    "prometheus_client",
+    "psycopg",
+    "pydantic",
+    "socket",
+    "structlog",
+    "subprocess",
+    "threading",
+    "time",
+}
+CLOCKS = {"now", "today", "utcnow"}
+BOTH_ENDS = ["pgrelay.relay", "pgrelay.cli", "pgrelay.demo", "pgrelay.check"]
+LONGEST = 400
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(SRC.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(), path) for name, path in MODULES.items()}
+
+
+def imports(module: str) -> set[str]:
+    """Every dotted name that a module imports anywhere in it; of `from a import b`, both a and a.b."""
+    names = set[str]()
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def reached(module: str) -> set[str]:
+    """The module, its packages, and all of pgrelay that importing it imports."""
+    seen, todo = set[str](), {module}
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        todo |= {name.rpartition(".")[0], *imports(name)} & MODULES.keys() - seen
+    return seen
+
+
+def inside(room: str) -> list[str]:
+    return [name for name in MODULES if name == room or name.startswith(room + ".")]
+
+
+PURE_MODULES = [name for room in PURE for name in inside(room)]
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_every_pure_room_is_there(room: str) -> None:
+    assert inside(room)
+
+
+@pytest.mark.parametrize("module", PURE_MODULES)
+def test_a_pure_room_reaches_no_io_and_no_logging(module: str) -> None:
+    offences = {
+        f"{name} imports {imported}"
+        for name in reached(module)
+        for imported in imports(name)
+        if imported.partition(".")[0] in IMPURE
+    }
+    assert not offences
+
+
+@pytest.mark.parametrize("module", PURE_MODULES)
+def test_a_pure_room_reads_no_clock(module: str) -> None:
+    offences = {
+        f"{name}:{node.lineno} .{node.attr}"
+        for name in reached(module)
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.Attribute) and node.attr in CLOCKS
+    }
+    assert not offences
+
+
+def test_only_the_relay_knows_both_ends() -> None:
+    both = {name for name in MODULES if {"pgrelay.source", "pgrelay.sink"} <= imports(name)}
+    assert both <= {name for room in BOTH_ENDS for name in inside(room)}
+
+
+def test_spark_needs_nothing_of_the_daemon() -> None:
+    spark = inside("pgrelay.spark")
+    needed = {name for module in spark for name in reached(module)}
+    assert needed <= {"pgrelay", *spark, *PURE_MODULES}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path.relative_to(ROOT) for top in ("src", "tests") for path in sorted((ROOT / top).rglob("*.py"))],
+    ids=str,
+)
+def test_a_file_is_one_idea(path: Path) -> None:
+    assert len((ROOT / path).read_text().splitlines()) <= LONGEST

@@ -1,0 +1,83 @@
+"""The table of what follows from an error: retry or stop, and the exit code where the process stops."""
+
+import asyncio
+import inspect
+
+import pytest
+
+from pgrelay import errors
+from pgrelay.errors import (
+    GapError,
+    KafkaUnavailable,
+    PgrelayError,
+    ProtocolError,
+    RecordError,
+    SetupError,
+    SourceUnavailable,
+    SpoolError,
+    TransientError,
+    Verdict,
+    exit_code,
+    verdict,
+)
+
+STOPS: dict[type[PgrelayError], int] = {
+    SetupError: 2,
+    GapError: 3,
+    RecordError: 4,
+    ProtocolError: 1,
+    PgrelayError: 1,
+}
+PASSES: list[type[PgrelayError]] = [TransientError, SourceUnavailable, KafkaUnavailable, SpoolError]
+EVERY_CLASS = [*STOPS, *PASSES]
+
+
+def test_the_table_is_complete() -> None:
+    written = {
+        found
+        for _, found in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(found, BaseException) and found.__module__ == errors.__name__
+    }
+    assert written == set(EVERY_CLASS)
+
+
+@pytest.mark.parametrize(("error", "code"), STOPS.items())
+def test_what_does_not_pass_stops_the_process(error: type[PgrelayError], code: int) -> None:
+    assert verdict(error("it is wrong")) is Verdict.STOP
+    assert exit_code(error("it is wrong")) == code
+
+
+@pytest.mark.parametrize("error", PASSES)
+def test_what_passes_by_itself_never_stops_it(error: type[PgrelayError]) -> None:
+    assert verdict(error("it is down")) is Verdict.RETRY
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left"), ConnectionResetError(), TimeoutError(), KeyError("x"), MemoryError()],
+)
+def test_an_error_that_nobody_classified_stops_with_1(error: Exception) -> None:
+    """Even one that sounds as if it would pass: whoever knows that it does raises a TransientError."""
+    assert verdict(error) is Verdict.STOP
+    assert exit_code(error) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError(), SystemExit(0)])
+def test_being_told_to_stop_is_no_trouble_to_retry(error: BaseException) -> None:
+    assert verdict(error) is Verdict.STOP
+
+
+def test_a_new_kind_of_error_inherits_what_follows() -> None:
+    class SlotGone(GapError): ...
+
+    class BrokerDown(KafkaUnavailable): ...
+
+    assert (verdict(SlotGone()), exit_code(SlotGone())) == (Verdict.STOP, 3)
+    assert verdict(BrokerDown()) is Verdict.RETRY
+
+
+@pytest.mark.parametrize("error", EVERY_CLASS)
+def test_an_error_can_be_told_its_lsn(error: type[PgrelayError]) -> None:
+    located = error("Insert is truncated").at(0x16_B374D848)
+    assert type(located) is error
+    assert str(located) == "Insert is truncated (LSN 16/B374D848)"
