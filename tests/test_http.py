@@ -1,0 +1,180 @@
+"""The status server, asked over real sockets."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import pytest
+
+from pgrelay.errors import SetupError
+from pgrelay.http import Health, StatusServer
+from pgrelay.metrics import Metrics
+
+
+class Clock:
+    """Seconds that stand still until they are set."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def health(clock: Clock) -> Health:
+    return Health(clock, stuck_after_s=10)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def server(metrics: Metrics, health: Health) -> Iterator[StatusServer]:
+    with StatusServer(("127.0.0.1", 0), metrics, health) as running:
+        yield running
+
+
+def ask(server: StatusServer, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
+    """The status and the body of one request."""
+    connection = HTTPConnection(host, server.port, timeout=10)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_healthz_while_the_loop_turns(server: StatusServer) -> None:
+    assert ask(server, "/healthz") == (200, "working\n")
+
+
+def test_healthz_while_the_stream_waits_but_the_loop_turns(server: StatusServer, health: Health) -> None:
+    health.waiting("Kafka is away; trying again in 5 s")
+    assert ask(server, "/healthz") == (200, "working\n")
+
+
+def test_healthz_when_the_loop_is_stuck_and_when_it_turns_again(
+    server: StatusServer, health: Health, clock: Clock
+) -> None:
+    clock.now_s += 9.9
+    assert ask(server, "/healthz") == (200, "working\n")
+    clock.now_s += 2
+    assert ask(server, "/healthz") == (503, "stuck: the loop has not turned for 12 s\n")
+    health.beat()
+    assert ask(server, "/healthz") == (200, "working\n")
+
+
+def test_readyz_before_the_stream_flows(server: StatusServer, health: Health) -> None:
+    assert not health.ready
+    assert ask(server, "/readyz") == (503, "starting\n")
+
+
+def test_readyz_while_the_stream_flows(server: StatusServer, health: Health) -> None:
+    health.streaming()
+    assert health.ready
+    assert ask(server, "/readyz") == (200, "streaming\n")
+
+
+def test_readyz_says_what_is_waited_for(server: StatusServer, health: Health) -> None:
+    health.streaming()
+    health.waiting("waiting for slot pgrelay: active for PID 77")
+    assert not health.ready
+    assert ask(server, "/readyz") == (503, "waiting for slot pgrelay: active for PID 77\n")
+
+
+def test_readyz_when_the_loop_is_stuck(server: StatusServer, health: Health, clock: Clock) -> None:
+    health.streaming()
+    clock.now_s += 10
+    assert ask(server, "/readyz") == (503, "stuck: the loop has not turned for 10 s\n")
+
+
+def test_metrics(server: StatusServer, metrics: Metrics) -> None:
+    metrics.add_records("public.orders", "c", 3)
+    status, body = ask(server, "/metrics")
+    assert status == 200
+    assert 'pgrelay_records_total{op="c",table="public.orders"} 3.0' in body
+
+
+def test_metrics_say_their_format(server: StatusServer) -> None:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("GET", "/metrics")
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    assert (response.getheader("Content-Type") or "").startswith("text/plain; version=")
+    assert response.getheader("Server") == "pgrelay"
+
+
+def test_a_query_makes_no_difference(server: StatusServer) -> None:
+    assert ask(server, "/healthz?verbose=1") == (200, "working\n")
+
+
+def test_another_path_lists_those_that_there_are(server: StatusServer) -> None:
+    assert ask(server, "/") == (404, "not found; there are /metrics, /healthz and /readyz\n")
+
+
+def test_head_has_no_body(server: StatusServer) -> None:
+    assert ask(server, "/healthz", "HEAD") == (200, "")
+
+
+def test_other_methods_are_refused(server: StatusServer) -> None:
+    assert ask(server, "/healthz", "POST")[0] == 501
+
+
+def test_a_slow_client_keeps_nobody_waiting(server: StatusServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"GET /healthz")
+        assert ask(server, "/healthz") == (200, "working\n")
+
+
+def test_nothing_is_written_to_the_terminal(server: StatusServer, capfd: pytest.CaptureFixture[str]) -> None:
+    ask(server, "/healthz")
+    ask(server, "/nowhere")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "GET" not in err
+
+
+def test_ipv6(metrics: Metrics, health: Health) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with StatusServer(("::1", 0), metrics, health) as server:
+        assert ask(server, "/healthz", host="::1") == (200, "working\n")
+
+
+def test_a_port_in_use_is_one_line_with_the_cure(
+    server: StatusServer, metrics: Metrics, health: Health
+) -> None:
+    second = StatusServer(("127.0.0.1", server.port), metrics, health)
+    with pytest.raises(SetupError) as caught, second:
+        pass
+    assert str(caught.value) == (
+        f"http.listen: can't listen on 127.0.0.1:{server.port}: Address already in use; "
+        "choose another host:port, or null"
+    )
+
+
+def test_a_host_that_does_not_exist(metrics: Metrics, health: Health) -> None:
+    with pytest.raises(SetupError, match=r"^http.listen: can't listen on no.invalid:80: "):
+        StatusServer(("no.invalid", 80), metrics, health).__enter__()
+
+
+def test_making_one_listens_on_nothing_yet(metrics: Metrics, health: Health) -> None:
+    assert StatusServer(("127.0.0.1", 8080), metrics, health).port == 8080
+
+
+def test_its_end_frees_the_port_and_the_thread(metrics: Metrics, health: Health) -> None:
+    with StatusServer(("127.0.0.1", 0), metrics, health) as server:
+        port = server.port
+    with StatusServer(("127.0.0.1", port), metrics, health):
+        pass
+    assert all(thread.name != "pgrelay-http" for thread in threading.enumerate())

@@ -1,0 +1,155 @@
+"""What Prometheus reads after the relay has counted."""
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pgrelay.metrics import Metrics
+
+NOW_S = 1_800_000_000.0
+
+
+class Clock:
+    """Unix seconds that stand still until they are set."""
+
+    now_s = NOW_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(clock: Clock) -> Metrics:
+    return Metrics(clock)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    """The sample as a scrape sees it, None where there is none."""
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return float(sample.value)
+    return None
+
+
+def us(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
+    text = metrics.render().decode()
+    assert re.findall(r"^# TYPE (pgrelay_\w+ \w+)$", text, re.MULTILINE) == [
+        "pgrelay_received_lsn gauge",
+        "pgrelay_acknowledged_lsn gauge",
+        "pgrelay_confirmed_lsn gauge",
+        "pgrelay_server_lsn gauge",
+        "pgrelay_lag_bytes gauge",
+        "pgrelay_lag_seconds gauge",
+        "pgrelay_records_total counter",
+        "pgrelay_transactions_total counter",
+        "pgrelay_delivery_latency_seconds histogram",
+        "pgrelay_inflight_records gauge",
+        "pgrelay_open_transactions gauge",
+        "pgrelay_spool_size_bytes gauge",
+        "pgrelay_spooled_bytes_total counter",
+        "pgrelay_reconnects_total counter",
+        "pgrelay_delivery_errors_total counter",
+        "pgrelay_info gauge",
+    ]
+    assert "_created" not in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_the_lag_in_bytes_is_what_the_server_wrote_and_we_did_not_confirm(metrics: Metrics) -> None:
+    metrics.set_positions(received=400, acknowledged=300, confirmed=200, server=500)
+    assert value(metrics, "pgrelay_received_lsn") == 400
+    assert value(metrics, "pgrelay_acknowledged_lsn") == 300
+    assert value(metrics, "pgrelay_confirmed_lsn") == 200
+    assert value(metrics, "pgrelay_server_lsn") == 500
+    assert value(metrics, "pgrelay_lag_bytes") == 300
+
+
+def test_the_lag_in_bytes_is_never_negative(metrics: Metrics) -> None:
+    metrics.set_positions(received=0, acknowledged=0, confirmed=200, server=0)
+    assert value(metrics, "pgrelay_lag_bytes") == 0
+
+
+def test_the_lag_in_seconds_grows_while_a_commit_waits(metrics: Metrics, clock: Clock) -> None:
+    metrics.set_oldest_commit(us(NOW_S - 3))
+    assert value(metrics, "pgrelay_lag_seconds") == 3
+    clock.now_s += 2
+    assert value(metrics, "pgrelay_lag_seconds") == 5
+
+
+def test_the_lag_in_seconds_is_0_when_nothing_waits(metrics: Metrics) -> None:
+    assert value(metrics, "pgrelay_lag_seconds") == 0
+    metrics.set_oldest_commit(us(NOW_S - 3))
+    metrics.set_oldest_commit(None)
+    assert value(metrics, "pgrelay_lag_seconds") == 0
+
+
+def test_a_server_clock_ahead_of_ours_makes_no_negative_time(metrics: Metrics) -> None:
+    metrics.set_oldest_commit(us(NOW_S + 60))
+    metrics.observe_delivery(us(NOW_S + 60))
+    assert value(metrics, "pgrelay_lag_seconds") == 0
+    assert value(metrics, "pgrelay_delivery_latency_seconds_sum") == 0
+
+
+def test_records_are_added_in_bulk_by_table_and_op(metrics: Metrics) -> None:
+    metrics.add_records("public.orders", "c", 3)
+    metrics.add_records("public.orders", "c", 4)
+    metrics.add_records("public.orders", "d", 1)
+    assert value(metrics, "pgrelay_records_total", table="public.orders", op="c") == 7
+    assert value(metrics, "pgrelay_records_total", table="public.orders", op="d") == 1
+
+
+def test_a_table_name_may_hold_anything(metrics: Metrics) -> None:
+    metrics.add_records('a"b\\c\nd.é', "c", 1)
+    assert value(metrics, "pgrelay_records_total", table='a"b\\c\nd.é', op="c") == 1
+
+
+def test_delivery_latency_is_counted_per_transaction(metrics: Metrics) -> None:
+    metrics.observe_delivery(us(NOW_S - 0.2))
+    metrics.observe_delivery(us(NOW_S - 20))
+    assert value(metrics, "pgrelay_delivery_latency_seconds_count") == 2
+    assert value(metrics, "pgrelay_delivery_latency_seconds_sum") == pytest.approx(20.2)
+    assert value(metrics, "pgrelay_delivery_latency_seconds_bucket", le="0.25") == 1
+    assert value(metrics, "pgrelay_delivery_latency_seconds_bucket", le="30.0") == 2
+
+
+def test_the_other_counts(metrics: Metrics) -> None:
+    metrics.add_transactions(5)
+    metrics.set_inflight_records(6)
+    metrics.set_open_transactions(7)
+    metrics.set_spooled_bytes(8)
+    metrics.add_spooled_bytes(9)
+    metrics.add_spooled_bytes(1)
+    metrics.add_delivery_errors(2)
+    assert value(metrics, "pgrelay_transactions_total") == 5
+    assert value(metrics, "pgrelay_inflight_records") == 6
+    assert value(metrics, "pgrelay_open_transactions") == 7
+    assert value(metrics, "pgrelay_spool_size_bytes") == 8
+    assert value(metrics, "pgrelay_spooled_bytes_total") == 10
+    assert value(metrics, "pgrelay_delivery_errors_total") == 2
+
+
+def test_both_ends_of_reconnections_are_there_from_the_start(metrics: Metrics) -> None:
+    assert value(metrics, "pgrelay_reconnects_total", end="kafka") == 0
+    metrics.add_reconnect("postgres")
+    assert value(metrics, "pgrelay_reconnects_total", end="postgres") == 1
+
+
+def test_info_describes_the_relay(metrics: Metrics) -> None:
+    metrics.describe(version="1.2", slot="pgrelay")
+    assert value(metrics, "pgrelay_info", version="1.2", slot="pgrelay") == 1
+
+
+def test_two_relays_share_nothing(metrics: Metrics) -> None:
+    metrics.add_transactions(1)
+    assert value(Metrics(), "pgrelay_transactions_total") == 0
