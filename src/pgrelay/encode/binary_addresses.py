@@ -48,15 +48,12 @@ def _ipv4(address: bytes) -> bytes:
 def _ipv6(address: bytes) -> bytes:
     """As ``src/port/inet_net_ntop.c``: the first longest run of zero words is left out, where it has two.
 
-    An address whose run stands in front and leaves two words is taken for an IPv4 address in IPv6, and
-    ends in its dotted form; so is one whose run is followed by ffff and two words.
+    A run in front that leaves two words, or ffff and two words, makes them an IPv4 address in dotted form.
     """
     words = [address[i] << 8 | address[i + 1] for i in range(0, 16, 2)]
     start, length = _longest_zeros(words)
-    if start == 0 and (
-        length == 6 or (length == 7 and words[7] != 1) or (length == 5 and words[5] == 0xFFFF)
-    ):
-        return (b"::" if length != 5 else b"::ffff:") + _ipv4(address[12:])
+    if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
+        return (b"::" if length == 6 else b"::ffff:") + _ipv4(address[12:])
     if length < 2:
         return _words(words)
     return _words(words[:start]) + b"::" + _words(words[start + length :])
