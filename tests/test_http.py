@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 
 import pytest
+import structlog
 
 from pgrelay.errors import SetupError
 from pgrelay.http import Health, StatusServer
@@ -136,12 +137,20 @@ def test_a_slow_client_keeps_nobody_waiting(server: StatusServer) -> None:
         assert ask(server, "/healthz") == (200, "working\n")
 
 
-def test_nothing_is_written_to_the_terminal(server: StatusServer, capfd: pytest.CaptureFixture[str]) -> None:
-    ask(server, "/healthz")
-    ask(server, "/nowhere")
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "GET" not in err
+def test_requests_are_logged_at_debug_alone(server: StatusServer) -> None:
+    with structlog.testing.capture_logs() as entries:
+        ask(server, "/healthz")
+        ask(server, "/nowhere")
+    assert entries
+    assert {entry["log_level"] for entry in entries} == {"debug"}
+
+
+def test_nothing_is_written_past_the_log(server: StatusServer, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    with structlog.testing.capture_logs():
+        ask(server, "/healthz")
+        ask(server, "/healthz", "POST")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_ipv6(metrics: Metrics, health: Health) -> None:

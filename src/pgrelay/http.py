@@ -74,23 +74,26 @@ class StatusServer:
         self._metrics = metrics
         self._health = health
         self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Bind and serve. Raises SetupError where the address can't be had."""
         self._server = _bind(self._address, self._answer)
-        threading.Thread(
+        self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_STOP_POLL_S,), name="pgrelay-http", daemon=True
-        ).start()
+        )
+        self._thread.start()
         _log.debug("status server listens", host=self._address[0], port=self.port)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._server is not None:
+        if self._server is not None and self._thread is not None:
             self._server.shutdown()
+            self._thread.join()
             self._server.server_close()
-            self._server = None
+            self._server = self._thread = None
 
     @property
     def port(self) -> int:
