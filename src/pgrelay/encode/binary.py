@@ -53,6 +53,7 @@ from pgrelay.encode.binary_times import (
     timetz_text,
 )
 from pgrelay.encode.fields import sized, u16, u32
+from pgrelay.encode.refusal import refusal
 from pgrelay.encode.text import string_converter, text_encoding, whole_converter
 from pgrelay.encode.types import (
     BASE64,
@@ -119,7 +120,7 @@ def boolean_text(value: bytes) -> bytes:
         return b"t"
     if value == b"\0":
         return b"f"
-    raise ValueError(f"{value!r} is no boolean's binary form")
+    raise refusal(value, "a boolean's binary form")
 
 
 def bytea_text(value: bytes) -> bytes:
@@ -145,7 +146,7 @@ def pg_lsn_text(value: bytes) -> bytes:
 def versioned_text(value: bytes) -> bytes:
     """A byte of 1, the version of the form, then the text: jsonb and jsonpath."""
     if value[:1] != b"\1":
-        raise ValueError(f"the binary form is of version {value[:1]!r}, not 1")
+        raise refusal(value, "of version 1 of its binary form")
     return value[1:]
 
 

@@ -3,10 +3,13 @@
 import re
 from typing import Final
 
+from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 
 # One pair as hstore_out writes it (manual, "hstore"): quotes and backslashes escaped by a backslash.
-_PAIR: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)(?:, (?=")|$)', re.DOTALL).match
+_PAIR: Final = re.compile(
+    rb'"([^"\\]*(?:\\.[^"\\]*)*)"=>(?:"([^"\\]*(?:\\.[^"\\]*)*)"|NULL)(?:, (?=")|\Z)', re.DOTALL
+).match
 _UNESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL).sub
 
 
@@ -22,7 +25,7 @@ def hstore_converter(string: Converter) -> Converter:
         while at < len(value):
             pair = _PAIR(value, at)
             if pair is None:
-                raise ValueError(f"{value!r} is not an hstore as Postgres prints one")
+                raise refusal(value, "an hstore as Postgres prints one")
             key, item = pair[1], pair[2]
             json = b"null" if item is None else string(_unescaped(item))
             members.append(string(_unescaped(key)) + b":" + json)

@@ -4,6 +4,7 @@ import re
 from binascii import b2a_base64
 from typing import Final
 
+from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
     CONVERT,
     DECIMAL_BASE64,
@@ -29,14 +30,14 @@ def json_number(value: bytes) -> bytes:
         return value
     if value in _NOT_FINITE:
         return b'"' + value + b'"'
-    raise ValueError(f"{value!r} is not a number as Postgres prints one")
+    raise refusal(value, "a number as Postgres prints one")
 
 
 def money_digits(value: bytes) -> bytes:
     """A string of the amount's sign, digits and point, from ``-$1,234.56`` (lc_monetary = C)."""
     amount = value.translate(None, b"$,")
     if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or _NUMBER(amount) is None:
-        raise ValueError(f"{value!r} is not an amount as Postgres prints it with lc_monetary = C")
+        raise refusal(value, "an amount as Postgres prints it with lc_monetary = C")
     return b'"' + amount + b'"'
 
 
@@ -76,7 +77,7 @@ def decimal_base64(scale: int) -> Converter:
             # A negative scale: the server has rounded the value to that many zeros.
             kept = digits[: scale - fraction]
             if digits[scale - fraction :].strip(b"0"):
-                raise ValueError(f"{value!r} has more digits than the declared scale of {scale}")
+                raise refusal(value, f"rounded to the declared scale of {scale}")
             digits = kept
         return b'"' + _base64_integer(_integer(digits)) + b'"'
 
@@ -94,7 +95,7 @@ def variable_decimal(value: bytes) -> bytes:
 def _unscaled(value: bytes) -> tuple[bytes, int]:
     """The sign and digits without their point, and how many of them stood behind it."""
     if _NUMBER(value) is None:
-        raise ValueError(f"{value!r} is not a numeric as Postgres prints one")
+        raise refusal(value, "a numeric as Postgres prints one")
     whole, _, fraction = value.partition(b".")
     return whole + fraction, len(fraction)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from pgrelay.encode import oids
 from pgrelay.encode.civil import days_from_civil
+from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
     CONVERT,
     EPOCH_DAYS,
@@ -28,7 +29,7 @@ _DAY_US: Final = 86_400_000_000
 def iso_timestamp(value: bytes) -> bytes:
     """A timestamp as an ISO 8601 string, from ``2026-11-20 14:54:02.343135``."""
     date, _, time = value.partition(b" ")
-    if time:
+    if date[-3:-2] == b"-" and time:
         return b'"' + date + b"T" + time + b'"'
     return _infinity(value)
 
@@ -36,20 +37,21 @@ def iso_timestamp(value: bytes) -> bytes:
 def iso_timestamptz(value: bytes) -> bytes:
     """A timestamptz as an ISO 8601 string in UTC, from ``2026-11-20 14:54:02.343135+00``."""
     date, _, time = value.partition(b" ")
-    if time.endswith(b"+00"):
-        return b'"' + date + b"T" + time[:-3] + b'Z"'
-    if time.endswith(b"+00 BC"):
-        return b'"' + date + b"T" + time[:-6] + b'Z BC"'
+    if date[-3:-2] == b"-":
+        if time.endswith(b"+00"):
+            return b'"' + date + b"T" + time[:-3] + b'Z"'
+        if time.endswith(b"+00 BC"):
+            return b'"' + date + b"T" + time[:-6] + b'Z BC"'
     return _infinity(value)
 
 
 def epoch_days(value: bytes) -> bytes:
     """A date as days since 1970-01-01, from ``2026-11-20`` or ``0044-03-15 BC``."""
-    if not value.endswith((b"y", b" BC")):
-        return b"%d" % _days(value, False)
+    if value.endswith(b"y"):
+        return _infinity(value)
     if value.endswith(b" BC"):
         return b"%d" % _days(value[:-3], True)
-    return _infinity(value)
+    return b"%d" % _days(value, False)
 
 
 def epoch_micros(value: bytes) -> bytes:
@@ -87,22 +89,24 @@ def _infinity(value: bytes) -> bytes:
     """The two dates and timestamps without digits, as strings. Raises ValueError on all else."""
     if value in (b"infinity", b"-infinity"):
         return b'"' + value + b'"'
-    raise ValueError(f"{value!r} is not a date or time as Postgres prints it in ISO style and UTC")
+    raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
 
 
 def _days(date: bytes, bc: bool) -> int:
     """Days since 1970-01-01 of ``2026-11-20``; the year has four digits or more."""
     if len(date) < 10 or date[-6] != 45 or date[-3] != 45:
-        raise ValueError(f"{date!r} is not a date as Postgres prints it in ISO style")
-    year = int(date[:-6])
-    return days_from_civil(1 - year if bc else year, int(date[-5:-3]), int(date[-2:]))
+        raise refusal(date, "a date as Postgres prints it in ISO style")
+    year, month, day = int(date[:-6]), int(date[-5:-3]), int(date[-2:])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        raise refusal(date, "a date")
+    return days_from_civil(1 - year if bc else year, month, day)
 
 
 def _micros(time: bytes) -> int:
     """Microseconds of ``14:54:02`` with no fraction or one of up to six digits."""
     fraction = time[9:]
     if len(time) < 8 or time[2] != 58 or time[5] != 58 or len(fraction) > 6 or time[8:9] not in (b"", b"."):
-        raise ValueError(f"{time!r} is not a time as Postgres prints it")
+        raise refusal(time, "a time as Postgres prints it")
     seconds = (int(time[:2]) * 60 + int(time[3:5])) * 60 + int(time[6:8])
     return seconds * 1_000_000 + (int(fraction.ljust(6, b"0")) if fraction else 0)
 
@@ -111,7 +115,7 @@ def _offset(value: bytes, at: int) -> int:
     """Microseconds east of UTC of a timetz's zone, which begins at that index: ``+02``, ``-03:30:15``."""
     parts = value[at + 1 :].split(b":")
     if at >= len(value) or len(parts) > 3:
-        raise ValueError(f"{value!r} is not a timetz as Postgres prints it")
+        raise refusal(value, "a timetz as Postgres prints it")
     seconds = 0
     for part in parts:
         seconds = seconds * 60 + int(part)

@@ -13,6 +13,7 @@ from pgrelay.encode import oids
 from pgrelay.encode.arrays import array_converter
 from pgrelay.encode.hstore import hstore_converter
 from pgrelay.encode.numbers import json_number, money_digits, numeric_encoding
+from pgrelay.encode.refusal import refusal
 from pgrelay.encode.temporal import temporal_encoding
 from pgrelay.encode.types import (
     BASE64,
@@ -111,7 +112,7 @@ def boolean(value: bytes) -> bytes:
         return b"true"
     if value == b"f":
         return b"false"
-    raise ValueError(f"{value!r} is not a boolean as Postgres prints one")
+    raise refusal(value, "a boolean as Postgres prints one")
 
 
 def bytea_base64(value: bytes) -> bytes:
@@ -131,7 +132,7 @@ def single_byte(value: bytes) -> bytes:
 
 def _hexadecimal(value: bytes) -> bytes:
     if not value.startswith(b"\\x"):
-        raise ValueError("a bytea's text doesn't begin with \\x: bytea_output must be hex")
+        raise refusal(value, "a bytea as Postgres prints it with bytea_output = hex")
     return value[2:]
 
 

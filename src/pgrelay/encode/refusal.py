@@ -1,0 +1,11 @@
+"""The error for a value that the server can't have written, if its settings are those we pin."""
+
+from typing import Final
+
+_SHOWN: Final = 60
+
+
+def refusal(value: bytes, what: str) -> ValueError:
+    """Says that a value is not `what`, and shows how it begins: it may be a gigabyte, or private."""
+    start = value if len(value) <= _SHOWN else value[:_SHOWN] + b"..."
+    return ValueError(f"{start!r} is not {what}")
