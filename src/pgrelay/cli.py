@@ -67,10 +67,12 @@ def _run(options: argparse.Namespace) -> int:
 
     from pgrelay import log
     from pgrelay.config import load
-    from pgrelay.relay import run  # type: ignore[import-not-found, unused-ignore]
 
     config = load(options.config)
     log.configure(config.log.level)
+    # After the configuration, so that its mistakes are told without waiting for the clients to load.
+    from pgrelay.relay import run  # type: ignore[import-not-found, unused-ignore]
+
     logger = structlog.get_logger()
     try:
         asyncio.run(run(config))
@@ -86,11 +88,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from pgrelay import log
-    from pgrelay.check import check  # type: ignore[import-not-found, unused-ignore]
     from pgrelay.config import load
 
     config = load(options.config)
     log.configure("warning")
+    from pgrelay.check import check  # type: ignore[import-not-found, unused-ignore]
+
     findings: Sequence[Finding] = asyncio.run(check(config))
     with _results():
         print(_as_json(findings) if options.json else _as_text(findings))

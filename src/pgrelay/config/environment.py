@@ -24,7 +24,7 @@ _PREFIX: Final = "PGRELAY_"
 _LEVEL: Final = "__"
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}")
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Override:
     """A variable that gives the value of one key: `path` is (section, key) or (section, key, entry)."""
 
     variable: str
-    path: Path
+    path: KeyPath
     value: Tree
 
 
@@ -101,14 +101,14 @@ def apply_overrides(tree: dict[str, Tree], overrides: list[Override]) -> None:
             level[last] = override.value
 
 
-def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozenset[Path]) -> Tree:
+def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozenset[KeyPath]) -> Tree:
     """`tree` with the references in its values replaced, except at the paths in `skip`.
 
     Raises SetupError, one line for each reference that can't be read, naming the key and the variable.
     """
     mistakes: list[str] = []
 
-    def walk(node: Tree, path: Path) -> Tree:
+    def walk(node: Tree, path: KeyPath) -> Tree:
         if path in skip:
             return node
         if isinstance(node, dict):

@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pgrelay.config.environment import Path
+from pgrelay.config.environment import KeyPath
 from pgrelay.config.secrets import is_secret
 from pgrelay.config.suggest import unknown_key
 
@@ -32,7 +32,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 }
 
 
-def lines(error: ValidationError, model: type[BaseModel], place: Callable[[Path], str]) -> list[str]:
+def lines(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPath], str]) -> list[str]:
     """One line for each mistake. `place` gives the file or variable that a key's value came from."""
     return [
         f"{place(_path(details))}: {_key(details)}{_fault(details, model)}"
@@ -40,7 +40,7 @@ def lines(error: ValidationError, model: type[BaseModel], place: Callable[[Path]
     ]
 
 
-def _path(details: ErrorDetails) -> Path:
+def _path(details: ErrorDetails) -> KeyPath:
     return tuple(str(part) for part in details["loc"])
 
 
@@ -68,7 +68,7 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
     return details["msg"]
 
 
-def _shown(value: object, path: Path) -> str:
+def _shown(value: object, path: KeyPath) -> str:
     """The value at fault, short, and not at all where it may be a secret."""
     if value is None:
         return "nothing"
@@ -82,7 +82,7 @@ def _shown(value: object, path: Path) -> str:
     return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
 
 
-def _inner(model: type[BaseModel], path: Path) -> type[BaseModel]:
+def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
     for name in path:
         annotation = model.model_fields[name].annotation
         assert isinstance(annotation, type)
@@ -91,9 +91,9 @@ def _inner(model: type[BaseModel], path: Path) -> type[BaseModel]:
     return model
 
 
-def _known(model: type[BaseModel], path: Path) -> list[str]:
+def _known(model: type[BaseModel], path: KeyPath) -> list[str]:
     return [field.alias or name for name, field in _inner(model, path).model_fields.items()]
 
 
-def _description(model: type[BaseModel], path: Path) -> str:
+def _description(model: type[BaseModel], path: KeyPath) -> str:
     return str(_inner(model, path[:-1]).model_fields[path[-1]].description)

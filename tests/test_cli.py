@@ -1,0 +1,259 @@
+"""The commands as a shell sees them: exit codes, stdout for results, stderr for everything else."""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import structlog
+
+from pgrelay import __version__, errors
+from pgrelay.cli import main
+from pgrelay.config import Config
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = str(ROOT / "config.example.yaml")
+
+Give = Callable[[str, str, object], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: str
+    what: str
+    why: str = ""
+    cure: str = ""
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    installed, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    logging.captureWarnings(False)
+    root.handlers[:] = installed
+    root.setLevel(level)
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Put a module with one name in the place of one of pgrelay's rooms."""
+
+    def put(module: str, name: str, value: object) -> None:
+        room = ModuleType(module)
+        setattr(room, name, value)
+        monkeypatch.setitem(sys.modules, module, room)
+
+    return put
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run a line or two of Python in a process of its own."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+def relay_that(outcome: BaseException | None) -> Callable[[Config], object]:
+    async def run(config: Config) -> None:
+        if outcome is not None:
+            raise outcome
+
+    return run
+
+
+def check_that_finds(*findings: Finding) -> Callable[[Config], object]:
+    async def check(config: Config) -> list[Finding]:
+        return list(findings)
+
+    return check
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"pgrelay {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["run", "check", "demo", "schema"])
+def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert f"    {command} " in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert f"example:\n  pgrelay {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["run"], ["check"], ["demo", "--rows", "0"], ["demo", "--rows", "x"]]
+)
+def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error: " in err
+
+
+def test_a_run_gets_the_configuration_and_ends_with_0(give: Give) -> None:
+    seen: list[Config] = []
+
+    async def run(config: Config) -> None:
+        seen.append(config)
+
+    give("pgrelay.relay", "run", run)
+    assert main(["run", "--config", EXAMPLE]) == 0
+    assert seen[0].source.slot == "pgrelay"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.SetupError("source.slot: pgrelay is a physical slot; name another"), 2),
+        (errors.GapError("slot pgrelay was dropped; see the manual"), 3),
+        (errors.RecordError("16/B374D848 public.orders.note: not UTF-8"), 4),
+        (errors.PgrelayError("something else"), 1),
+    ],
+)
+def test_an_error_that_stops_a_run_is_one_log_entry_and_its_exit_code(
+    give: Give, capsys: pytest.CaptureFixture[str], error: errors.PgrelayError, code: int
+) -> None:
+    give("pgrelay.relay", "run", relay_that(error))
+    assert main(["run", "--config", EXAMPLE]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    entry = json.loads(err)
+    assert (entry["event"], entry["level"], entry["exit_code"]) == (str(error), "error", code)
+
+
+def test_a_bug_in_a_run_shows_its_traceback_and_is_1(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+    give("pgrelay.relay", "run", relay_that(ZeroDivisionError("oops")))
+    assert main(["run", "--config", EXAMPLE]) == 1
+    entry = json.loads(capsys.readouterr().err)
+    assert entry["event"] == "stopped by a bug in pgrelay; please report it with the traceback"
+    assert "ZeroDivisionError: oops" in entry["exception"]
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_mistakes_in_the_configuration_are_lines_and_2(
+    command: str, give: Give, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give("pgrelay.relay", "run", relay_that(None))
+    give("pgrelay.check", "check", check_that_finds())
+    path = tmp_path / "relay.yaml"
+    path.write_text("source: {dsn: '', slto: x}\nsink: {kafka: {bootstrap.servers: a, acks: 1}}\n")
+    assert main([command, "--config", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f"pgrelay: {path}: source.slto: unknown key; did you mean slot?",
+        f"pgrelay: {path}: sink.kafka.acks: can't be '1': a change is confirmed to Postgres only when every "
+        "in-sync replica has it; leave it out",
+    ]
+
+
+def test_interrupted_is_130(give: Give) -> None:
+    give("pgrelay.check", "check", relay_that(KeyboardInterrupt()))
+    assert main(["check", "--config", EXAMPLE]) == 130
+
+
+FINDINGS = (
+    Finding("ok", "Postgres 18.4 answers"),
+    Finding("warning", "slot pgrelay is active", "PID 77 reads it", "stop that relay, or wait"),
+    Finding("error", "wal_level is replica", "changes are not decoded", "set wal_level = logical, restart"),
+)
+
+
+def test_check_tells_what_why_and_the_cure(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+    give("pgrelay.check", "check", check_that_finds(*FINDINGS))
+    assert main(["check", "--config", EXAMPLE]) == 2
+    assert capsys.readouterr().out == (
+        "ok       Postgres 18.4 answers\n"
+        "warning  slot pgrelay is active\n"
+        "         why: PID 77 reads it\n"
+        "         fix: stop that relay, or wait\n"
+        "error    wal_level is replica\n"
+        "         why: changes are not decoded\n"
+        "         fix: set wal_level = logical, restart\n"
+        "1 error, 1 warning\n"
+    )
+
+
+def test_check_as_json(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+    give("pgrelay.check", "check", check_that_finds(*FINDINGS))
+    assert main(["check", "--config", EXAMPLE, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out) == [
+        {"level": each.level, "what": each.what, "why": each.why, "cure": each.cure} for each in FINDINGS
+    ]
+
+
+def test_check_with_warnings_alone_is_0(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+    give("pgrelay.check", "check", check_that_finds(*FINDINGS[:2]))
+    assert main(["check", "--config", EXAMPLE]) == 0
+    assert capsys.readouterr().out.endswith("\n0 errors, 1 warning\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rows", "keep"),
+    [([], None, False), (["--rows", "5"], 5, False), (["--keep"], None, True)],
+)
+def test_demo(give: Give, arguments: list[str], rows: int | None, keep: bool) -> None:
+    asked: list[tuple[int | None, bool]] = []
+
+    def demo(rows: int | None, keep: bool) -> int:
+        asked.append((rows, keep))
+        return 7
+
+    give("pgrelay.demo", "demo", demo)
+    assert main(["demo", *arguments]) == 7
+    assert asked == [(rows, keep)]
+
+
+def test_a_bug_shows_its_traceback_and_is_1(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+    give("pgrelay.check", "check", relay_that(ZeroDivisionError("oops")))
+    assert main(["check", "--config", EXAMPLE]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2:] == [
+        "ZeroDivisionError: oops",
+        "pgrelay: stopped by a bug in pgrelay; please report it with the traceback",
+    ]
+
+
+def test_schema_is_json_schema_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert list(schema["properties"]) == list(Config.model_fields)
+    assert schema["required"] == ["source", "sink"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = [sys.executable, "-c", "from pgrelay.cli import main; raise SystemExit(main(['schema']))"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+def test_the_shell_sees_one_line_and_2() -> None:
+    done = python("from pgrelay.cli import main; raise SystemExit(main(['check', '--config', 'no.yaml']))")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "pgrelay: no.yaml: no such file; begin with a copy of config.example.yaml\n"
+
+
+def test_help_loads_neither_client() -> None:
+    done = python(
+        "import sys; from pgrelay.cli import main\ntry: main(['--help'])\nfinally: print(sorted(sys.modules))"
+    )
+    assert done.returncode == 0
+    assert "'confluent_kafka'" not in done.stdout
+    assert "'psycopg'" not in done.stdout

@@ -1,0 +1,118 @@
+"""What stands on stderr: JSON for programs, readable lines for people, nothing below the level."""
+
+import io
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from pgrelay import log
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    installed, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    logging.captureWarnings(False)
+    root.handlers[:] = installed
+    root.setLevel(level)
+
+
+def entries(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_json_where_no_terminal_is() -> None:
+    stream = io.StringIO()
+    log.configure("info", stream)
+    structlog.get_logger().info("slot made", slot="pgrelay", raw=b"x")
+    (entry,) = entries(stream)
+    assert entry.pop("timestamp").endswith("Z")
+    assert entry == {"event": "slot made", "level": "info", "slot": "pgrelay", "raw": "b'x'"}
+
+
+def test_readable_where_a_terminal_is() -> None:
+    stream = Terminal()
+    log.configure("info", stream)
+    structlog.get_logger().info("slot made")
+    assert "slot made" in stream.getvalue()
+    assert "{" not in stream.getvalue()
+
+
+def test_stderr_is_where_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    log.configure("info")
+    structlog.get_logger().info("slot made")
+    assert entries(stream)[0]["event"] == "slot made"
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_the_level(level: log.Level, heard: list[str]) -> None:
+    stream = io.StringIO()
+    log.configure(level, stream)
+    logger = structlog.get_logger()
+    for name in ("debug", "info", "warning", "error"):
+        getattr(logger, name)("x")
+    assert [entry["level"] for entry in entries(stream)] == heard
+
+
+def test_a_logger_made_before_follows() -> None:
+    logger = structlog.get_logger()
+    stream = io.StringIO()
+    log.configure("info", stream)
+    logger.info("x")
+    assert len(entries(stream)) == 1
+
+
+def test_a_traceback_is_one_entry_without_the_values_of_variables() -> None:
+    for stream in (io.StringIO(), Terminal()):
+        log.configure("info", stream)
+        password = "hunter" + "2"
+        try:
+            raise ValueError(len(password))
+        except ValueError:
+            structlog.get_logger().exception("broke")
+        assert "ValueError: 7" in stream.getvalue()
+        assert "hunter2" not in stream.getvalue()
+
+
+def test_warnings_of_libraries_come_out_the_same_way() -> None:
+    stream = io.StringIO()
+    log.configure("info", stream)
+    logging.getLogger("some.library").info("not worth telling")
+    logging.getLogger("some.library").warning("lost %s", "it")
+    (entry,) = entries(stream)
+    entry.pop("timestamp")
+    assert entry == {"event": "lost it", "level": "warning", "logger": "some.library"}
+
+
+def test_the_warnings_module_too() -> None:
+    stream = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        log.configure("info", stream)
+        warnings.warn("old ways", DeprecationWarning, stacklevel=1)
+    (entry,) = entries(stream)
+    assert entry["logger"] == "py.warnings"
+    assert "old ways" in entry["event"]
