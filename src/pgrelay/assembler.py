@@ -13,9 +13,9 @@ the aborted ones, as if they had been sent then. A replay may be huge, so it is 
 must not be called while `replaying`.
 
 Out come events, in commit order: TransactionBegin, frames, TransactionEnd, again and again; and now and then
-a Reached, an LSN that is safe to confirm once everything before it is. A frame is the whole XLogData message;
-in a transaction that is `streamed` its body begins after the 4-byte xid that follows the tag (but Origin has
-none). Relation and Type frames also come outside of transactions.
+a Reached, an LSN that is safe to confirm once everything before it is, such as a keepalive's WAL end. A frame
+is a whole CopyData message; in a transaction that is `streamed` the body of an XLogData frame begins after
+the 4-byte xid that follows the tag (but Origin has none). Relation and Type come outside of transactions too.
 
 Half-streamed transactions are worth nothing after a reconnect, since the server sends them again from their
 first segment: begin with a new Assembler and `close` the old one. Prepared ones are kept on disk.
@@ -25,54 +25,31 @@ Transactions" and "Two-phase Commit Support".
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from librt.strings import read_i32_be
 
 from pgrelay.errors import GapError, ProtocolError
+from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.lsn import format_lsn
 from pgrelay.prepared import PreparedStore
 from pgrelay.spool import FrameBuffer, Spool
 from pgrelay.wire import pgoutput, transactions
 from pgrelay.wire.cursor import U32
-from pgrelay.wire.replication import HEADER_SIZE, XLogData, check_frame, frame_lsn
+from pgrelay.wire.replication import (
+    HEADER_SIZE,
+    KEEPALIVE,
+    XLOG_DATA,
+    PrimaryKeepalive,
+    XLogData,
+    check_frame,
+    frame_lsn,
+)
 
 _CHANGES: Final = b"IUDTMO"
 _SCHEMA: Final = b"RY"
 _ORIGIN: Final = ord("O")
 _MESSAGE: Final = ord("M")
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionBegin:
-    """`xid` is None for a logical message outside any transaction; `commit_us` since 1970.
-
-    `streamed`: frames carry an xid. `scoped`: its relations are its own and end with it.
-    """
-
-    xid: int | None
-    commit_lsn: int
-    commit_us: int
-    streamed: bool = False
-    scoped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
-    """`end_lsn` is what may be confirmed once every record of the transaction is acknowledged."""
-
-    end_lsn: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """An LSN with nothing to deliver: a transaction was put on disk, or rolled back."""
-
-    lsn: int
-
-
-Event = TransactionBegin | bytes | TransactionEnd | Reached
 
 
 class _Open:
@@ -104,9 +81,13 @@ class _Replay:
 
 
 class Assembler:
-    """One connection's transactions. `memory_limit` is in bytes, for all open transactions together."""
+    """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
+
+    `server_lsn` is the highest WAL position that the server has named where a transaction ends.
+    """
 
     def __init__(self, spool: Spool, prepared: PreparedStore, memory_limit: int) -> None:
+        self.server_lsn = 0
         self._spool = spool
         self._prepared = prepared
         self._memory_limit = memory_limit
@@ -126,11 +107,6 @@ class Assembler:
         return self._replay is not None
 
     @property
-    def in_transaction(self) -> bool:
-        """A transaction is on its way out: its Begin was taken, its End not yet."""
-        return self._plain is not None or self._replay is not None
-
-    @property
     def open_transactions(self) -> int:
         return len(self._open)
 
@@ -140,8 +116,19 @@ class Assembler:
         self._events = []
         return events
 
+    def receive_all(self, frames: list[bytes], start: int) -> int:
+        """Take frames from index `start`, until a commit must be replayed; returns the index of the next."""
+        index = start
+        while index < len(frames) and self._replay is None:
+            self.receive(frames[index])
+            index += 1
+        return index
+
     def receive(self, frame: bytes) -> None:
-        """Take one XLogData frame. Raises ProtocolError (with its LSN), SpoolError or GapError."""
+        """Take one CopyData message. Raises ProtocolError (with its LSN), SpoolError or GapError."""
+        if frame[0] != XLOG_DATA:
+            self._keepalive(frame)
+            return
         check_frame(frame)
         tag = frame[HEADER_SIZE]
         if self._plain is not None and tag in _CHANGES:
@@ -156,6 +143,15 @@ class Assembler:
             self._standalone(frame)
         else:
             self._control(frame)
+
+    def _keepalive(self, frame: bytes) -> None:
+        """Every commit before a keepalive's WAL end has been sent, save one that is being sent right now."""
+        if frame[0] != KEEPALIVE:
+            raise ProtocolError(f"unknown replication message {chr(frame[0])!r}")
+        wal_end = PrimaryKeepalive.parse(frame).wal_end
+        self.server_lsn = max(self.server_lsn, wal_end)
+        if self._plain is None and self._preparing is None:
+            self._events.append(Reached(wal_end))
 
     def _hold(self, transaction: _Open, frame: bytes) -> None:
         transaction.frames.append(frame)
@@ -202,6 +198,7 @@ class Assembler:
         if not isinstance(message, pgoutput.Message) or message.transactional:
             raise self._misplaced(frame)
         sent_us = XLogData.parse(frame).sent_us
+        self.server_lsn = max(self.server_lsn, message.lsn)
         self._events.append(TransactionBegin(None, message.lsn, sent_us))
         self._events.append(frame)
         self._events.append(TransactionEnd(message.lsn + 1))
@@ -228,6 +225,7 @@ class Assembler:
     def _control(self, frame: bytes) -> None:
         """Everything that begins, ends or cuts a transaction; rare beside the changes."""
         message = self._parse(frame)
+        self.server_lsn = max(self.server_lsn, frame_lsn(frame))
         inside = self._plain is not None or self._segment is not None or self._preparing is not None
         match message:
             case transactions.Commit() if self._plain is not None:
@@ -345,7 +343,7 @@ class Assembler:
         self._replay = _Replay(frames, commit.end_lsn, entry.streamed, set(entry.aborted), None)
 
     def replay(self, size: int) -> None:
-        """Give out the committed transaction's next frames, about `size` bytes, and after the last its end."""
+        """Give out the next frames of a committed transaction, about `size` bytes, and at last its end."""
         replay = self._replay
         assert replay is not None, "nothing is being replayed"
         given = 0

@@ -8,6 +8,7 @@ stop    the process ends with the class's exit code, and nothing unacknowledged 
 """
 
 from enum import Enum
+from typing import Self
 
 from pgrelay.lsn import format_lsn
 
@@ -16,6 +17,10 @@ class PgrelayError(Exception):
     """The root. `exit_code` is what the process ends with where the verdict is to stop."""
 
     exit_code = 1
+
+    def at(self, lsn: int) -> Self:
+        """The same error naming an LSN, for those raised below the place that knows it."""
+        return type(self)(f"{self} (LSN {format_lsn(lsn)})")
 
 
 class SetupError(PgrelayError):
@@ -37,14 +42,7 @@ class RecordError(PgrelayError):
 
 
 class ProtocolError(PgrelayError):
-    """Bytes from the server that are not what the protocol says: truncated, oversized or unknown.
-
-    A compiled reader raises it below the place that knows the LSN, so the LSN is added with `at`.
-    """
-
-    def at(self, lsn: int) -> "ProtocolError":
-        """The same error, naming the LSN of the message it was found in."""
-        return ProtocolError(f"{self} (LSN {format_lsn(lsn)})")
+    """Bytes from the server that are not what the protocol says: truncated, oversized or unknown."""
 
 
 class TransientError(PgrelayError):

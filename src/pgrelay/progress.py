@@ -1,9 +1,9 @@
 """Which LSN may be confirmed: the ledger of what is in flight.
 
-Theory of operation. Transactions enter in commit order. Each counts the records that were handed to the
-producer and those that Kafka acknowledged; it is done when it has ended and the two are equal. They may be
-acknowledged in any order. The flush LSN is the end of the longest done prefix: one transaction that waits
-holds back everything behind it, which is what makes a crash harmless.
+Theory of operation. Transactions enter in commit order. Each counts the records that it has and those that
+Kafka acknowledged, in any order; it is done when it has ended and the two are equal. The flush LSN is the end
+of the longest done prefix: one transaction that waits holds back everything behind it, which is what makes a
+crash harmless.
 
 Positions with nothing to deliver (a keepalive, a transaction put on disk) take their place in the same
 order. When nothing is outstanding a keepalive's WAL end may be confirmed, since every commit before it has
@@ -18,22 +18,23 @@ from pgrelay.lsn import format_lsn
 
 
 class InFlight:
-    """One transaction's records between producer and acknowledgement.
+    """One transaction's records, from their encoding to their acknowledgement.
 
-    `commit_us` is since 1970, and None for a mere position in the WAL.
+    `records` counts those encoded so far, whether the producer has them yet or not. `commit_us` is since
+    1970, and None for a mere position in the WAL.
     """
 
-    __slots__ = ("acknowledged", "commit_us", "end_lsn", "sent")
+    __slots__ = ("acknowledged", "commit_us", "end_lsn", "records")
 
     def __init__(self, commit_us: int | None, end_lsn: int | None = None) -> None:
         self.commit_us = commit_us
         self.end_lsn = end_lsn
-        self.sent = 0
+        self.records = 0
         self.acknowledged = 0
 
     @property
     def done(self) -> bool:
-        return self.end_lsn is not None and self.acknowledged == self.sent
+        return self.end_lsn is not None and self.acknowledged == self.records
 
 
 class Ledger:
@@ -49,6 +50,11 @@ class Ledger:
     def idle(self) -> bool:
         """Nothing is outstanding: all that came is confirmable."""
         return not self._queue
+
+    @property
+    def waiting(self) -> bool:
+        """A transaction that has ended, or a position, waits for its turn to be confirmed."""
+        return any(entry.end_lsn is not None for entry in self._queue)
 
     @property
     def oldest_commit_us(self) -> int | None:
@@ -67,7 +73,7 @@ class Ledger:
         return self._current
 
     def end(self, end_lsn: int) -> None:
-        """All records of the current transaction were handed to the producer."""
+        """The current transaction has all its records."""
         assert self._current is not None, "a transaction ended that never began"
         self._check(end_lsn)
         self._current.end_lsn = end_lsn

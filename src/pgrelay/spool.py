@@ -29,12 +29,12 @@ _CHUNK_HEADER: Final = Struct("!II")
 
 
 class Spool:
-    """One directory of spool files, this relay's own. `on_disk` and `written` count bytes."""
+    """One directory of spool files, this relay's own. `on_disk` counts the bytes there now."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.on_disk = 0
-        self.written = 0
+        self._written = 0
 
     def open(self) -> None:
         try:
@@ -49,6 +49,17 @@ class Spool:
         for path in stale:
             path.unlink(missing_ok=True)
         return len(stale)
+
+    def count(self, size: int) -> None:
+        """Bytes were written, or with a negative size, let go of."""
+        self.on_disk += size
+        self._written += max(size, 0)
+
+    def take_written(self) -> int:
+        """Bytes written since the last call."""
+        written = self._written
+        self._written = 0
+        return written
 
     def buffer(self, name: str) -> "FrameBuffer":
         return FrameBuffer(self, self.directory / (name + SPOOL_SUFFIX))
@@ -96,8 +107,7 @@ class FrameBuffer:
 
     def _count(self, size: int) -> None:
         self.on_disk += size
-        self._spool.on_disk += size
-        self._spool.written += size
+        self._spool.count(size)
 
     def frames(self) -> Iterator[bytes]:
         """All frames in order. Raises SpoolError where the file does not hold what was written to it."""
@@ -131,7 +141,7 @@ class FrameBuffer:
         self._forget()
 
     def _forget(self) -> None:
-        self._spool.on_disk -= self.on_disk
+        self._spool.count(-self.on_disk)
         self.on_disk = 0
         self.in_memory = 0
         self._chunks = []

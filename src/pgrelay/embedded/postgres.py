@@ -104,14 +104,8 @@ class Postgres:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
     def create_database(self, name: str, **options: str) -> str:
-        """Creates a database and returns its URI.
-
-        Options are those of CREATE DATABASE: encoding="LATIN1", template="template0".
-        """
-        clauses = [sql.SQL("{} = {}").format(sql.Identifier(key), value) for key, value in options.items()]
-        statement = sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(" ").join(clauses))
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(statement)
+        """Creates a database, with options as in `create_database` below, and returns its URI."""
+        create_database(self.dsn, name, **options)
         return self.dsn_of(name)
 
     @property
@@ -165,6 +159,14 @@ class Postgres:
     def _end(self) -> None:
         # A clean stop waits for the last client of a slot; data that nobody keeps need none.
         self.stop("immediate" if self._directory is None else "fast")
+
+
+def create_database(dsn: str, name: str, **options: str) -> None:
+    """Creates a database, with options of CREATE DATABASE: encoding="LATIN1", template="template0"."""
+    clauses = [sql.SQL("{} = {}").format(sql.Identifier(key), value) for key, value in options.items()]
+    statement = sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(" ").join(clauses))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement)
 
 
 def _quoted(value: str) -> str:

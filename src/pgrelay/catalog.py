@@ -1,0 +1,186 @@
+"""The few explicit look-ups in Postgres's catalogue, on an ordinary connection beside the stream.
+
+Never called from a decoder: the relay looks up once what a Relation message does not tell, and at start what
+the slot and the publications are. Source: PostgreSQL manual, "System Catalogs" and "System Views".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg import sql
+
+from pgrelay.encode.plan import FULL, RelationFacts
+from pgrelay.encode.types import ColumnType, builtin_type
+from pgrelay.errors import SetupError
+from pgrelay.lsn import parse_lsn
+from pgrelay.postgres import connect, query_error
+from pgrelay.wire.pgoutput import Relation
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A row of pg_replication_slots. `wal_status` is None before PostgreSQL 13."""
+
+    plugin: str | None
+    slot_type: str
+    database: str | None
+    active_pid: int | None
+    confirmed_flush_lsn: int | None
+    restart_lsn: int | None
+    wal_status: str | None
+
+
+class Catalog:
+    """One ordinary connection. Queries raise what the server's error means (`postgres.query_error`)."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: psycopg.AsyncConnection[Row]
+
+    async def __aenter__(self) -> Self:
+        self._connection = await connect(self._dsn)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._connection.close()
+
+    @property
+    def server_version(self) -> int:
+        return self._connection.info.server_version
+
+    @property
+    def database(self) -> str:
+        return self._connection.info.dbname
+
+    async def _rows(self, query: sql.SQL | sql.Composed, parameters: Sequence[object] = ()) -> list[Row]:
+        try:
+            cursor = await self._connection.execute(query, parameters or None)
+            return await cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            raise query_error(error) from error
+
+    async def setting(self, name: str) -> str:
+        rows = await self._rows(sql.SQL("SELECT current_setting(%s)"), (name,))
+        return str(rows[0][0])
+
+    async def wal_sender_timeout_s(self) -> float:
+        """Seconds; 0 where the server never cuts a silent client."""
+        query = sql.SQL("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
+        return int((await self._rows(query))[0][0]) / 1000
+
+    async def slot(self, name: str) -> Slot | None:
+        status = "wal_status" if self.server_version >= 130000 else "NULL"
+        query = sql.SQL(
+            "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
+            "restart_lsn::text, {} FROM pg_replication_slots WHERE slot_name = %s"
+        ).format(sql.SQL(status))
+        rows = await self._rows(query, (name,))
+        if not rows:
+            return None
+        plugin, slot_type, database, pid, confirmed, restart, wal_status = rows[0]
+        return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), wal_status)
+
+    async def create_slot(self, name: str) -> None:
+        """Returns once every transaction that runs now has ended: the server waits for them."""
+        query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
+        await self._rows(query, (name,))
+
+    async def missing_publications(self, names: Sequence[str]) -> list[str]:
+        rows = await self._rows(sql.SQL("SELECT pubname FROM pg_publication"))
+        present = {row[0] for row in rows}
+        return [name for name in names if name not in present]
+
+    async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
+        """Publish tables given as (schema, table), (schema, None) for a whole schema; none given: all."""
+        parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]
+        if tables:
+            schemas = [schema for schema, table in tables if table is None]
+            named = [(schema, table) for schema, table in tables if table is not None]
+            if self.server_version < 150000:
+                # Before 15 a publication can't follow a schema: it gets the tables that are there now.
+                named += [name for schema in schemas for name in await self._tables_in(schema)]
+                schemas = []
+            parts = []
+            if named:
+                parts.append(sql.SQL("TABLE ") + _listed(named))
+            if schemas:
+                parts.append(sql.SQL("TABLES IN SCHEMA ") + _listed([(schema,) for schema in schemas]))
+        create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
+        await self._rows(create + sql.SQL(", ").join(parts))
+
+    async def _tables_in(self, schema: str) -> list[tuple[str, str]]:
+        query = sql.SQL("SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename")
+        rows = await self._rows(query, (schema,))
+        if not rows:
+            raise SetupError(f"source.tables: schema {schema} has no tables; create them, or correct it")
+        return [(schema, row[0]) for row in rows]
+
+    async def facts(self, relation: Relation) -> RelationFacts:
+        """What the Relation message does not tell: the primary key under FULL, and types not built in."""
+        key: tuple[str, ...] = ()
+        if relation.replica_identity == FULL:
+            key = await self._primary_key(relation.oid)
+        unknown = {c.type_oid for c in relation.columns if builtin_type(c.type_oid) is None}
+        return RelationFacts(key, await self._types(unknown) if unknown else {})
+
+    async def _primary_key(self, relation_oid: int) -> tuple[str, ...]:
+        query = sql.SQL(
+            "SELECT a.attname FROM pg_constraint c JOIN pg_attribute a "
+            "ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) "
+            "WHERE c.conrelid = %s AND c.contype = 'p' ORDER BY a.attnum"
+        )
+        return tuple(row[0] for row in await self._rows(query, (relation_oid,)))
+
+    async def _types(self, wanted: set[int]) -> dict[int, ColumnType]:
+        """The types by OID, with those that they are made of, domains resolved to their base type."""
+        rows: dict[int, Row] = {}
+        ask = set(wanted)
+        query = sql.SQL(
+            "SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem, "
+            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {} "
+            "FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
+            "LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, {}) WHERE t.oid = ANY (%s)"
+        ).format(*self._range_columns())
+        while ask:
+            found = {row[0]: row for row in await self._rows(query, (list(ask),))}
+            rows.update(found)
+            made_of = {oid for row in found.values() for oid in (row[3], row[5], row[8]) if oid}
+            ask = {oid for oid in made_of if oid not in rows and builtin_type(oid) is None}
+        return {oid: _column_type(oid, -1, rows) for oid in wanted if oid in rows}
+
+    def _range_columns(self) -> tuple[sql.SQL, sql.SQL]:
+        """What a range or multirange is made of; multiranges came with PostgreSQL 14."""
+        if self.server_version >= 140000:
+            made_of = "CASE WHEN t.typtype = 'm' THEN r.rngtypid ELSE r.rngsubtype END"
+            return sql.SQL(made_of), sql.SQL("r.rngmultitypid")
+        return sql.SQL("r.rngsubtype"), sql.SQL("r.rngtypid")
+
+
+def _listed(names: Sequence[tuple[str, ...]]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(*name) for name in names)
+
+
+def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
+    built_in = builtin_type(oid, typmod)
+    if built_in is not None:
+        return built_in
+    if oid not in rows:
+        return ColumnType(oid, "unknown", typmod)
+    _, name, typtype, base, base_typmod, element, category, delimiter, ranged = rows[oid]
+    if typtype == "d":
+        return _column_type(base, base_typmod, rows)
+    if category == "A" and element:
+        return ColumnType(oid, name, typmod, _column_type(element, typmod, rows), delimiter)
+    made_of = _column_type(ranged, -1, rows) if ranged else None
+    return ColumnType(oid, name, typmod, made_of, typtype=typtype)
+
+
+def _lsn(text: str | None) -> int | None:
+    return None if text is None else parse_lsn(text)

@@ -1,0 +1,103 @@
+"""The encode plan of one relation: all that can be known before its first row comes.
+
+Plans are built once per Relation message, so that a row costs only its bytes. The classes are plain, not
+dataclasses, since the per-row loop reads their attributes and mypyc reads those of a plain class fastest.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Final
+
+from pgrelay.encode.binary import binary_encoding
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.text import text_encoding
+from pgrelay.encode.types import RAW, ColumnType, Converter, builtin_type
+from pgrelay.wire.pgoutput import Relation, RelationColumn
+
+FULL: Final = "f"
+
+
+@dataclass(frozen=True, slots=True)
+class RelationFacts:
+    """What the Relation message does not tell, read from the catalogue once.
+
+    `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
+    not built in, domains resolved to their base type.
+    """
+
+    primary_key: tuple[str, ...] = ()
+    types: dict[int, ColumnType] = field(default_factory=dict)
+
+
+def json_text(text: str) -> bytes:
+    """A JSON string. Identifiers that are no UTF-8 (SQL_ASCII) keep their bytes as escaped surrogates."""
+    try:
+        return json.dumps(text, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(text).encode()
+
+
+class ColumnPlan:
+    """One column. `member` is `"name":`; the others save joining it to what often follows."""
+
+    def __init__(
+        self, table: str, name: str, key: bool, column_type: ColumnType, options: RecordOptions
+    ) -> None:
+        text = text_encoding(column_type, options.encodings)
+        binary = binary_encoding(column_type, options.encodings)
+        self.table = table
+        self.name = name
+        self.key = key
+        self.type = column_type
+        self.member: bytes = json_text(name) + b":"
+        self.member_quoted: bytes = self.member + b'"'
+        self.member_null: bytes = self.member + b"null,"
+        self.member_unchanged: bytes = self.member + b'"__debezium_unavailable_value",'
+        self.kind: int = text.kind
+        self.convert: Converter | None = text.convert
+        self.binary_known: bool = binary is not None
+        self.binary_kind: int = binary.kind if binary is not None else RAW
+        self.binary_convert: Converter | None = binary.convert if binary is not None else None
+
+
+class Plan:
+    """How the rows of one relation become records, and how many did since the relay last looked."""
+
+    def __init__(self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions) -> None:
+        self.relation = relation
+        self.topic = topic
+        self.table = str(relation)
+        # Under FULL the message flags every column; the key is then the primary key.
+        full = relation.replica_identity == FULL
+        self.columns: list[ColumnPlan] = [
+            ColumnPlan(
+                self.table,
+                column.name,
+                column.name in facts.primary_key if full else column.key,
+                column_type(column, facts),
+                options,
+            )
+            for column in relation.columns
+        ]
+        self.keyed: bool = options.key and any(column.key for column in self.columns)
+        # The constant head of `source` for this table in the transaction numbered `source_of`.
+        self.source_of: int = -1
+        self.source_head: bytes = b""
+        names = json_text(relation.namespace) + b',"table":' + json_text(relation.name)
+        self.source_names: bytes = b',"schema":' + names
+        self.creates = 0
+        self.updates = 0
+        self.deletes = 0
+        self.truncates = 0
+
+    def take_counts(self) -> list[tuple[str, str, int]]:
+        """Table, op and number of its changes since the last call, where there were any."""
+        counts = (("c", self.creates), ("u", self.updates), ("d", self.deletes), ("t", self.truncates))
+        self.creates = self.updates = self.deletes = self.truncates = 0
+        return [(self.table, op, count) for op, count in counts if count]
+
+
+def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
+    """A type that neither we nor the catalogue know (it was dropped since) is taken as its text."""
+    known = builtin_type(column.type_oid, column.typmod) or facts.types.get(column.type_oid)
+    return known or ColumnType(column.type_oid, "unknown", column.typmod)

@@ -1,0 +1,178 @@
+"""Tuple bytes to JSON bytes: the per-row loop.
+
+A row's TupleData is walked once. Each column's bytes go straight into the JSON being written; nothing is
+decoded to a Python value, and nothing is built per column but the slice that is copied. The same walk writes
+the key's columns into a second writer. Layout: manual, "Logical Replication Message Formats", TupleData.
+"""
+
+import re
+from typing import Final
+
+from librt.strings import BytesWriter, read_i16_be, read_i32_be
+from mypy_extensions import i64, u8
+
+from pgrelay.encode.plan import ColumnPlan, Plan
+from pgrelay.encode.text import json_string
+from pgrelay.encode.types import QUOTED, RAW, TEXT, Converter
+from pgrelay.errors import ProtocolError, RecordError, SetupError
+from pgrelay.wire import tuples
+
+_BRACE: Final[u8] = ord("{")
+_END_BRACE: Final[u8] = ord("}")
+_COMMA: Final[u8] = ord(",")
+_NULL: Final[u8] = tuples.NULL
+_UNCHANGED: Final[u8] = tuples.UNCHANGED
+_TEXT: Final[u8] = tuples.TEXT
+_BINARY: Final[u8] = tuples.BINARY
+
+# A value of the old row, where the new one may have left it out: its kind and its bytes.
+OldValue = tuple[int, bytes]
+
+# Compiled, a loop over the bytes beats the regular expression; interpreted, it is the other way round.
+COMPILED: Final = not __file__.endswith(".py")
+_ESCAPED: Final = re.compile(rb'["\\\x00-\x1f]')
+
+
+def is_plain(value: bytes) -> bool:
+    """Whether UTF-8 text can stand between JSON's quotes as it is."""
+    if not COMPILED:
+        return _ESCAPED.search(value) is None
+    byte: u8
+    for index in range(len(value)):
+        byte = value[index]
+        if byte < 0x20 or byte == 0x22 or byte == 0x5C:
+            return False
+    return True
+
+
+def write_member(writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+    """Append `"name":value,` for a column that came as text or binary. Raises RecordError or SetupError."""
+    encoding, convert = column.kind, column.convert
+    if kind == _BINARY:
+        if not column.binary_known:
+            raise SetupError(
+                f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
+                f"{column.type.name}; set source.binary: false"
+            )
+        encoding, convert = column.binary_kind, column.binary_convert
+    if encoding == QUOTED or (encoding == TEXT and is_plain(value)):
+        writer.write(column.member_quoted)
+        writer.write(value)
+        writer.write(b'",')
+        return
+    writer.write(column.member)
+    if encoding == RAW:
+        writer.write(value)
+    elif encoding == TEXT:
+        writer.write(json_string(value))
+    elif convert is not None:
+        writer.write(_converted(column, convert, value))
+    writer.append(_COMMA)
+
+
+def _converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise RecordError(
+            f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}"
+        ) from error
+
+
+def close_object(writer: BytesWriter) -> None:
+    """Members end in a comma; the last one's becomes the closing brace."""
+    last: i64 = len(writer) - 1
+    if writer[last] == _COMMA:
+        writer[last] = _END_BRACE
+    else:
+        writer.append(_END_BRACE)
+
+
+class RowWriter:
+    """Writes rows of TupleData as JSON objects, and their keys beside them.
+
+    `key` holds the key of the row written last, where its plan has one. `unchanged` lists the JSON names of
+    the columns that the server did not send because their TOAST value is the old one.
+    """
+
+    def __init__(self, placeholder: bool) -> None:
+        self.key = BytesWriter()
+        self.unchanged: list[bytes] = []
+        self._placeholder = placeholder
+
+    def write(
+        self,
+        writer: BytesWriter,
+        plan: Plan,
+        data: bytes,
+        pos: i64,
+        key_only: bool,
+        old: list[OldValue | None] | None,
+        keep: list[OldValue | None] | None,
+    ) -> i64:
+        """Append the row whose TupleData starts at `pos`, and return where it ends.
+
+        `key_only`: the tuple is an old key, whose other columns are absent, not null. `old`: the old row's
+        values, which fill in what is unchanged. `keep`: a list to which this row's values are added.
+        Raises ProtocolError on bytes that are not a tuple of this relation; IndexError where they end early.
+        """
+        columns = plan.columns
+        if read_i16_be(data, pos) != len(columns):
+            raise ProtocolError(
+                f"a row of {plan.table} has {read_i16_be(data, pos)} columns, its Relation {len(columns)}"
+            )
+        pos += 2
+        limit: i64 = len(data)
+        self.unchanged = []
+        self.key.truncate(0)
+        self.key.append(_BRACE)
+        writer.append(_BRACE)
+        for index, column in enumerate(columns):
+            kind: u8 = data[pos]
+            pos += 1
+            if kind == _TEXT or kind == _BINARY:
+                size: int = read_i32_be(data, pos)
+                pos += 4
+                end: i64 = pos + size
+                if end < pos or end > limit:
+                    raise ProtocolError(f"a row of {plan.table} is truncated in column {column.name}")
+                value = data[pos:end]
+                pos = end
+                write_member(writer, column, kind, value)
+                if column.key:
+                    write_member(self.key, column, kind, value)
+                if keep is not None:
+                    keep.append((kind, value))
+            elif kind == _NULL:
+                if column.key or not key_only:
+                    writer.write(column.member_null)
+                    if column.key:
+                        self.key.write(column.member_null)
+                if keep is not None:
+                    keep.append(None if key_only and not column.key else (_NULL, b""))
+            elif kind == _UNCHANGED:
+                self._write_unchanged(writer, column, None if old is None else old[index])
+                if keep is not None:
+                    keep.append(None)
+            else:
+                raise ProtocolError(
+                    f"a row of {plan.table} has a column of unknown kind {chr(kind)!r}, {column.name}"
+                )
+        close_object(writer)
+        close_object(self.key)
+        return pos
+
+    def _write_unchanged(self, writer: BytesWriter, column: ColumnPlan, old: OldValue | None) -> None:
+        if old is not None and old[0] != _NULL:
+            write_member(writer, column, old[0], old[1])
+            if column.key:
+                write_member(self.key, column, old[0], old[1])
+        elif column.key:
+            raise RecordError(
+                f"{column.table}.{column.name}: a key column came without its value (unchanged TOAST); "
+                "use a key that is not TOASTed, or REPLICA IDENTITY FULL"
+            )
+        elif self._placeholder:
+            writer.write(column.member_unchanged)
+        else:
+            self.unchanged.append(column.member[:-1])

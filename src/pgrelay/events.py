@@ -1,0 +1,34 @@
+"""What the assembler gives and the encoder takes: transactions in commit order."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegin:
+    """`xid` is None for a logical message outside any transaction; `commit_us` since 1970.
+
+    `streamed`: frames carry an xid. `scoped`: its relations are its own and end with it.
+    """
+
+    xid: int | None
+    commit_lsn: int
+    commit_us: int
+    streamed: bool = False
+    scoped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """`end_lsn` is what may be confirmed once every record of the transaction is acknowledged."""
+
+    end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An LSN with nothing to deliver: a keepalive's, or a transaction was put on disk or rolled back."""
+
+    lsn: int
+
+
+Event = TransactionBegin | bytes | TransactionEnd | Reached

@@ -1,0 +1,97 @@
+"""How both connections to Postgres are made, and what its errors mean to us."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
+
+# Whatever role or database say, values are printed one way (manual, "Client Connection Defaults"). They are
+# given at connection time because pgoutput prints in the walsender's own session.
+PINNED: Final[Mapping[str, str]] = {
+    "datestyle": "ISO",
+    "intervalstyle": "iso_8601",
+    "timezone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "3",
+    "lc_monetary": "C",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+}
+
+_CONNECT_TIMEOUT_S: Final = "10"
+
+# SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").
+_PASSING: Final = ("08", "40", "53", "57", "58", "55006", "XX000")
+_WAL_REMOVED: Final = "58P01"
+_UNDEFINED_OBJECT: Final = "42704"
+_NOT_IN_PREREQUISITE_STATE: Final = "55000"
+
+# libpq tells a refused connection by text alone, so these are all there is to go by.
+_REFUSALS: Final = (
+    "password authentication failed",
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "must be superuser",
+    "not permitted to log in",
+    "certificate",
+    "does not support SSL",
+)
+
+
+def conninfo(dsn: str, **more: str) -> str:
+    """The connection string with our session settings; the user's own `options` come first."""
+    given = conninfo_to_dict(dsn)
+    pins = " ".join(f"-c {name}={value}" for name, value in PINNED.items())
+    options = f"{given.get('options') or ''} {pins}".strip()
+    return make_conninfo(
+        dsn,
+        options=options,
+        client_encoding="UTF8",
+        fallback_application_name="pgrelay",
+        connect_timeout=str(given.get("connect_timeout") or _CONNECT_TIMEOUT_S),
+        **more,
+    )
+
+
+async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, ...]]:
+    """An autocommit connection. Raises SourceUnavailable, or SetupError where the server refuses us."""
+    try:
+        return await psycopg.AsyncConnection.connect(conninfo(dsn, **more), autocommit=True)
+    except psycopg.OperationalError as error:
+        raise connection_error(error) from error
+
+
+def connection_error(error: psycopg.Error) -> PgrelayError:
+    """What a failed connection means: most failures pass, a refusal does not."""
+    text = one_line(error)
+    if any(refusal in text for refusal in _REFUSALS):
+        return SetupError(f"source.dsn: {text}")
+    return SourceUnavailable(f"Postgres can't be reached: {text}")
+
+
+def server_error(sqlstate: str | None, text: str) -> PgrelayError:
+    """What an error of the server means, by its SQLSTATE; an unknown one stops the relay."""
+    if sqlstate == _WAL_REMOVED:
+        return GapError(f"{text}: changes are gone from the WAL; drop the slot, and copy the tables anew")
+    if sqlstate == _NOT_IN_PREREQUISITE_STATE:
+        return GapError(f"{text}: drop the slot, and copy the tables anew")
+    if sqlstate == _UNDEFINED_OBJECT:
+        return SetupError(f"{text}: create it, or correct source.slot and source.publications")
+    if sqlstate is None or sqlstate.startswith(_PASSING):
+        return SourceUnavailable(text)
+    return SetupError(text)
+
+
+def query_error(error: psycopg.Error) -> PgrelayError:
+    """The same for an error that psycopg raised."""
+    return server_error(error.sqlstate, one_line(error))
+
+
+def one_line(error: BaseException | str) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())

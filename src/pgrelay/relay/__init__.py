@@ -1,0 +1,5 @@
+"""The relay itself: the only room that knows both ends."""
+
+from pgrelay.relay.daemon import run
+
+__all__ = ["run"]

@@ -1,0 +1,217 @@
+"""The process: sessions one after the other until it is asked to stop, or something is wrong for good.
+
+Theory of operation. A session that ends in trouble which passes is followed by another, after a pause that
+grows and is jittered; the producer is kept unless it was the trouble. Before the next session starts, what
+the producer still holds gets a moment to be acknowledged, so that little is sent twice. The reason is logged
+once, however often it comes back, and /readyz tells it. What does not pass is raised, and ends the process.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from pgrelay import __version__
+from pgrelay.assembler import Assembler
+from pgrelay.catalog import Catalog
+from pgrelay.config import Config
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.topics import Topics
+from pgrelay.encode.types import Encodings
+from pgrelay.errors import KafkaUnavailable, Verdict, verdict
+from pgrelay.http import Health, StatusServer
+from pgrelay.lsn import format_lsn
+from pgrelay.metrics import Metrics
+from pgrelay.negotiation import stream_options
+from pgrelay.prepared import PreparedStore
+from pgrelay.progress import Ledger
+from pgrelay.relay.backoff import Backoff
+from pgrelay.relay.observer import Observer
+from pgrelay.relay.session import Session
+from pgrelay.relay.setup import Position, prepare
+from pgrelay.sink import Sink
+from pgrelay.source import Source
+from pgrelay.spool import Spool
+
+_log = structlog.get_logger(__name__)
+
+# What the producer still holds may be acknowledged for so long before the next session starts.
+_SETTLE_S: Final = 5.0
+
+
+async def run(config: Config) -> None:
+    """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    metrics, health = Metrics(), Health()
+    metrics.describe(version=__version__, slot=config.source.slot)
+    address = config.http.address
+    with StatusServer(address, metrics, health) if address else contextlib.nullcontext():
+        await Daemon(config, metrics, health, stop).run()
+
+
+class Daemon:
+    """Runs sessions until `stop` is set."""
+
+    def __init__(self, config: Config, metrics: Metrics, health: Health, stop: asyncio.Event) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._health = health
+        self._stop = stop
+        self._sink: Sink | None = None
+        self._position = Position()
+        self._backoff = Backoff()
+        self._observer = Observer(metrics, health)
+        self._told = ""
+
+    async def run(self) -> None:
+        _log.info("starting", version=__version__, **_summary(self._config))
+        try:
+            while not self._stop.is_set():
+                try:
+                    await self._session()
+                except Exception as error:
+                    if verdict(error) is Verdict.STOP:
+                        raise
+                    await self._recover(error)
+        finally:
+            if self._sink is not None:
+                self._sink.close()
+        _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
+
+    async def _recover(self, error: Exception) -> None:
+        """Wait before the next try, telling why, once."""
+        kafka = isinstance(error, KafkaUnavailable)
+        self._metrics.add_reconnect("kafka" if kafka else "postgres")
+        if kafka and self._sink is not None:
+            self._sink.close()
+            self._sink = None
+        self._health.waiting(str(error))
+        if str(error) != self._told:
+            self._told = str(error)
+            _log.warning("waiting, will go on by itself", reason=str(error))
+        self._health.beat()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), self._backoff.next_s())
+
+    async def _session(self) -> None:
+        """One session, from connecting to its end. Returns when asked to stop."""
+        config = self._config
+        async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
+            system = await source.identify()
+            slot = await prepare(catalog, config.source, self._position)
+            self._position.check(system, slot, config.source.slot)
+            options = stream_options(config.source, source.server_version)
+            spool, prepared = self._open_spool(system.systemid)
+            if self._sink is None:
+                self._sink = Sink(config.sink)
+            await source.start(config.source.slot, self._position.flush_lsn, options)
+            self._position.started(system, slot)
+            # The slot is ours now, so whatever is in the spool is nobody's.
+            spool.remove_stale()
+            prepared.load()
+            prepared.purge(slot.restart_lsn or 0)
+            _log.info(
+                "streaming",
+                slot=config.source.slot,
+                start=format_lsn(self._position.flush_lsn),
+                **dict(options.pairs()),
+            )
+            interval_s = await _status_interval_s(catalog, config)
+            await self._stream(self._make_session(source, catalog, spool, prepared, interval_s))
+
+    def _make_session(
+        self,
+        source: Source,
+        catalog: Catalog,
+        spool: Spool,
+        prepared: PreparedStore,
+        status_interval_s: float,
+    ) -> Session:
+        records = _record_options(self._config, catalog.database, source.server_encoding)
+        assert self._sink is not None
+        return Session(
+            source,
+            catalog,
+            self._sink,
+            Assembler(spool, prepared, self._config.transactions.memory_mb << 20),
+            Encoder(records, Topics(records.prefix, records.topic)),
+            Ledger(self._position.flush_lsn),
+            spool,
+            self._metrics,
+            status_interval_s,
+        )
+
+    async def _stream(self, session: Session) -> None:
+        """Run a session; whatever ends it, keep what it has learnt of the position."""
+        self._health.streaming()
+        grace_s = self._config.sink.shutdown_grace_s
+        try:
+            await session.run(self._stop, self._observer)
+            if not await session.finish(grace_s):
+                _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
+        except Exception as error:
+            if verdict(error) is Verdict.RETRY and not isinstance(error, KafkaUnavailable):
+                await session.settle(_SETTLE_S)
+            raise
+        finally:
+            session.assembler.close()
+            self._observer.publish(session)
+            if session.ledger.flush_lsn > self._position.flush_lsn:
+                self._backoff.reset()
+                self._told = ""
+            self._position.moved(session.ledger.flush_lsn, session.confirmed_lsn)
+
+    def _open_spool(self, systemid: str) -> tuple[Spool, PreparedStore]:
+        """The directory is this slot's own, so that relays may share a disk."""
+        configured = self._config.transactions.spool_dir
+        base = (
+            Path(tempfile.gettempdir(), f"pgrelay-{os.getuid()}") if configured is None else Path(configured)
+        )
+        spool = Spool(base / f"{systemid}-{self._config.source.slot}")
+        spool.open()
+        return spool, PreparedStore(spool)
+
+
+async def _status_interval_s(catalog: Catalog, config: Config) -> float:
+    """Seconds between status updates: what is configured, and often enough for the server's patience."""
+    patience_s = await catalog.wal_sender_timeout_s()
+    return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))
+
+
+def _record_options(config: Config, database: str, server_encoding: str) -> RecordOptions:
+    records = config.records
+    return RecordOptions(
+        version=__version__,
+        prefix=records.prefix,
+        database=database,
+        topic=records.topic,
+        key=records.key,
+        tombstones=records.tombstones,
+        placeholder=records.unchanged == "placeholder",
+        headers=records.headers,
+        encodings=Encodings(
+            numeric=records.numeric,
+            time=records.time,
+            binary=records.binary,
+            json=records.json_,
+            # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
+            checked=server_encoding == "SQL_ASCII",
+        ),
+    )
+
+
+def _summary(config: Config) -> dict[str, str]:
+    return {
+        "slot": config.source.slot,
+        "kafka": str(config.sink.kafka["bootstrap.servers"]),
+        "http": config.http.listen or "off",
+    }

@@ -1,0 +1,216 @@
+"""One connection's life: from START_REPLICATION until it is stopped or something breaks.
+
+Theory of operation. The loop takes turns. A turn takes in Kafka's reports, moves the flush LSN, tells the
+server when it is time, and then does one bounded slice of work, the first of these that there is:
+
+1. records that the producer had no room for: until they are gone nothing else is read or encoded
+2. a relation that the encoder wants: look it up, make its topic, encode on
+3. a transaction that is being replayed from the spool
+4. frames that were read and not yet taken
+5. frames that the socket has
+
+So memory is bounded by one slice and the producer's queue, and keepalives are answered in the middle of any
+transaction. Where there is nothing to do the loop rests until bytes arrive, a report may have come, or the
+next status update is due. Nothing awaits per row.
+
+A session ends by returning, when asked to stop, or by raising; either way it confirms nothing that is not
+acknowledged, and the next one begins at the ledger's flush LSN.
+"""
+
+import asyncio
+import time
+from collections import deque
+from typing import Final, Protocol
+
+from pgrelay.assembler import Assembler
+from pgrelay.catalog import Catalog
+from pgrelay.encode.encoder import Encoder, Record, Segment
+from pgrelay.events import Reached
+from pgrelay.metrics import Metrics
+from pgrelay.progress import Ledger
+from pgrelay.sink import Delivery, Sink
+from pgrelay.source import Source
+from pgrelay.spool import Spool
+from pgrelay.wire.pgoutput import Relation
+from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
+
+# A slice: enough to be worth the turn, little enough to take a few milliseconds.
+_SLICE_FRAMES: Final = 500
+_SLICE_BYTES: Final = 256 * 1024
+
+# A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
+_STATUS_LEAST_S: Final = 0.01
+
+# While records are in flight: how long to rest before looking for reports again, from and up to.
+_REST_LEAST_S: Final = 0.001
+_REST_MOST_S: Final = 0.05
+
+
+class Observer(Protocol):
+    """Whoever watches the session: called once a turn, never per row."""
+
+    def turned(self, session: "Session") -> None: ...
+
+
+class Session:
+    """Its parts are public for the observer; `confirmed_lsn` is what the server was last told."""
+
+    def __init__(
+        self,
+        source: Source,
+        catalog: Catalog,
+        sink: Sink,
+        assembler: Assembler,
+        encoder: Encoder,
+        ledger: Ledger,
+        spool: Spool,
+        metrics: Metrics,
+        status_interval_s: float,
+    ) -> None:
+        self.source = source
+        self.sink = sink
+        self.assembler = assembler
+        self.encoder = encoder
+        self.ledger = ledger
+        self.spool = spool
+        self.confirmed_lsn = 0
+        self._catalog = catalog
+        self._metrics = metrics
+        self._status_interval_s = status_interval_s
+        self._status_due = 0.0
+        self._status_sent = 0.0
+        self._rest_s = _REST_LEAST_S
+        self._frames: list[bytes] = []
+        self._taken = 0
+        self._outbox: deque[tuple[Delivery, list[Record]]] = deque()
+        self._produced = 0
+        self._delivery: Delivery | None = None
+
+    async def run(self, stop: asyncio.Event, observer: Observer) -> None:
+        """Relay until `stop` is set."""
+        while not stop.is_set():
+            self._acknowledge()
+            observer.turned(self)
+            if await self._work():
+                # Let signals and other tasks have their turn.
+                await asyncio.sleep(0)
+            else:
+                await self._rest()
+
+    async def finish(self, grace_s: float) -> bool:
+        """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
+        drained = await self.sink.drain(lambda: self.ledger.waiting, grace_s)
+        self._acknowledge()
+        self._send_status()
+        return drained
+
+    async def settle(self, timeout_s: float) -> None:
+        """After trouble with Postgres: give what the producer holds a moment to be acknowledged."""
+        await self.sink.drain(lambda: self.ledger.waiting, timeout_s)
+        self.ledger.advance()
+
+    def _acknowledge(self) -> None:
+        if self.sink.poll():
+            self._rest_s = _REST_LEAST_S
+        for passed in self.ledger.advance():
+            self._metrics.add_transactions(1)
+            if passed.commit_us is not None:
+                self._metrics.observe_delivery(passed.commit_us)
+        now = time.monotonic()
+        moved = self.ledger.flush_lsn > self.confirmed_lsn and now >= self._status_sent + _STATUS_LEAST_S
+        if moved or now >= self._status_due:
+            self._send_status()
+
+    def _send_status(self) -> None:
+        if self.source.send_status(self.ledger.server_lsn, self.ledger.flush_lsn):
+            self.confirmed_lsn = self.ledger.flush_lsn
+            self._status_sent = time.monotonic()
+            self._status_due = self._status_sent + self._status_interval_s
+
+    async def _work(self) -> bool:
+        """One slice; false where there was nothing to do."""
+        if self._outbox:
+            return self._produce()
+        if self.encoder.wanted is not None:
+            await self._look_up(self.encoder.wanted)
+        elif self.assembler.replaying:
+            self.assembler.replay(_SLICE_BYTES)
+            self.encoder.feed(self.assembler.take())
+        elif self._taken < len(self._frames) or self._read():
+            self._taken = self.assembler.receive_all(self._frames, self._taken)
+            self.ledger.seen(self.assembler.server_lsn)
+            self.encoder.feed(self.assembler.take())
+        else:
+            return False
+        await self._encode()
+        return True
+
+    def _read(self) -> bool:
+        """Fetch what the socket has. A keepalive, if any, is the last; some want an answer at once."""
+        self._frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
+        self._taken = 0
+        if not self._frames:
+            return False
+        last = self._frames[-1]
+        if last[0] == KEEPALIVE and PrimaryKeepalive.parse(last).reply:
+            self._status_due = 0.0
+        return True
+
+    async def _look_up(self, relation: Relation) -> None:
+        plan = self.encoder.learn(await self._catalog.facts(relation))
+        await self.sink.require_topic(plan.topic)
+
+    async def _encode(self) -> None:
+        """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
+        for out in self.encoder.encode(time.time_ns() // 1000):
+            if isinstance(out, Reached):
+                self.ledger.reached(out.lsn)
+            else:
+                if out.has_message:
+                    await self.sink.require_topic(self.encoder.message_topic)
+                self._enter(out)
+        self._produce()
+
+    def _enter(self, segment: Segment) -> None:
+        if segment.begin is not None:
+            inflight = self.ledger.begin(segment.begin.commit_us)
+            self._delivery = self.sink.delivery(inflight, segment.begin.commit_lsn)
+        delivery = self._delivery
+        assert delivery is not None, "a segment goes on from none"
+        records = segment.records
+        if segment.has_truncate:
+            records = self.sink.to_every_partition(records)
+        if records:
+            delivery.inflight.records += len(records)
+            self._outbox.append((delivery, records))
+        if segment.end_lsn is not None:
+            self.ledger.end(segment.end_lsn)
+            self._delivery = None
+
+    def _produce(self) -> bool:
+        """Hand the outbox to the producer; false where it has no room for anything now."""
+        outbox = self._outbox
+        before = self._produced
+        while outbox:
+            delivery, records = outbox[0]
+            self._produced = self.sink.produce(records, self._produced, delivery)
+            if self._produced < len(records):
+                return self._produced > before
+            outbox.popleft()
+            self._produced = before = 0
+        return True
+
+    async def _rest(self) -> None:
+        """Wait for bytes, for a report, or for the next status update."""
+        now = time.monotonic()
+        rest_s = self._status_due - now
+        if self.ledger.flush_lsn > self.confirmed_lsn:
+            rest_s = min(rest_s, _STATUS_LEAST_S)
+        if not self.ledger.idle or self._outbox:
+            rest_s = min(rest_s, self._rest_s)
+            self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
+        if self._outbox:
+            # Bytes may have arrived, but there is no room for what they hold.
+            await asyncio.sleep(max(rest_s, 0))
+        else:
+            await self.source.wait_readable(max(rest_s, 0))

@@ -1,0 +1,116 @@
+"""What must be true before a stream begins: slot and publications, and that the cluster is the same."""
+
+import structlog
+
+from pgrelay.catalog import Catalog, Slot
+from pgrelay.config import Source as SourceConfig
+from pgrelay.errors import GapError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.source import System
+
+_log = structlog.get_logger(__name__)
+
+
+class Position:
+    """What this process knows of the stream: nothing at first, then the cluster and how far it has come."""
+
+    def __init__(self) -> None:
+        self.system: System | None = None
+        self.flush_lsn = 0
+        self.confirmed_lsn = 0
+
+    def check(self, system: System, slot: Slot, name: str) -> None:
+        """Refuse to go on where the stream can't be the same. Raises GapError."""
+        cure = "drop the slot, copy the tables anew, and start with a new one"
+        if slot.wal_status == "lost":
+            raise GapError(f"slot {name} has lost WAL that it needs (max_slot_wal_keep_size): {cure}")
+        if self.system is None:
+            return
+        if system.systemid != self.system.systemid:
+            raise GapError(
+                f"source.dsn leads to cluster {system.systemid} now, it was {self.system.systemid}: "
+                f"point it at the old one, or {cure}"
+            )
+        if self.flush_lsn > system.wal_end:
+            raise GapError(
+                f"the server's WAL ends at {format_lsn(system.wal_end)}, before "
+                f"{format_lsn(self.flush_lsn)}, which we have relayed: it was restored from a backup or lost WAL; {cure}"
+            )
+        if slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn > self.confirmed_lsn:
+            raise GapError(
+                f"slot {name} was moved to {format_lsn(slot.confirmed_flush_lsn)} by someone else, we had "
+                f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {cure}"
+            )
+
+    def started(self, system: System, slot: Slot) -> None:
+        """The slot is ours. It was not before the first time, so only now does its position mean anything."""
+        if self.system is None:
+            self.moved(slot.confirmed_flush_lsn or 0, slot.confirmed_flush_lsn or 0)
+        self.system = system
+
+    def moved(self, flush_lsn: int, confirmed_lsn: int) -> None:
+        self.flush_lsn = max(self.flush_lsn, flush_lsn)
+        self.confirmed_lsn = max(self.confirmed_lsn, confirmed_lsn)
+
+
+async def prepare(catalog: Catalog, config: SourceConfig, position: Position) -> Slot:
+    """Make the publication and the slot where the configuration says so, and return the slot.
+
+    Raises SetupError where something is missing or not what it should be, GapError where the slot is gone.
+    """
+    await _require_publications(catalog, config)
+    slot = await catalog.slot(config.slot)
+    if slot is None:
+        slot = await _make_slot(catalog, config, position)
+    _check_kind(slot, config.slot, catalog.database)
+    return slot
+
+
+async def _require_publications(catalog: Catalog, config: SourceConfig) -> None:
+    missing = await catalog.missing_publications(config.publications)
+    if not missing:
+        return
+    if not config.create or len(config.publications) > 1:
+        raise SetupError(
+            f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
+            "CREATE PUBLICATION it, or correct the name"
+        )
+    await catalog.create_publication(missing[0], config.table_names())
+    holds = ", ".join(config.tables) or "all tables"
+    _log.info("publication created", publication=missing[0], tables=holds)
+
+
+async def _make_slot(catalog: Catalog, config: SourceConfig, position: Position) -> Slot:
+    if position.system is not None:
+        raise GapError(
+            f"slot {config.slot} is gone: changes since {format_lsn(position.confirmed_lsn)} are lost to it; "
+            "copy the tables anew, and start again with a new slot"
+        )
+    if not config.create:
+        raise SetupError(
+            f"source.slot: {config.slot} does not exist; create it with SELECT "
+            f"pg_create_logical_replication_slot('{config.slot}', 'pgoutput'), or set source.create: true"
+        )
+    wal_level = await catalog.setting("wal_level")
+    if wal_level != "logical":
+        raise SetupError(
+            f"Postgres runs with wal_level = {wal_level}: ALTER SYSTEM SET wal_level = logical, and restart"
+        )
+    _log.info("creating the slot; the server waits for transactions that run now", slot=config.slot)
+    await catalog.create_slot(config.slot)
+    slot = await catalog.slot(config.slot)
+    if slot is None:
+        raise GapError(f"slot {config.slot} was dropped as soon as it was created; who else uses it?")
+    return slot
+
+
+def _check_kind(slot: Slot, name: str, database: str) -> None:
+    if slot.slot_type != "logical":
+        raise SetupError(f"source.slot: {name} is a physical slot; choose another name")
+    if slot.plugin != "pgoutput":
+        raise SetupError(f"source.slot: {name} uses plugin {slot.plugin}, not pgoutput; choose another name")
+    if slot.database != database:
+        raise SetupError(
+            f"source.slot: {name} belongs to database {slot.database}, source.dsn names {database}; "
+            "correct one of them"
+        )

@@ -1,0 +1,250 @@
+"""The Kafka producer: records in, acknowledgements out.
+
+Every record has a delivery report, and a transaction is done when all of its records have a good one: the
+report on the last record alone would say yes although the broker refused the one before it. The producer is
+idempotent with acks=all; it retries for ever inside librdkafka, in order, and gives up no record because of
+time. What it refuses for good becomes an error that `poll` raises. Source: librdkafka's CONFIGURATION.md and
+"Introduction to librdkafka", "Message reliability".
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pgrelay.config import Sink as SinkConfig
+from pgrelay.encode.encoder import EVERY, Record
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.progress import InFlight
+
+# The user's own options come on top of these.
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "client.id": "pgrelay",
+    "linger.ms": 1,
+    "batch.size": 1_000_000,
+    "compression.type": "lz4",
+    "queue.buffering.max.kbytes": 32_768,
+    "queue.buffering.max.messages": 500_000,
+    "socket.keepalive.enable": True,
+}
+
+# What the guarantees stand on; the configuration refuses anything that contradicts these.
+_FIXED: Final[Mapping[str, object]] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",
+    "message.timeout.ms": 0,
+}
+
+_METADATA_TIMEOUT_S: Final = 10.0
+_TOPIC_TIMEOUT_S: Final = 30.0
+
+_DENIED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_POISON: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_MSG,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+
+
+class Delivery:
+    """Counts the reports on one transaction's records. One bound method serves them all."""
+
+    __slots__ = ("_fail", "commit_lsn", "inflight")
+
+    def __init__(self, inflight: InFlight, commit_lsn: int, fail: Callable[[PgrelayError], None]) -> None:
+        self.inflight = inflight
+        self.commit_lsn = commit_lsn
+        self._fail = fail
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.inflight.acknowledged += 1
+        else:
+            self._fail(delivery_error(error, message.topic() or "?", self.commit_lsn))
+
+
+def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
+    """What it means that a record was refused for good."""
+    code = error.code()
+    if code in _POISON:
+        return RecordError(
+            f"a record of topic {topic}, of the transaction committed at {format_lsn(commit_lsn)}, can't be "
+            f"delivered: {error.str()}; raise the topic's max.message.bytes and message.max.bytes in "
+            "sink.kafka, or take the table out of the publication"
+        )
+    if code in _DENIED:
+        return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
+    return KafkaUnavailable(f"topic {topic}: {error.str()}")
+
+
+class Sink:
+    """One producer.
+
+    `problem` is what librdkafka complained of and `acknowledged` whether reports came, since they were cleared.
+    """
+
+    def __init__(self, config: SinkConfig) -> None:
+        self._config = config
+        self._failure: PgrelayError | None = None
+        self._partitions: dict[str, int] = {}
+        self.problem: str | None = None
+        self.acknowledged = False
+        self._failures = 0
+        self._complaints = 0
+        log = logging.getLogger("librdkafka")
+        log.setLevel(logging.CRITICAL)
+        common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
+        try:
+            self._producer = Producer({**_DEFAULTS, **common, **_FIXED}, logger=log)
+            self._admin = AdminClient(common, logger=log)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise SetupError(f"sink.kafka: {_text(error)}; see librdkafka's CONFIGURATION.md") from error
+
+    def _complain(self, error: KafkaError) -> None:
+        self._complaints += 1
+        if error.fatal():
+            self._fail(KafkaUnavailable(f"the producer's identity is lost: {error.str()}"))
+        elif error.code() in _DENIED:
+            self._fail(SetupError(f"Kafka refuses us: {error.str()}; correct the credentials in sink.kafka"))
+        else:
+            self.problem = error.str()
+
+    def _fail(self, error: PgrelayError) -> None:
+        self._failures += 1
+        self._failure = self._failure or error
+
+    @property
+    def in_queue(self) -> int:
+        """Records between `produce` and their report."""
+        return len(self._producer)
+
+    def poll(self) -> int:
+        """Take in the reports that have come; returns how many events. Raises what a refusal means."""
+        complaints = self._complaints
+        events = self._producer.poll(0)
+        self.acknowledged = self.acknowledged or events > self._complaints - complaints
+        if self._failure is not None:
+            raise self._failure
+        return events
+
+    def take_failures(self) -> int:
+        """How many records were refused for good since the last call."""
+        failures = self._failures
+        self._failures = 0
+        return failures
+
+    def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
+        return Delivery(inflight, commit_lsn, self._fail)
+
+    def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
+        """Hand over the records from index `start`; returns the index of the first there was no room for."""
+        produce = self._producer.produce
+        report = delivery.report
+        index = start
+        try:
+            for index in range(start, len(records)):
+                topic, key, value, headers, partition = records[index]
+                if headers is None:
+                    produce(topic, value, key, partition, report)
+                else:
+                    produce(topic, value, key, partition, report, headers=headers)
+            index = len(records)
+        except BufferError:
+            pass
+        except KafkaException as error:
+            raise delivery_error(error.args[0], records[index][0], delivery.commit_lsn) from error
+        return index
+
+    def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
+        """The same records, those for every partition of their topic once for each."""
+        spread: list[Record] = []
+        for topic, key, value, headers, partition in records:
+            targets = range(self._partitions[topic]) if partition == EVERY else (partition,)
+            spread.extend((topic, key, value, headers, target) for target in targets)
+        return spread
+
+    async def require_topic(self, topic: str) -> None:
+        """Return once the topic exists, creating it where the configuration says so.
+
+        Raises SetupError where it must not or cannot be created, KafkaUnavailable where nobody answers.
+        """
+        if topic in self._partitions:
+            return
+        if not self._partitions:
+            self._partitions = await self._topics()
+        if topic in self._partitions:
+            return
+        if not self._config.create_topics:
+            raise SetupError(f"topic {topic} does not exist; create it, or set sink.create_topics: true")
+        await self._create(topic)
+        self._partitions[topic] = self._config.partitions
+
+    async def _topics(self) -> dict[str, int]:
+        try:
+            metadata = await asyncio.to_thread(self._producer.list_topics, timeout=_METADATA_TIMEOUT_S)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka can't be reached: {self.problem or _text(error)}") from error
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    async def _create(self, topic: str) -> None:
+        config = self._config
+        wanted = NewTopic(
+            topic,
+            num_partitions=config.partitions,
+            replication_factor=config.replication_factor,
+            config=dict(config.topic_config),
+        )
+        futures: dict[str, Future[Any]] = self._admin.create_topics(
+            [wanted], operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
+        )
+        try:
+            await asyncio.wrap_future(futures[topic])
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                self._partitions = await self._topics()
+                return
+            if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}") from error
+            raise SetupError(f"topic {topic} can't be created: {reason.str()}") from error
+
+    async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
+        """Take in reports until nothing is pending any more; false where the time was not enough."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while pending():
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            await asyncio.to_thread(self._producer.poll, min(left, 0.1))
+            if self._failure is not None:
+                raise self._failure
+        return True
+
+    def close(self) -> None:
+        """Let go of everything that was not delivered; it was not confirmed either."""
+        self._producer.purge()
+        self._producer.poll(0)
+
+
+def _text(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first)

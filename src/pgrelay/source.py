@@ -1,0 +1,168 @@
+"""The replication socket: XLogData out, StandbyStatusUpdate in.
+
+psycopg has no replication interface, so its libpq wrapper (`psycopg.pq`) is driven directly: connect with
+replication=database, send START_REPLICATION, then exchange CopyData without ever blocking. One task owns the
+socket. Source: PostgreSQL manual, "Streaming Replication Protocol" and libpq's "COPY Commands".
+"""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psycopg
+from psycopg import pq
+
+from pgrelay.errors import SourceUnavailable
+from pgrelay.lsn import parse_lsn
+from pgrelay.postgres import connect, one_line, server_error
+from pgrelay.wire.replication import KEEPALIVE, StandbyStatusUpdate, StreamOptions, start_replication
+
+_CLOSE_TIMEOUT_S: Final = 2.0
+_FLUSH_RETRY_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What IDENTIFY_SYSTEM says: the cluster, its timeline, and where its WAL ends now."""
+
+    systemid: str
+    timeline: int
+    wal_end: int
+
+
+class Source:
+    """One replication connection. Every method raises SourceUnavailable when the server goes."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: psycopg.AsyncConnection[tuple[Any, ...]]
+        self._pgconn: pq.abc.PGconn
+        self._readable = asyncio.Event()
+        self._streaming = False
+
+    async def __aenter__(self) -> Self:
+        self._connection = await connect(self._dsn, replication="database")
+        self._pgconn = self._connection.pgconn
+        self._pgconn.nonblocking = 1
+        asyncio.get_running_loop().add_reader(self._pgconn.socket, self._readable.set)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._streaming and error is None:
+            with contextlib.suppress(SourceUnavailable, TimeoutError):
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                    await self._end_copy()
+        asyncio.get_running_loop().remove_reader(self._pgconn.socket)
+        await self._connection.close()
+
+    @property
+    def server_version(self) -> int:
+        """As libpq counts: 180004."""
+        return self._pgconn.server_version
+
+    @property
+    def server_encoding(self) -> str:
+        return (self._pgconn.parameter_status(b"server_encoding") or b"UTF8").decode()
+
+    async def identify(self) -> System:
+        result = await self._execute("IDENTIFY_SYSTEM")
+        systemid, timeline, lsn = (result.get_value(0, column) or b"" for column in range(3))
+        return System(systemid.decode(), int(timeline), parse_lsn(lsn.decode()))
+
+    async def start(self, slot: str, lsn: int, options: StreamOptions) -> None:
+        """Begin streaming from `lsn`, or where the slot stands if that is later."""
+        await self._execute(start_replication(slot, lsn, options))
+        self._streaming = True
+
+    async def _execute(self, command: str) -> pq.abc.PGresult:
+        """One command of the replication grammar. Raises what the server's error means."""
+        try:
+            self._pgconn.send_query(command.encode())
+            while self._pgconn.flush():
+                await self.wait_readable(_FLUSH_RETRY_S)
+            while self._pgconn.is_busy():
+                await self.wait_readable(None)
+                self._pgconn.consume_input()
+            result = self._pgconn.get_result()
+            if result is not None and result.status == pq.ExecStatus.TUPLES_OK:
+                # The connection is idle again only once the end of the results was read.
+                while self._pgconn.get_result() is not None:
+                    pass
+        except psycopg.OperationalError as error:
+            raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+        if result is None or result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH):
+            raise self._result_error(result)
+        return result
+
+    def _result_error(self, result: pq.abc.PGresult | None) -> Exception:
+        if result is None:
+            return SourceUnavailable("Postgres ended the stream")
+        sqlstate = result.error_field(pq.DiagnosticField.SQLSTATE)
+        text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"Postgres ended the stream"
+        return server_error(sqlstate.decode() if sqlstate else None, text.decode(errors="replace"))
+
+    async def wait_readable(self, timeout_s: float | None) -> None:
+        """Return once bytes have arrived, or after the time given."""
+        self._readable.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._readable.wait()
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        """The CopyData messages that have arrived, as many as asked for at most. A keepalive is always last.
+
+        Empty where nothing has arrived. Raises what the server's error means when it ends the stream.
+        """
+        frames: list[bytes] = []
+        get_copy_data = self._pgconn.get_copy_data
+        consumed = False
+        size = 0
+        try:
+            while len(frames) < max_frames and size < max_bytes:
+                length, data = get_copy_data(1)
+                if length > 0:
+                    frame = bytes(data)
+                    frames.append(frame)
+                    size += length
+                    if frame[0] == KEEPALIVE:
+                        break
+                elif length == 0:
+                    if consumed:
+                        break
+                    self._pgconn.consume_input()
+                    consumed = True
+                elif frames:
+                    break
+                else:
+                    raise self._result_error(self._pgconn.get_result())
+        except psycopg.OperationalError as error:
+            if not frames:
+                raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+        return frames
+
+    def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
+        """Tell the server how far we are; `flush_lsn` moves the slot. False where the socket is full."""
+        update = StandbyStatusUpdate(received_lsn, flush_lsn, flush_lsn, time.time_ns() // 1000)
+        try:
+            sent = self._pgconn.put_copy_data(update.serialize())
+            self._pgconn.flush()
+        except psycopg.OperationalError as error:
+            raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+        return sent == 1
+
+    async def _end_copy(self) -> None:
+        """Leave the stream as the protocol wants it, so that the slot is free when we return."""
+        self._pgconn.put_copy_end()
+        self._pgconn.flush()
+        try:
+            while (length := self._pgconn.get_copy_data(1)[0]) >= 0:
+                if length == 0:
+                    await self.wait_readable(None)
+                    self._pgconn.consume_input()
+        except psycopg.OperationalError as error:
+            raise SourceUnavailable(one_line(error)) from error
