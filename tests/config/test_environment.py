@@ -42,6 +42,7 @@ def test_a_variable_arrives_as_it_is_and_is_not_read_again(text: str) -> None:
         ("${UNSET:-}", ""),
         ("${UNSET:-a:-b $c}", "a:-b $c"),
         ("${SET}${SET}", "yesyes"),
+        ("$${SET}{", "$yes{"),
         ("$SET $ $$ {SET} {prefix}", "$SET $ $$ {SET} {prefix}"),
     ],
 )
@@ -49,7 +50,9 @@ def test_substitution(value: str, becomes: str) -> None:
     assert replaced(value, {"SET": "yes", "EMPTY": ""}) == becomes
 
 
-@pytest.mark.parametrize("value", ["${", "${}", "${1X}", "${X", "${X-y}", "${X:y}", "${X }", "a${X:-b"])
+@pytest.mark.parametrize(
+    "value", ["${", "${}", "${1X}", "${X", "${X-y}", "${X:y}", "${X }", "a${X:-b", "${X:-${X}}"]
+)
 def test_a_dollar_brace_that_names_no_variable_is_refused(value: str) -> None:
     assert (
         mistake(value, {"X": "1"})

@@ -76,6 +76,11 @@ def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
         ("source", {"create": "1"}, "source.create: expected true or false; got '1'"),
         ("sink", {"partitions": "many"}, "sink.partitions: expected a whole number; got 'many'"),
         ("sink", {"partitions": "1.5"}, "sink.partitions: expected a whole number; got '1.5'"),
+        (
+            "sink",
+            {"partitions": "9" * 5000},
+            "sink.partitions: expected a whole number; got '" + "9" * 60 + "...'",
+        ),
         ("sink", {"partitions": 0}, "sink.partitions: expected 1 or more; got '0'"),
         ("sink", {"replication_factor": 0}, "sink.replication_factor: expected 1 or more; got '0'"),
         ("sink", {"topic_config": "x"}, "sink.topic_config: expected a mapping of names to values; got 'x'"),

@@ -22,7 +22,8 @@ from pgrelay.errors import SetupError
 
 _PREFIX: Final = "PGRELAY_"
 _LEVEL: Final = "__"
-_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}")
+# A default holds anything but the brace that ends it and another reference.
+_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\}")
 
 KeyPath = tuple[str, ...]
 
@@ -133,6 +134,6 @@ def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
         for match in _REFERENCE.finditer(value)
         if match[1] not in environ and match[2] is None
     ]
-    if "${" in _REFERENCE.sub("", value):
+    if "${" in _REFERENCE.sub(" ", value):
         bad.append("holds a ${ that names no variable; write ${NAME} or ${NAME:-default}")
     return bad

@@ -16,6 +16,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
@@ -45,7 +46,7 @@ def _path(details: ErrorDetails) -> KeyPath:
 
 
 def _key(details: ErrorDetails) -> str:
-    """`source.tables[1]: `"""
+    """The key as users write it, up to the colon: `source.tables[1]: `."""
     shown = ""
     for part in details["loc"]:
         shown += f"[{part}]" if isinstance(part, int) else f".{part}"
