@@ -1,0 +1,118 @@
+"""Fixtures on real servers: one of each kind and version per worker, a database and a prefix per test."""
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Protocol, TypeVar
+
+import pytest
+
+from pgrelay.embedded.jars import Unavailable
+from pgrelay.embedded.kafka import Kafka
+from pgrelay.embedded.postgres import Postgres, create_database
+from tests.integration.databases import Database, drop_database
+from tests.integration.proxy import Proxy
+from tests.integration.servers import KafkaServer, PostgresServer, Servers, default_version
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    with Servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def version(request: pytest.FixtureRequest) -> str:
+    """The major version of Postgres. `on_all_versions` and `on_full_versions` set it."""
+    return str(getattr(request, "param", None) or default_version())
+
+
+@pytest.fixture
+def postgres(servers: Servers, version: str) -> PostgresServer:
+    return _or_skip(lambda: servers.postgres(version))
+
+
+@pytest.fixture
+def kafka(servers: Servers) -> KafkaServer:
+    return _or_skip(servers.kafka)
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """Fit for the names of this test's topics, slots, publications and databases: at most 40 characters."""
+    return f"{re.sub(r'[^a-z0-9]+', '_', request.node.name.lower())[:31]}_{uuid.uuid4().hex[:8]}"
+
+
+class NewDatabase(Protocol):
+    def __call__(self, **options: str) -> Database: ...
+
+
+@pytest.fixture
+def new_database(postgres: PostgresServer, prefix: str) -> Iterator[NewDatabase]:
+    """Creates databases, with options of CREATE DATABASE; drops them afterwards, whatever still uses them."""
+    with ExitStack() as stack:
+        count = 0
+
+        def create(**options: str) -> Database:
+            nonlocal count
+            count += 1
+            database = Database(postgres, f"{prefix}_{count}")
+            create_database(postgres.dsn, database.name, **options)
+            stack.callback(drop_database, database)
+            return database
+
+        yield create
+
+
+@pytest.fixture
+def database(new_database: NewDatabase) -> Database:
+    """A fresh database, UTF8."""
+    return new_database()
+
+
+@pytest.fixture
+def embedded_kafka(kafka: KafkaServer) -> Iterator[Kafka]:
+    """The broker, for a test that stops, kills or pauses it; it runs again afterwards."""
+    if kafka.embedded is None:
+        pytest.skip("needs a broker of our own: unset PGRELAY_TEST_KAFKA")
+    yield kafka.embedded
+    if kafka.embedded.running:
+        kafka.embedded.resume()
+    else:
+        kafka.embedded.start()
+
+
+@pytest.fixture
+def kafka_proxy(embedded_kafka: Kafka) -> Iterator[Proxy]:
+    """A proxy in front of the broker; clients come to it by `proxied_bootstrap`."""
+    with Proxy(embedded_kafka.behind_proxy, embedded_kafka.proxy_port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def embedded_postgres(postgres: PostgresServer) -> Iterator[Postgres]:
+    """The server, for a test that stops or restarts it, or changes its settings; as before afterwards."""
+    embedded = postgres.embedded
+    if embedded is None:
+        pytest.skip("needs a server of our own: unset PGRELAY_TEST_POSTGRES")
+    settings = dict(embedded.settings)
+    yield embedded
+    if embedded.settings != settings:
+        embedded.settings = settings
+        embedded.stop("immediate")
+    if not embedded.running:
+        embedded.start()
+
+
+def _or_skip(server: Callable[[], T]) -> T:
+    """The server; or the test is skipped, or fails on CI, which would not tell that it tested nothing."""
+    try:
+        return server()
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))

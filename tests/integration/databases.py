@@ -1,0 +1,64 @@
+"""One database of a server for one test, and no trace of it afterwards."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from tests.integration.servers import PostgresServer
+from tests.integration.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    server: PostgresServer
+    name: str
+
+    @property
+    def dsn(self) -> str:
+        return self.server.dsn_of(self.name)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A new connection in autocommit mode, which the caller closes."""
+        return psycopg.connect(self.dsn, autocommit=True)
+
+    def execute(self, statement: str) -> None:
+        """Runs statements, on a connection of their own."""
+        with self.connect() as connection:
+            connection.execute(statement.encode())
+
+
+def drop_database(database: Database) -> None:
+    """Drops a database with its slots and prepared transactions, whoever is connected to it."""
+    embedded = database.server.embedded
+    if embedded is not None and not embedded.running:
+        embedded.start()
+    with database.connect() as connection:
+        _roll_back_prepared(connection, database.name)
+    with psycopg.connect(database.server.dsn, autocommit=True) as connection:
+        wait_until(lambda: _drop_slots(connection, database.name), f"the slots of {database.name} to go")
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database.name]
+        )
+        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(database.name)))
+
+
+def _roll_back_prepared(connection: psycopg.Connection[Any], name: str) -> None:
+    for (gid,) in connection.execute(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = %s", [name]
+    ).fetchall():
+        connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(gid))
+
+
+def _drop_slots(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Drops those that nobody uses, ends the sessions of the others, and says whether all are gone."""
+    connection.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+        " WHERE database = %s AND NOT active",
+        [name],
+    )
+    in_use = connection.execute(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [name]
+    )
+    return not in_use.fetchall()

@@ -1,0 +1,118 @@
+"""Topics: made for a test, and read to their end."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.integration.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int  # milliseconds since 1970
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def json(self) -> Any:
+        """The value, decoded; None for a tombstone."""
+        return None if self.value is None else json.loads(self.value)
+
+    @property
+    def json_key(self) -> Any:
+        return None if self.key is None else json.loads(self.key)
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+    """Creates a topic, with settings such as cleanup_policy="compact"."""
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
+
+
+def read_topic(
+    bootstrap: str,
+    topic: str,
+    count: int = 0,
+    *,
+    until: Callable[[list[Record]], bool] | None = None,
+    committed: bool = True,
+    timeout: float = 30.0,
+) -> list[Record]:
+    """Every record of the topic, in order within each partition.
+
+    Reads from the beginning to the end of all partitions, and on until there are `count` records and `until`
+    of them is true. AssertionError if that takes longer than `timeout` seconds. `committed` leaves out what
+    belongs to open or aborted transactions.
+    """
+    options = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"reader-{uuid.uuid4()}",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+    }
+    consumer = Consumer(options)
+    try:
+        partitions = wait_until(lambda: _partitions(consumer, topic), f"topic {topic}", timeout)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        return _read(consumer, topic, set(partitions), count, until, timeout)
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    found = consumer.list_topics(topic, timeout=10).topics[topic]
+    if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise KafkaException(found.error)
+    return list(found.partitions)
+
+
+def _read(
+    consumer: Consumer,
+    topic: str,
+    partitions: set[int],
+    count: int,
+    until: Callable[[list[Record]], bool] | None,
+    timeout: float,
+) -> list[Record]:
+    deadline = time.monotonic() + timeout
+    records: list[Record] = []
+    unread = set(partitions)  # those not read to their end
+    while unread or len(records) < count or (until is not None and not until(records)):
+        message = consumer.poll(max(0.0, deadline - time.monotonic()))
+        if message is None:
+            raise AssertionError(
+                f"{topic}: {len(records)} records, not what was awaited, after {timeout:g} s"
+            )
+        error = message.error()
+        if error is None:
+            records.append(_record(message))
+            unread.add(records[-1].partition)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            unread -= {message.partition()}
+        else:
+            raise KafkaException(error)
+    return records
+
+
+def _record(message: Message) -> Record:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return Record(
+        topic, partition, offset, message.timestamp()[1], message.key(), message.value(), tuple(headers)
+    )
