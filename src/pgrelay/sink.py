@@ -99,7 +99,8 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
 class Sink:
     """One producer.
 
-    `problem` is what librdkafka complained of and `acknowledged` whether reports came, since they were cleared.
+    `problem` is what librdkafka complained of and `acknowledged` whether reports came, since both
+    were last cleared.
     """
 
     def __init__(self, config: SinkConfig) -> None:

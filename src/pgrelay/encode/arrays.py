@@ -19,9 +19,9 @@ _QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL).match
 # What never stands in an element without quotes.
 _NEEDS_QUOTES: Final = re.compile(rb'["\\{}]').search
 
-_QUOTE: Final = 34
-_OPEN: Final = 123
-_CLOSE: Final = 125
+_QUOTE: Final = ord('"')
+_OPEN: Final = ord("{")
+_CLOSE: Final = ord("}")
 
 
 def array_converter(element: Converter, delimiter: str) -> Converter:

@@ -204,10 +204,10 @@ class Encoder:
         kind = frame[pos - 1]
         value = self._value
         value.truncate(0)
-        plan.updates += 1
         if kind == NEW_TUPLE:
             value.write(b'{"before":null,"after":')
             self._finish(frame, self._row.write(value, plan, frame, pos, False, None, None))
+            plan.updates += 1
             self._emit(plan, self._key(plan), frame, UPDATE, None)
             return
         if kind != KEY_TUPLE and kind != OLD_TUPLE:
@@ -225,6 +225,7 @@ class Encoder:
         after = self._before.getvalue()
         if new_key == old_key:
             value.write(b'{"before":' + before + b',"after":' + after)
+            plan.updates += 1
             self._emit(plan, new_key, frame, UPDATE, None)
             return
         self._move(plan, frame, old_key, new_key, before, after)
@@ -239,6 +240,8 @@ class Encoder:
         after: bytes,
     ) -> None:
         """A change of the key: the old key's row ends, the new key's begins."""
+        plan.deletes += 1
+        plan.creates += 1
         unchanged = self._row.unchanged
         self._row.unchanged = []
         self._value.write(b'{"before":' + before + b',"after":null')

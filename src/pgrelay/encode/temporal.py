@@ -25,6 +25,10 @@ from pgrelay.encode.types import (
 
 _DAY_US: Final = 86_400_000_000
 
+_PLUS: Final = ord("+")
+_MINUS: Final = ord("-")
+_COLON: Final = ord(":")
+
 
 def iso_timestamp(value: bytes) -> bytes:
     """A timestamp as an ISO 8601 string, from ``2026-11-20 14:54:02.343135``."""
@@ -75,14 +79,15 @@ def micros_of_utc_day(value: bytes) -> bytes:
 
     Shifting wraps around midnight; only the 24:00:00 that stands in UTC already stays a whole day.
     """
-    at = 8
-    while at < len(value) and value[at] not in b"+-":
-        at += 1
+    at = max(value.rfind(b"+"), value.rfind(b"-"))
+    if at < 0:
+        raise refusal(value, "a timetz as Postgres prints it")
     local = _micros(value[:at])
-    offset = _offset(value, at)
+    offset = _offset(value[at + 1 :])
     if offset == 0:
         return b"%d" % local
-    return b"%d" % ((local - offset) % _DAY_US)
+    east = value[at] == _PLUS
+    return b"%d" % ((local - offset if east else local + offset) % _DAY_US)
 
 
 def _infinity(value: bytes) -> bytes:
@@ -94,7 +99,7 @@ def _infinity(value: bytes) -> bytes:
 
 def _days(date: bytes, bc: bool) -> int:
     """Days since 1970-01-01 of ``2026-11-20``; the year has four digits or more."""
-    if len(date) < 10 or date[-6] != 45 or date[-3] != 45:
+    if len(date) < 10 or date[-6] != _MINUS or date[-3] != _MINUS:
         raise refusal(date, "a date as Postgres prints it in ISO style")
     year, month, day = int(date[:-6]), int(date[-5:-3]), int(date[-2:])
     if not (1 <= month <= 12 and 1 <= day <= 31):
@@ -105,23 +110,24 @@ def _days(date: bytes, bc: bool) -> int:
 def _micros(time: bytes) -> int:
     """Microseconds of ``14:54:02`` with no fraction or one of up to six digits."""
     fraction = time[9:]
-    if len(time) < 8 or time[2] != 58 or time[5] != 58 or len(fraction) > 6 or time[8:9] not in (b"", b"."):
+    if len(time) < 8 or time[2] != _COLON or time[5] != _COLON:
+        raise refusal(time, "a time as Postgres prints it")
+    if len(fraction) > 6 or time[8:9] not in (b"", b"."):
         raise refusal(time, "a time as Postgres prints it")
     seconds = (int(time[:2]) * 60 + int(time[3:5])) * 60 + int(time[6:8])
     return seconds * 1_000_000 + (int(fraction.ljust(6, b"0")) if fraction else 0)
 
 
-def _offset(value: bytes, at: int) -> int:
-    """Microseconds east of UTC of a timetz's zone, which begins at that index: ``+02``, ``-03:30:15``."""
-    parts = value[at + 1 :].split(b":")
-    if at >= len(value) or len(parts) > 3:
-        raise refusal(value, "a timetz as Postgres prints it")
-    seconds = 0
-    for part in parts:
-        seconds = seconds * 60 + int(part)
-    if len(parts) < 3:
-        seconds *= 60 if len(parts) == 2 else 3600
-    return (-seconds if value[at] == 45 else seconds) * 1_000_000
+def _offset(zone: bytes) -> int:
+    """Microseconds of a timetz's zone without its sign: ``02``, ``05:30``, ``03:30:15``."""
+    if len(zone) not in (2, 5, 8):
+        raise refusal(zone, "an offset from UTC as Postgres prints one")
+    seconds = int(zone[:2]) * 3600
+    if len(zone) > 2:
+        seconds += int(zone[3:5]) * 60
+    if len(zone) > 5:
+        seconds += int(zone[6:])
+    return seconds * 1_000_000
 
 
 _ISO: Final = {

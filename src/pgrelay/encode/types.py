@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from pgrelay.encode import oids
 
-# Takes one value as the server sent it, gives the whole JSON value. Raises ValueError on bytes that
-# the server's output function can't have written.
+# Takes one value's bytes as the server sent them and gives the whole JSON value (or, where it says so,
+# the text of a binary form). Raises ValueError on bytes that the server can't have sent.
 Converter = Callable[[bytes], bytes]
 
 # The kinds of encoding, which the per-row loop switches on.

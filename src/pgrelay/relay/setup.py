@@ -34,7 +34,8 @@ class Position:
         if self.flush_lsn > system.wal_end:
             raise GapError(
                 f"the server's WAL ends at {format_lsn(system.wal_end)}, before "
-                f"{format_lsn(self.flush_lsn)}, which we have relayed: it was restored from a backup or lost WAL; {cure}"
+                f"{format_lsn(self.flush_lsn)}, which we have relayed: it was restored from a backup or "
+                f"lost WAL; {cure}"
             )
         if slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn > self.confirmed_lsn:
             raise GapError(
