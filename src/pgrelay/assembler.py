@@ -27,15 +27,13 @@ Transactions" and "Two-phase Commit Support".
 from collections.abc import Iterator
 from typing import Final
 
-from librt.strings import read_i32_be
-
 from pgrelay.errors import GapError, ProtocolError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.lsn import format_lsn
 from pgrelay.prepared import PreparedStore
 from pgrelay.spool import FrameBuffer, Spool
 from pgrelay.wire import pgoutput, transactions
-from pgrelay.wire.cursor import U32
+from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.replication import (
     HEADER_SIZE,
     KEEPALIVE,
@@ -173,7 +171,7 @@ class Assembler:
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
-        oid = read_i32_be(frame, HEADER_SIZE + 1) & U32
+        oid = read_u32(frame, HEADER_SIZE + 1)
         (self._relations if tag == ord("R") else self._types)[oid] = frame
         self._events.append(frame)
         if self._preparing is not None:
@@ -185,7 +183,7 @@ class Assembler:
             assert isinstance(message, pgoutput.Truncate)
             transaction.relation_oids.update(message.relation_oids)
         elif tag in b"IUD":
-            transaction.relation_oids.add(read_i32_be(frame, HEADER_SIZE + 1) & U32)
+            transaction.relation_oids.add(read_u32(frame, HEADER_SIZE + 1))
         self._hold(transaction, frame)
 
     def _standalone(self, frame: bytes) -> None:
@@ -371,4 +369,4 @@ class Assembler:
 
 def _subtransaction(frame: bytes) -> int:
     """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
-    return 0 if frame[HEADER_SIZE] == _ORIGIN else read_i32_be(frame, HEADER_SIZE + 1) & U32
+    return 0 if frame[HEADER_SIZE] == _ORIGIN else read_u32(frame, HEADER_SIZE + 1)

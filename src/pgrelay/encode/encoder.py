@@ -11,7 +11,7 @@ its own relations and leaves the session's alone.
 import base64
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be
+from librt.strings import BytesWriter
 
 from pgrelay.encode.envelope import CREATE, DELETE, MESSAGE, NO_ROWS, TRUNCATE, UPDATE, Envelope
 from pgrelay.encode.options import RecordOptions
@@ -21,7 +21,7 @@ from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.wire import pgoutput
-from pgrelay.wire.cursor import U32
+from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
 from pgrelay.wire.replication import HEADER_SIZE, frame_lsn
 
@@ -170,7 +170,7 @@ class Encoder:
     def _relation(self, frame: bytes) -> None:
         streamed = self._body != HEADER_SIZE + 1
         body = frame[self._body :]
-        oid = read_i32_be(body, 0) & U32
+        oid = read_u32(body, 0)
         plan = self._made.get(body)
         if plan is not None:
             self._know(oid, plan)
@@ -187,7 +187,7 @@ class Encoder:
         return plan
 
     def _insert(self, frame: bytes) -> None:
-        plan = self._plan(read_i32_be(frame, self._body) & U32)
+        plan = self._plan(read_u32(frame, self._body))
         if frame[self._body + 4] != NEW_TUPLE:
             raise ProtocolError(f"an insert into {plan.table} has no new row")
         value = self._value
@@ -199,7 +199,7 @@ class Encoder:
         self._emit(plan, self._key(plan), frame, CREATE, None)
 
     def _update(self, frame: bytes) -> None:
-        plan = self._plan(read_i32_be(frame, self._body) & U32)
+        plan = self._plan(read_u32(frame, self._body))
         pos = self._body + 5
         kind = frame[pos - 1]
         value = self._value
@@ -252,7 +252,7 @@ class Encoder:
         self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key or b"null")])
 
     def _delete(self, frame: bytes) -> None:
-        plan = self._plan(read_i32_be(frame, self._body) & U32)
+        plan = self._plan(read_u32(frame, self._body))
         pos = self._body + 5
         kind = frame[pos - 1]
         if kind != KEY_TUPLE and kind != OLD_TUPLE:

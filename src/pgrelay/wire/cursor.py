@@ -10,6 +10,12 @@ U32: Final = 0xFFFF_FFFF
 U64: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
+def read_u32(data: bytes, pos: int) -> int:
+    """An OID or a transaction id. Raises IndexError past the end."""
+    signed: int = read_i32_be(data, pos)
+    return signed & U32
+
+
 class Cursor:
     """Reads fields one after the other and refuses to read past the end, or to leave bytes behind.
 
