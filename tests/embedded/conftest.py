@@ -1,0 +1,14 @@
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that any account can reach, as Postgres needs it under root; pytest's own are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder

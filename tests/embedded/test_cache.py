@@ -1,0 +1,74 @@
+import threading
+from pathlib import Path
+
+import pytest
+
+from pgrelay.embedded import cache
+from pgrelay.embedded.cache import cache_folder, cached
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def _fill(target: Path) -> None:
+    (target / "file").write_text("content")
+
+
+def test_a_folder_is_filled_once() -> None:
+    filled = []
+
+    def fill(target: Path) -> None:
+        filled.append(target)
+        _fill(target)
+
+    assert cached("name", fill) == cached("name", fill)
+    assert len(filled) == 1
+    assert (cached("name", fill) / "file").read_text() == "content"
+
+
+def test_those_who_come_while_it_is_filled_wait_for_it() -> None:
+    filling, may_end = threading.Event(), threading.Event()
+
+    def slowly(target: Path) -> None:
+        filling.set()
+        may_end.wait()
+        _fill(target)
+
+    def never(target: Path) -> None:
+        raise AssertionError("filled twice")
+
+    first = threading.Thread(target=cached, args=("name", slowly))
+    first.start()
+    filling.wait()
+    seen: list[str] = []
+    second = threading.Thread(target=lambda: seen.append((cached("name", never) / "file").read_text()))
+    second.start()
+    may_end.set()
+    first.join()
+    second.join()
+    assert seen == ["content"]
+
+
+def test_a_failure_leaves_nothing_behind(folder: Path) -> None:
+    def fail(target: Path) -> None:
+        _fill(target)
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        cached("name", fail)
+    assert [entry.name for entry in folder.iterdir()] == ["name.lock"]
+    assert (cached("name", _fill) / "file").exists()
+
+
+def test_the_folder_of_root_is_open_to_other_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(Path, "mkdir", lambda self, **_: made.append(self))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/closed")
+    assert cache_folder() == Path("/var/cache/pgrelay")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert cache_folder() == Path("/closed/pgrelay")
+    assert made == [Path("/var/cache/pgrelay"), Path("/closed/pgrelay")]

@@ -1,0 +1,89 @@
+"""A server process's life, with shell scripts for servers."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pgrelay.embedded.daemon import Daemon, ServerFailed, log_tail
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Daemon:
+    return Daemon("Thing", tmp_path / "thing.log")
+
+
+def _start(daemon: Daemon, script: str, *, timeout: float = 10.0) -> None:
+    """Ready once the script has written "up"."""
+
+    def ready() -> bool:
+        return "up" in daemon.log.read_text()
+
+    daemon.start(["sh", "-c", script], ready=ready, timeout=timeout, cwd=daemon.log.parent)
+
+
+def test_starts_and_stops(daemon: Daemon) -> None:
+    _start(daemon, "echo up; exec sleep 60")
+    assert daemon.running
+    daemon.stop(signal.SIGTERM, timeout=10)
+    assert not daemon.running
+    daemon.stop(signal.SIGTERM, timeout=10)
+
+
+def test_runs_in_a_session_of_its_own(daemon: Daemon) -> None:
+    _start(daemon, "echo up; exec sleep 60")
+    assert daemon.pid is not None
+    assert os.getsid(daemon.pid) == daemon.pid != os.getsid(0)
+    daemon.kill()
+
+
+def test_is_not_started_twice(daemon: Daemon) -> None:
+    _start(daemon, "echo up; exec sleep 60")
+    with pytest.raises(ServerFailed, match="Thing is running already"):
+        _start(daemon, "echo up")
+    daemon.kill()
+
+
+def test_an_early_end_is_told_with_the_log(daemon: Daemon) -> None:
+    with pytest.raises(ServerFailed, match=r"Thing did not start: exit code 3; .*\ncannot bind"):
+        _start(daemon, "echo cannot bind >&2; exit 3")
+    assert not daemon.running
+
+
+def test_no_answer_is_told_with_the_log(daemon: Daemon) -> None:
+    with pytest.raises(ServerFailed, match=r"Thing did not answer within 0\.1 s; .*\nhm"):
+        _start(daemon, "echo hm; exec sleep 60", timeout=0.1)
+    assert not daemon.running
+
+
+def test_a_deaf_process_is_told(daemon: Daemon) -> None:
+    _start(daemon, "trap '' TERM; echo up; while :; do sleep 60; done")
+    with pytest.raises(ServerFailed, match=r"Thing did not stop within 0\.1 s of SIGTERM"):
+        daemon.stop(signal.SIGTERM, timeout=0.1)
+    assert daemon.pid is not None
+    os.killpg(daemon.pid, signal.SIGKILL)
+    daemon.kill()
+
+
+def test_a_failing_look_stops_it(daemon: Daemon) -> None:
+    def ready() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        daemon.start(["sleep", "60"], ready=ready, timeout=1, cwd=daemon.log.parent)
+    assert not daemon.running
+
+
+def test_signals_need_a_process(daemon: Daemon) -> None:
+    with pytest.raises(ServerFailed, match="Thing is not running"):
+        daemon.send(signal.SIGSTOP)
+
+
+def test_the_tail_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert "no log" in log_tail(log)
+    log.touch()
+    assert "nothing in" in log_tail(log)
+    log.write_bytes(b"\n".join(b"%d \xff" % number for number in range(100)))
+    assert log_tail(log).splitlines()[0] == "80 \ufffd"

