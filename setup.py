@@ -1,0 +1,37 @@
+"""Compiles the pure rooms with mypyc where a C compiler is to be had; without one they run interpreted.
+
+The extension is optional twice over: a failing compiler only costs speed, and an editable install (which is
+for working on the source) leaves the source in charge. There is one source for both.
+"""
+
+import os
+import sys
+from glob import glob
+
+from setuptools import setup
+
+COMPILED = [
+    *glob("src/pgrelay/wire/*.py"),
+    *glob("src/pgrelay/encode/*.py"),
+    "src/pgrelay/assembler.py",
+    "src/pgrelay/errors.py",
+    "src/pgrelay/events.py",
+    "src/pgrelay/lsn.py",
+    "src/pgrelay/prepared.py",
+    "src/pgrelay/progress.py",
+    "src/pgrelay/spool.py",
+]
+
+
+def extensions() -> list:
+    if "editable_wheel" in sys.argv or os.environ.get("PGRELAY_PURE") == "1":
+        return []
+    from mypyc.build import mypycify
+
+    modules = mypycify(["--strict", "--config-file=", *COMPILED], opt_level="3", debug_level="0")
+    for module in modules:
+        module.optional = True
+    return modules
+
+
+setup(ext_modules=extensions())
