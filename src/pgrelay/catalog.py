@@ -97,6 +97,14 @@ class Catalog:
         present = {row[0] for row in rows}
         return [name for name in names if name not in present]
 
+    async def wal_end(self) -> int:
+        """Where the server's WAL ends now; on a standby, what it has replayed."""
+        query = sql.SQL(
+            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
+            "ELSE pg_current_wal_lsn() END::text"
+        )
+        return parse_lsn((await self._rows(query))[0][0])
+
     async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
         """Publish tables given as (schema, table), (schema, None) for a whole schema; none given: all."""
         parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]

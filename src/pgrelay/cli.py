@@ -3,6 +3,7 @@ its results into text on stdout and its errors into exit codes."""
 
 import argparse
 import asyncio
+import importlib.util
 import json
 import os
 import sys
@@ -71,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     config = load(options.config)
     log.configure(config.log.level)
     # After the configuration, so that its mistakes are told without waiting for the clients to load.
-    from pgrelay.relay import run  # type: ignore[import-not-found, unused-ignore]
+    from pgrelay.relay import run
 
     logger = structlog.get_logger()
     try:
@@ -155,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"pgrelay {__version__}")
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     for name, command, does, example in _COMMANDS:
@@ -171,6 +172,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _version() -> str:
+    spec = importlib.util.find_spec("pgrelay.encode.rows")
+    source = spec is None or str(spec.origin).endswith(".py")
+    return f"pgrelay {__version__} ({'interpreted' if source else 'compiled'})"
+
+
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
     if name in ("run", "check"):
         parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
@@ -180,7 +187,9 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--rows", type=_positive, metavar="N", help="stop after N rows; else until Ctrl-C"
         )
-        parser.add_argument("--keep", action="store_true", help="leave the servers' files behind")
+        parser.add_argument(
+            "--keep", action="store_true", help="leave the servers up, and tell how to connect"
+        )
 
 
 def _positive(text: str) -> int:

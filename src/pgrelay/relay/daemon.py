@@ -147,6 +147,7 @@ class Daemon:
             Ledger(self._position.flush_lsn),
             spool,
             self._metrics,
+            self._config.source.publications,
             status_interval_s,
         )
 

@@ -44,7 +44,7 @@ class Observer:
             received=ledger.server_lsn,
             acknowledged=ledger.flush_lsn,
             confirmed=session.confirmed_lsn,
-            server=ledger.server_lsn,
+            server=max(ledger.server_lsn, session.wal_end),
         )
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)

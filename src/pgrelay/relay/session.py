@@ -20,12 +20,15 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from pgrelay.assembler import Assembler
 from pgrelay.catalog import Catalog
 from pgrelay.encode.encoder import Encoder, Record, Segment
+from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.events import Reached
+from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
 from pgrelay.progress import Ledger
 from pgrelay.sink import Delivery, Sink
@@ -41,6 +44,10 @@ _SLICE_BYTES: Final = 256 * 1024
 # A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
 _STATUS_LEAST_S: Final = 0.01
 
+# How often the server is asked where its WAL ends and whether the publications are still there.
+_LOOK_EVERY_S: Final = 2.0
+_LOOK_TIMEOUT_S: Final = 10.0
+
 # While records are in flight: how long to rest before looking for reports again, from and up to.
 _REST_LEAST_S: Final = 0.001
 _REST_MOST_S: Final = 0.05
@@ -53,7 +60,8 @@ class Observer(Protocol):
 
 
 class Session:
-    """Its parts are public for the observer; `confirmed_lsn` is what the server was last told."""
+    """Its parts are public for the observer. `confirmed_lsn` is what the server was last told, `wal_end` where
+    its WAL ended when it was last asked."""
 
     def __init__(
         self,
@@ -65,6 +73,7 @@ class Session:
         ledger: Ledger,
         spool: Spool,
         metrics: Metrics,
+        publications: Sequence[str],
         status_interval_s: float,
     ) -> None:
         self.source = source
@@ -74,9 +83,12 @@ class Session:
         self.ledger = ledger
         self.spool = spool
         self.confirmed_lsn = 0
+        self.wal_end = 0
         self._catalog = catalog
         self._metrics = metrics
+        self._publications = publications
         self._status_interval_s = status_interval_s
+        self._look_due = 0.0
         self._status_due = 0.0
         self._status_sent = 0.0
         self._rest_s = _REST_LEAST_S
@@ -91,11 +103,31 @@ class Session:
         while not stop.is_set():
             self._acknowledge()
             observer.turned(self)
+            if time.monotonic() >= self._look_due:
+                await self._look_at_server()
             if await self._work():
                 # Let signals and other tasks have their turn.
                 await asyncio.sleep(0)
             else:
                 await self._rest()
+
+    async def _look_at_server(self) -> None:
+        """What the stream does not tell: how far behind we are, and that the server skips rows in silence.
+
+        PostgreSQL 18 only warns, in its own log, when a publication is gone.
+        """
+        try:
+            async with asyncio.timeout(_LOOK_TIMEOUT_S):
+                self.wal_end = await self._catalog.wal_end()
+                missing = await self._catalog.missing_publications(self._publications)
+        except TimeoutError:
+            raise SourceUnavailable("Postgres does not answer a query on the catalogue") from None
+        if missing:
+            raise SetupError(
+                f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
+                f"{format_lsn(self.ledger.flush_lsn)} on; create it again, and copy its tables anew"
+            )
+        self._look_due = time.monotonic() + _LOOK_EVERY_S
 
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
