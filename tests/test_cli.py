@@ -73,11 +73,12 @@ def check_that_finds(*findings: Finding) -> Callable[[Config], object]:
     return check
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out == f"pgrelay {__version__}\n"
+    how = "compiled" if COMPILED else "interpreted"
+    assert capsys.readouterr().out == f"pgrelay {__version__} ({how})\n"
 
 
 @pytest.mark.parametrize("command", ["run", "check", "demo", "schema"])

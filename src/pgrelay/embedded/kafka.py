@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -14,9 +15,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.account import server_folder
+from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, ServerFailed, StrPath
 from pgrelay.embedded.jars import Progress, fetch_jars, java
-from pgrelay.embedded.kafka_jars import KAFKA_JARS
+from pgrelay.embedded.kafka_jars import KAFKA_JARS, KAFKA_VERSION
 from pgrelay.embedded.ports import free_port, free_ports
 
 _CLUSTER_ID = base64.urlsafe_b64encode(b"pgrelay-embedded").decode().rstrip("=")
@@ -129,9 +131,11 @@ class Kafka:
 
     def start(self) -> None:
         """Starts the broker with `settings` as they are now, and waits until it answers clients."""
-        properties = self._write_configuration()
-        if not (self._folder / "data" / "meta.properties").exists():
-            self._format(properties)
+        data = self._folder / "data"
+        if not data.exists():
+            # A Java tool does it, which takes most of a second: once per machine is enough.
+            shutil.copytree(cached(f"kafka-{KAFKA_VERSION}-storage", self._format), data)
+        properties = self._configure(data, self.settings)
         command = [*self._java_command("-Xmx384m"), "kafka.Kafka", properties]
         client = AdminClient(_QUICK_TO_RETRY | {"bootstrap.servers": self.bootstrap}, logger=_SILENT)
         self._daemon.start(command, ready=lambda: _answers(client), timeout=_TIMEOUT, cwd=self._folder)
@@ -162,23 +166,24 @@ class Kafka:
         logging_to = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
         return [self._java, *options, *_JVM_OPTIONS, logging_to, "-cp", self._class_path]
 
-    def _write_configuration(self) -> Path:
+    def _configure(self, data: Path, settings: Mapping[str, str]) -> Path:
         direct, proxied = f"DIRECT://{self.bootstrap}", f"PROXIED://{self.proxied_bootstrap}"
         ours = _SETTINGS | {
-            "log.dirs": str(self._folder / "data"),
+            "log.dirs": str(data),
             "listeners": f"{direct},PROXIED://127.0.0.1:{self.behind_proxy},CONTROLLER://{self._controller}",
             "advertised.listeners": f"{direct},{proxied}",
             "controller.quorum.voters": f"1@{self._controller}",
         }
         (self._folder / "log4j2.properties").write_text(_LOGGING)
         properties = self._folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in (ours | self.settings).items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in {**ours, **settings}.items()))
         return properties
 
-    def _format(self, properties: Path) -> None:
+    def _format(self, data: Path) -> None:
+        """Makes a folder what Kafka takes for the storage of a new node; it holds no path and no port."""
         tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
         done = subprocess.run(
-            [*self._java_command("-Xmx96m"), *tool, "--config", properties],
+            [*self._java_command("-Xmx96m"), *tool, "--config", self._configure(data, {})],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -60,8 +60,10 @@ class Observer(Protocol):
 
 
 class Session:
-    """Its parts are public for the observer. `confirmed_lsn` is what the server was last told, `wal_end` where
-    its WAL ended when it was last asked."""
+    """Its parts are public for the observer.
+
+    `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked.
+    """
 
     def __init__(
         self,
