@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgrelay.errors import ProtocolError
-from pgrelay.wire.cursor import Cursor
+from pgrelay.wire.cursor import Cursor, read_u32
 
 INTEGERS: dict[str, tuple[str, Callable[[Cursor, str], int], int, int]] = {
     "u8": ("!B", Cursor.u8, 0, 2**8 - 1),
@@ -51,6 +51,17 @@ def test_an_integer_past_the_end_is_refused(
     assert str(refusal.value) == (
         f"Begin is truncated: final LSN at offset 2 wants {size} bytes, the message ends at {size + 1}"
     )
+
+
+@pytest.mark.parametrize("value", [0, 16384, 2**31, 2**32 - 1])
+def test_an_id_can_be_read_without_a_cursor(value: int) -> None:
+    assert read_u32(b"I" + struct.pack("!I", value), 1) == value
+
+
+@pytest.mark.parametrize("size", range(5))
+def test_an_id_past_the_end_is_an_index_error_for_the_caller_to_name(size: int) -> None:
+    with pytest.raises(IndexError):
+        read_u32(b"I\0\0\0"[:size], 1)
 
 
 def test_a_string_ends_at_its_zero_byte() -> None:
