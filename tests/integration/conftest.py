@@ -5,7 +5,8 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -14,6 +15,7 @@ from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres, create_database
 from tests.integration.databases import Database, drop_database
 from tests.integration.proxy import Proxy
+from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer, PostgresServer, Servers, default_version
 
 T = TypeVar("T")
@@ -72,6 +74,30 @@ def new_database(postgres: PostgresServer, prefix: str) -> Iterator[NewDatabase]
 def database(new_database: NewDatabase) -> Database:
     """A fresh database, UTF8."""
     return new_database()
+
+
+class NewRelay(Protocol):
+    def __call__(self, **sections: dict[str, Any]) -> Relay: ...
+
+
+@pytest.fixture
+def new_relay(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -> Iterator[NewRelay]:
+    """Makes relays of the test's database, not started yet, all with one slot; none outlives the test."""
+    with ExitStack() as stack:
+        count = 0
+
+        def make(**sections: dict[str, Any]) -> Relay:
+            nonlocal count
+            count += 1
+            return stack.enter_context(Relay(database, kafka, prefix, tmp_path / f"relay-{count}", sections))
+
+        yield make
+
+
+@pytest.fixture
+def relay(new_relay: NewRelay) -> Relay:
+    """A relay with the configuration that we ship, streaming already."""
+    return new_relay().start().wait_streaming()
 
 
 @pytest.fixture

@@ -1,0 +1,217 @@
+"""The relay as its users run it: the command `pgrelay run`, a configuration file, and what it logs."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+import yaml
+
+from pgrelay.embedded.ports import free_port
+from pgrelay.lsn import parse_lsn
+from tests.integration.databases import Database
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import Record, read_topic
+from tests.integration.waiting import wait_until
+
+_PGRELAY = Path(sys.executable).with_name("pgrelay")
+_STOP_TIMEOUT = 30.0  # seconds
+
+Sections = Mapping[str, Any]
+
+
+class Relay:
+    """One relay of a database: its slot is called `prefix`, and so do its topics begin.
+
+    `sections` are laid over the configuration that tests want: `{"source": {"streaming": "off"}}`; they may
+    be changed ahead of a start. The block ends with the process, however the test ended; the slot goes with
+    the database.
+    """
+
+    def __init__(
+        self, database: Database, kafka: KafkaServer, prefix: str, folder: Path, sections: Sections
+    ) -> None:
+        self.database = database
+        self.kafka = kafka
+        self.prefix = prefix
+        self.sections = dict(sections)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._runs = 0
+        self._http = ""
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> Self:
+        """Start the process; does not wait for anything."""
+        assert not self.running, "the relay runs already"
+        config = self._write_configuration()
+        self._runs += 1
+        with self._log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                [_PGRELAY, "run", "--config", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        return self
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask the process to stop, and return its exit code."""
+        self.send(number)
+        return self.wait_exit()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None, "the relay was never started"
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End the process with SIGKILL, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def wait_exit(self, timeout: float = _STOP_TIMEOUT) -> int:
+        """The exit code of a process that ends by itself. AssertionError where it does not in time."""
+        assert self._process is not None, "the relay was never started"
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the relay did not end in {timeout:g} s:\n{self.log_text}") from None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the relay was never started"
+        return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        """What the process of the last start has written to stderr and stdout."""
+        return self._log_file.read_text()
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The same as events, each with its name under `event`, without what is no event."""
+        finished = self.log_text.split("\n")[:-1]
+        return [json.loads(line) for line in finished if line.startswith("{")]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The events of one name that the process of the last start has logged."""
+        return [event for event in self.log if event["event"] == name]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of /metrics, /healthz or /readyz; status 0 where nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://{self._http}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's values over all its labels."""
+        _, body = self.get("/metrics")
+        lines = [line for line in body.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+    def wait_streaming(self, timeout: float = 30.0) -> Self:
+        """Return once the stream flows."""
+        self.wait_for(lambda: self.get("/readyz")[0] == 200, "the stream to flow", timeout)
+        return self
+
+    def wait_event(self, name: str, count: int = 1, timeout: float = 30.0) -> dict[str, Any]:
+        """The `count`-th event of this name, once it is logged; the process may end meanwhile."""
+        wait_until(lambda: len(self.events(name)) >= count, f"event {name!r} in the log", timeout)
+        return self.events(name)[count - 1]
+
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+        """Wait for what only a running relay brings about. AssertionError, with the log, where it ends."""
+
+        def true_or_ended() -> bool:
+            if condition():
+                return True
+            assert self.running, f"waited for {what}, but the relay ended:\n{self.log_text}"
+            return False
+
+        wait_until(true_or_ended, what, timeout)
+
+    def caught_up(self, lsn: int | None = None, timeout: float = 60.0) -> None:
+        """Wait until the slot stands at `lsn` or later; None: the end of the server's WAL now.
+
+        Then Kafka has every record of every transaction that was committed before.
+        """
+        target = self._wal_end() if lsn is None else lsn
+        self.wait_for(lambda: self.confirmed_lsn() >= target, "the slot to move", timeout)
+
+    def confirmed_lsn(self) -> int:
+        """Where the slot stands; 0 where there is none, or no server that could tell."""
+        found = self._ask(
+            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", self.prefix
+        )
+        return parse_lsn(found) if found else 0
+
+    def topic(self, table: str, schema: str = "public") -> str:
+        return f"{self.prefix}.{schema}.{table}"
+
+    def records(self, table: str, count: int = 0, *, schema: str = "public") -> list[Record]:
+        """The records of a table with a plain name, at least `count`: see `read_topic`."""
+        return read_topic(self.kafka.bootstrap, self.topic(table, schema), count)
+
+    def _wal_end(self) -> int:
+        end = self._ask("SELECT pg_current_wal_lsn()::text")
+        assert end is not None, "the server must run"
+        return parse_lsn(end)
+
+    def _ask(self, query: str, *parameters: str) -> str | None:
+        try:
+            with self.database.connect() as connection:
+                row = connection.execute(query.encode(), parameters).fetchone()
+        except psycopg.OperationalError:
+            return None
+        return None if row is None else row[0]
+
+    @property
+    def _log_file(self) -> Path:
+        return self._folder / f"run-{self._runs}.log"
+
+    def _write_configuration(self) -> Path:
+        self._http = f"127.0.0.1:{free_port()}"
+        ours = {
+            "source": {"dsn": self.database.dsn, "slot": self.prefix},
+            "sink": {"kafka": {"bootstrap.servers": self.kafka.bootstrap}},
+            "records": {"prefix": self.prefix},
+            "transactions": {"spool_dir": str(self._folder / "spool")},
+            "http": {"listen": self._http},
+        }
+        path = self._folder / "pgrelay.yaml"
+        path.write_text(yaml.safe_dump(_laid_over(ours, self.sections)))
+        return path
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both mappings in one, and likewise the mappings inside; what is above wins."""
+    merged = dict(below)
+    for key, value in above.items():
+        inner = merged.get(key)
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            merged[key] = _laid_over(inner, value)
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,39 @@
+"""The relay that the other tests drive, from its start to its end."""
+
+import signal
+
+import pytest
+
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+
+
+def test_rows_arrive_and_the_slot_follows(relay: Relay, database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1), (2)")
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_relay_that_is_asked_to_stop_ends_with_0(relay: Relay, number: signal.Signals) -> None:
+    assert relay.stop(number) == 0
+    assert relay.log[-1]["event"] == "stopped"
+
+
+def test_a_relay_goes_on_where_the_killed_one_was(relay: Relay, database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.caught_up()
+    relay.kill()
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
+
+
+def test_waiting_for_a_relay_that_has_ended_fails_with_its_log(new_relay: NewRelay) -> None:
+    relay = new_relay(source={"create": False}).start()
+    with pytest.raises(AssertionError, match="does not exist"):
+        relay.wait_streaming()
+    assert relay.wait_exit() == 2
