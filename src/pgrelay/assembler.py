@@ -132,6 +132,7 @@ class Assembler:
         if self._plain is not None and tag in _CHANGES:
             self._events.append(frame)
         elif self._segment is not None and (tag in _CHANGES or tag in _SCHEMA):
+            _id_after_tag(frame)
             self._hold(self._segment, frame)
         elif tag in _SCHEMA:
             self._schema(tag, frame)
@@ -171,7 +172,7 @@ class Assembler:
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
-        oid = read_u32(frame, HEADER_SIZE + 1)
+        oid = _id_after_tag(frame)
         (self._relations if tag == ord("R") else self._types)[oid] = frame
         self._events.append(frame)
         if self._preparing is not None:
@@ -179,11 +180,11 @@ class Assembler:
 
     def _prepare_change(self, transaction: _Open, tag: int, frame: bytes) -> None:
         if tag == ord("T"):
-            message = pgoutput.parse(frame, start=HEADER_SIZE)
+            message = self._parse(frame)
             assert isinstance(message, pgoutput.Truncate)
             transaction.relation_oids.update(message.relation_oids)
         elif tag in b"IUD":
-            transaction.relation_oids.add(read_u32(frame, HEADER_SIZE + 1))
+            transaction.relation_oids.add(_id_after_tag(frame))
         self._hold(transaction, frame)
 
     def _standalone(self, frame: bytes) -> None:
@@ -369,4 +370,11 @@ class Assembler:
 
 def _subtransaction(frame: bytes) -> int:
     """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
-    return 0 if frame[HEADER_SIZE] == _ORIGIN else read_u32(frame, HEADER_SIZE + 1)
+    return 0 if frame[HEADER_SIZE] == _ORIGIN else _id_after_tag(frame)
+
+
+def _id_after_tag(frame: bytes) -> int:
+    """The first field of every change: the xid inside a stream, the relation's or type's OID outside."""
+    if len(frame) < HEADER_SIZE + 5:
+        raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
+    return read_u32(frame, HEADER_SIZE + 1)
