@@ -2,18 +2,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# make demo              the main job on embedded servers; make demo ARGS="--rows 300" ends by itself
+# make test              every test, on real servers; make test ARGS="tests/wire" for some of them
+# make lint, make types  ruff and mypy, as CI runs them
+
 # One environment for everything; made anew when the project's own declaration changes.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test lint types check clean
+.PHONY: demo test lint types clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
 test: $(VENV)/.installed
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
