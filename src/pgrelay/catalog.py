@@ -59,7 +59,8 @@ class Catalog:
     def database(self) -> str:
         return self._connection.info.dbname
 
-    async def _rows(self, query: sql.SQL | sql.Composed, parameters: Sequence[object] = ()) -> list[Row]:
+    async def rows(self, query: sql.SQL | sql.Composed, parameters: Sequence[object] = ()) -> list[Row]:
+        """What a query gives, parameters as %s. Raises what the server's error means."""
         try:
             cursor = await self._connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
@@ -67,13 +68,13 @@ class Catalog:
             raise query_error(error) from error
 
     async def setting(self, name: str) -> str:
-        rows = await self._rows(sql.SQL("SELECT current_setting(%s)"), (name,))
+        rows = await self.rows(sql.SQL("SELECT current_setting(%s)"), (name,))
         return str(rows[0][0])
 
     async def wal_sender_timeout_s(self) -> float:
         """Seconds; 0 where the server never cuts a silent client."""
         query = sql.SQL("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
-        return int((await self._rows(query))[0][0]) / 1000
+        return int((await self.rows(query))[0][0]) / 1000
 
     async def slot(self, name: str) -> Slot | None:
         status = "wal_status" if self.server_version >= 130000 else "NULL"
@@ -81,7 +82,7 @@ class Catalog:
             "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
             "restart_lsn::text, {} FROM pg_replication_slots WHERE slot_name = %s"
         ).format(sql.SQL(status))
-        rows = await self._rows(query, (name,))
+        rows = await self.rows(query, (name,))
         if not rows:
             return None
         plugin, slot_type, database, pid, confirmed, restart, wal_status = rows[0]
@@ -90,10 +91,10 @@ class Catalog:
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended: the server waits for them."""
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
-        await self._rows(query, (name,))
+        await self.rows(query, (name,))
 
     async def missing_publications(self, names: Sequence[str]) -> list[str]:
-        rows = await self._rows(sql.SQL("SELECT pubname FROM pg_publication"))
+        rows = await self.rows(sql.SQL("SELECT pubname FROM pg_publication"))
         present = {row[0] for row in rows}
         return [name for name in names if name not in present]
 
@@ -103,9 +104,14 @@ class Catalog:
             "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
             "ELSE pg_current_wal_lsn() END::text"
         )
-        return parse_lsn((await self._rows(query))[0][0])
+        return parse_lsn((await self.rows(query))[0][0])
 
     async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
+        await self.rows(await self.publication_statement(name, tables))
+
+    async def publication_statement(
+        self, name: str, tables: Sequence[tuple[str, str | None]]
+    ) -> sql.Composed:
         """Publish tables given as (schema, table), (schema, None) for a whole schema; none given: all."""
         parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]
         if tables:
@@ -121,11 +127,11 @@ class Catalog:
             if schemas:
                 parts.append(sql.SQL("TABLES IN SCHEMA ") + _listed([(schema,) for schema in schemas]))
         create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
-        await self._rows(create + sql.SQL(", ").join(parts))
+        return create + sql.SQL(", ").join(parts)
 
     async def _tables_in(self, schema: str) -> list[tuple[str, str]]:
         query = sql.SQL("SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename")
-        rows = await self._rows(query, (schema,))
+        rows = await self.rows(query, (schema,))
         if not rows:
             raise SetupError(f"source.tables: schema {schema} has no tables; create them, or correct it")
         return [(schema, row[0]) for row in rows]
@@ -136,7 +142,7 @@ class Catalog:
         if relation.replica_identity == FULL:
             key = await self._primary_key(relation.oid)
         unknown = {c.type_oid for c in relation.columns if builtin_type(c.type_oid) is None}
-        return RelationFacts(key, await self._types(unknown) if unknown else {})
+        return RelationFacts(key, await self.types(unknown) if unknown else {})
 
     async def _primary_key(self, relation_oid: int) -> tuple[str, ...]:
         query = sql.SQL(
@@ -144,9 +150,9 @@ class Catalog:
             "ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) "
             "WHERE c.conrelid = %s AND c.contype = 'p' ORDER BY a.attnum"
         )
-        return tuple(row[0] for row in await self._rows(query, (relation_oid,)))
+        return tuple(row[0] for row in await self.rows(query, (relation_oid,)))
 
-    async def _types(self, wanted: set[int]) -> dict[int, ColumnType]:
+    async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
         """The types by OID, with those that they are made of, domains resolved to their base type."""
         rows: dict[int, Row] = {}
         ask = set(wanted)
@@ -157,7 +163,7 @@ class Catalog:
             "LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, {}) WHERE t.oid = ANY (%s)"
         ).format(*self._range_columns())
         while ask:
-            found = {row[0]: row for row in await self._rows(query, (list(ask),))}
+            found = {row[0]: row for row in await self.rows(query, (list(ask),))}
             rows.update(found)
             made_of = {oid for row in found.values() for oid in (row[3], row[5], row[8]) if oid}
             ask = {oid for oid in made_of if oid not in rows and builtin_type(oid) is None}

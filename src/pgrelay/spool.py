@@ -11,6 +11,7 @@ On disk: files are 0600 in a 0700 directory. Any OSError becomes a SpoolError th
 """
 
 import os
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,11 @@ SPOOL_SUFFIX: Final = ".spool"
 
 # Length of the chunk and its CRC-32, each 4 bytes unsigned.
 _CHUNK_HEADER: Final = Struct("!II")
+
+
+def base_directory(configured: Path | None) -> Path:
+    """Where the spool directories of all relays of this account are."""
+    return configured or Path(tempfile.gettempdir(), f"pgrelay-{os.getuid()}")
 
 
 class Spool:

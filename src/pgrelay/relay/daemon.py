@@ -8,10 +8,7 @@ once, however often it comes back, and /readyz tells it. What does not pass is r
 
 import asyncio
 import contextlib
-import os
 import signal
-import tempfile
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -37,7 +34,7 @@ from pgrelay.relay.session import Session
 from pgrelay.relay.setup import Position, prepare
 from pgrelay.sink import Sink
 from pgrelay.source import Source
-from pgrelay.spool import Spool
+from pgrelay.spool import Spool, base_directory
 
 _log = structlog.get_logger(__name__)
 
@@ -173,10 +170,7 @@ class Daemon:
 
     def _open_spool(self, systemid: str) -> tuple[Spool, PreparedStore]:
         """The directory is this slot's own, so that relays may share a disk."""
-        configured = self._config.transactions.spool_dir
-        base = (
-            Path(tempfile.gettempdir(), f"pgrelay-{os.getuid()}") if configured is None else Path(configured)
-        )
+        base = base_directory(self._config.transactions.spool_dir)
         spool = Spool(base / f"{systemid}-{self._config.source.slot}")
         spool.open()
         return spool, PreparedStore(spool)
