@@ -64,11 +64,20 @@ def test_a_failure_leaves_nothing_behind(folder: Path) -> None:
 
 
 def test_the_folder_of_root_is_open_to_other_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
-    monkeypatch.setattr(Path, "mkdir", lambda self, **_: made.append(self))
+    made: list[tuple[str, Path]] = []
+    monkeypatch.setattr(Path, "mkdir", lambda self, **_: made.append(("mkdir", self)))
+    monkeypatch.setattr(Path, "chmod", lambda self, mode: made.append((oct(mode), self)))
+    monkeypatch.setattr(Path, "exists", lambda self: False)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("XDG_CACHE_HOME", "/closed")
     assert cache_folder() == Path("/var/cache/pgrelay")
+    assert made == [("mkdir", Path("/var/cache/pgrelay")), ("0o755", Path("/var/cache/pgrelay"))]
+
+
+def test_the_folder_of_others_is_in_their_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert cache_folder() == Path("/closed/pgrelay")
-    assert made == [Path("/var/cache/pgrelay"), Path("/closed/pgrelay")]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "pgrelay"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "pgrelay"

@@ -124,5 +124,5 @@ def test_refuse_until_release(proxy: Proxy) -> None:
 def test_a_target_that_is_away_looks_like_a_reset() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = listener.getsockname()[1]
-    with Proxy(nobody) as proxy, _connect(proxy) as client, pytest.raises(ConnectionResetError):
+    with Proxy(nobody) as proxy, pytest.raises(ConnectionResetError), _connect(proxy) as client:
         client.recv(1)

@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 from importlib.metadata import version as package_version
 from pathlib import Path
+from typing import Any
 
 from pgrelay.embedded.account import closed_parent
 from pgrelay.embedded.cache import cached
@@ -38,6 +39,9 @@ _JAR_PLATFORMS = {
     ("Darwin", "x86_64"): "darwin-amd64",
     ("Darwin", "arm64"): "darwin-arm64v8",
 }
+
+# Python 3.11 before 3.11.4, which Debian 12 has, knows no filters.
+_CAREFULLY: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
 
 
 def postgres_programs(version: str, *, contrib: bool, progress: Progress | None = None) -> Path:
@@ -89,4 +93,4 @@ def _unpack(jar: Path, target: Path) -> None:
     with zipfile.ZipFile(jar) as outer:
         [member] = [name for name in outer.namelist() if name.endswith(".txz")]
         with outer.open(member) as packed, tarfile.open(fileobj=packed, mode="r|xz") as inner:
-            inner.extractall(target, filter="tar")
+            inner.extractall(target, **_CAREFULLY)

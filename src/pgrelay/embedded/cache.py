@@ -19,7 +19,9 @@ def cache_folder() -> Path:
     else:
         parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = parent / "pgrelay"
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
     return folder
 
 
@@ -42,10 +44,16 @@ def cached(name: str, fill: Callable[[Path], None]) -> Path:
             return target
         partial = Path(tempfile.mkdtemp(dir=folder, prefix=f"{name}."))
         try:
-            partial.chmod(0o755)
             fill(partial)
+            _open(partial)
             partial.rename(target)
         except BaseException:
             shutil.rmtree(partial)
             raise
     return target
+
+
+def _open(tree: Path) -> None:
+    """Lets every account search the tree, whatever our umask is."""
+    for folder, _, _ in os.walk(tree):
+        os.chmod(folder, 0o755)

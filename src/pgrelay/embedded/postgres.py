@@ -116,7 +116,9 @@ class Postgres:
         """Starts the server with `settings` as they are now, and waits until it takes connections."""
         settings = _SETTINGS | {"port": str(self.port)} | self.settings
         lines = [f"{key} = {_quoted(value)}\n" for key, value in settings.items()]
-        (self.data / _SETTINGS_FILE).write_text("".join(lines))
+        settings_file = self.data / _SETTINGS_FILE
+        settings_file.write_text("".join(lines))
+        settings_file.chmod(0o644)  # ours, and read by the server's account
         self._daemon.start(
             [self.bin / "postgres", "-D", self.data],
             ready=self._is_ready,
