@@ -183,6 +183,11 @@ class Sink:
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
 
+    async def connect(self) -> None:
+        """Return once the cluster has told its topics. Raises KafkaUnavailable where nobody answers."""
+        if not self._partitions:
+            self._partitions = await self._topics()
+
     async def require_topic(self, topic: str) -> None:
         """Return once the topic exists, creating it where the configuration says so.
 
@@ -190,14 +195,9 @@ class Sink:
         """
         if topic in self._partitions:
             return
-        if not self._partitions:
-            self._partitions = await self._topics()
-        if topic in self._partitions:
-            return
         if not self._config.create_topics:
             raise SetupError(f"topic {topic} does not exist; create it, or set sink.create_topics: true")
         await self._create(topic)
-        self._partitions[topic] = self._config.partitions
 
     async def _topics(self) -> dict[str, int]:
         try:
@@ -219,6 +219,7 @@ class Sink:
         )
         try:
             await asyncio.wrap_future(futures[topic])
+            self._partitions[topic] = config.partitions
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:

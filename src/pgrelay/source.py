@@ -113,6 +113,10 @@ class Source:
             async with asyncio.timeout(timeout_s):
                 await self._readable.wait()
 
+    def wake(self) -> None:
+        """End a `wait_readable` early."""
+        self._readable.set()
+
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """The CopyData messages that have arrived, as many as asked for at most. A keepalive is always last.
 
@@ -120,7 +124,8 @@ class Source:
         """
         frames: list[bytes] = []
         get_copy_data = self._pgconn.get_copy_data
-        consumed = False
+        # TLS may hold back decrypted bytes that the socket no longer announces: look once more.
+        looks = 2 if self._pgconn.ssl_in_use else 1
         size = 0
         try:
             while len(frames) < max_frames and size < max_bytes:
@@ -132,10 +137,10 @@ class Source:
                     if frame[0] == KEEPALIVE:
                         break
                 elif length == 0:
-                    if consumed:
+                    if not looks:
                         break
                     self._pgconn.consume_input()
-                    consumed = True
+                    looks -= 1
                 elif frames:
                     break
                 else:

@@ -3,9 +3,10 @@
 Theory of operation. The encoder takes the assembler's events and gives segments: the records of (part of) one
 transaction. It keeps the relations that the session knows, as plans. A Relation that it has not seen needs
 facts that only the catalogue has, and a topic that must exist before the first record, so it stops there:
-`wanted` holds the relation until `learn` is called, and `encode` goes on from there. Each row is thus encoded
-by the Relation that preceded it. A transaction that is `scoped` (it was prepared, perhaps long ago) brings
-its own relations and leaves the session's alone.
+`wanted` holds the relation until `learn` is called, and `encode` goes on from there; likewise before the
+first logical message, until `allow_messages`. Each row is thus encoded by the Relation that preceded it.
+A transaction that is `scoped` (it was prepared, perhaps long ago) brings its own relations and leaves the
+session's alone.
 """
 
 import base64
@@ -44,15 +45,13 @@ _TYPE: Final = ord("Y")
 
 class Segment:
     """Records of one transaction. `begin` is None where it goes on from the segment before, `end_lsn` None
-    where it goes on in the next. The two flags tell the relay of records that want more than the rest:
-    one for each partition, or the topic of logical messages."""
+    where it goes on in the next. `has_truncate`: one of its records is for every partition."""
 
     def __init__(self, begin: TransactionBegin | None) -> None:
         self.begin = begin
         self.records: list[Record] = []
         self.end_lsn: int | None = None
         self.has_truncate = False
-        self.has_message = False
 
 
 class Encoder:
@@ -60,8 +59,10 @@ class Encoder:
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
         self.wanted: pgoutput.Relation | None = None
+        self.wants_message_topic = False
         self._plans: list[Plan] = []
         self._messages = 0
+        self._messages_allowed = False
         self._options = options
         self._topics = topics
         self._envelope = Envelope(options)
@@ -79,6 +80,11 @@ class Encoder:
         self._segment: Segment | None = None
 
     @property
+    def pending(self) -> bool:
+        """Events were fed that are not encoded yet."""
+        return self._next < len(self._events)
+
+    @property
     def message_topic(self) -> str:
         """The topic of logical messages."""
         return self._topics.message
@@ -93,12 +99,12 @@ class Encoder:
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; only once those before are all encoded."""
-        assert self._next == len(self._events), "events are fed before the earlier ones are encoded"
+        assert not self.pending, "events are fed before the earlier ones are encoded"
         self._events = events
         self._next = 0
 
     def encode(self, now_us: int) -> list[Segment | Reached]:
-        """Encode what was fed, up to a relation that is `wanted`. `now_us` is since 1970.
+        """Encode what was fed, up to a relation or a topic that is wanted. `now_us` is since 1970.
 
         Raises ProtocolError, RecordError or SetupError, naming the LSN.
         """
@@ -108,7 +114,7 @@ class Encoder:
             self._segment = Segment(None)
             done.append(self._segment)
         events = self._events
-        while self._next < len(events) and self.wanted is None:
+        while self._next < len(events) and self.wanted is None and not self.wants_message_topic:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
@@ -142,6 +148,11 @@ class Encoder:
         self._know(relation.oid, plan)
         self.wanted = None
         return plan
+
+    def allow_messages(self) -> None:
+        """The topic of logical messages exists."""
+        self._messages_allowed = True
+        self.wants_message_topic = False
 
     def _know(self, oid: int, plan: Plan) -> None:
         (self._session if self._scoped is None else self._scoped)[oid] = plan
@@ -307,6 +318,9 @@ class Encoder:
             self._envelope.set_origin(message.name)
         elif isinstance(message, pgoutput.Truncate):
             self._truncate(message, frame)
+        elif isinstance(message, pgoutput.Message) and not self._messages_allowed:
+            self.wants_message_topic = True
+            self._next -= 1
         elif isinstance(message, pgoutput.Message):
             self._logical_message(message, frame)
         else:
@@ -336,7 +350,7 @@ class Encoder:
         self._messages += 1
         key = b'{"prefix":%b}' % prefix if self._options.key else None
         partition = BY_KEY if self._options.key else 0
-        self._emit_rowless(None, self._topics.message, key, frame, MESSAGE, partition).has_message = True
+        self._emit_rowless(None, self._topics.message, key, frame, MESSAGE, partition)
 
     def _emit_rowless(
         self, plan: Plan | None, topic: str, key: bytes | None, frame: bytes, op: str, partition: int

@@ -21,7 +21,7 @@ from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
 from pgrelay.encode.types import Encodings
-from pgrelay.errors import KafkaUnavailable, Verdict, verdict
+from pgrelay.errors import KafkaUnavailable, PgrelayError, Verdict, verdict
 from pgrelay.http import Health, StatusServer
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
@@ -110,6 +110,8 @@ class Daemon:
             spool, prepared = self._open_spool(system.systemid)
             if self._sink is None:
                 self._sink = Sink(config.sink)
+            # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
+            await self._sink.connect()
             await source.start(config.source.slot, self._position.flush_lsn, options)
             self._position.started(system, slot)
             # The slot is ours now, so whatever is in the spool is nobody's.
@@ -157,8 +159,8 @@ class Daemon:
             if not await session.finish(grace_s):
                 _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
         except Exception as error:
-            if verdict(error) is Verdict.RETRY and not isinstance(error, KafkaUnavailable):
-                await session.settle(_SETTLE_S)
+            if not isinstance(error, KafkaUnavailable):
+                await self._settle(session, verdict(error))
             raise
         finally:
             session.assembler.close()
@@ -167,6 +169,14 @@ class Daemon:
                 self._backoff.reset()
                 self._told = ""
             self._position.moved(session.ledger.flush_lsn, session.confirmed_lsn)
+
+    async def _settle(self, session: Session, follows: Verdict) -> None:
+        """Save what is whole before a session ends in an error, so that little is sent again."""
+        with contextlib.suppress(PgrelayError):
+            if follows is Verdict.STOP:
+                await session.finish(self._config.sink.shutdown_grace_s)
+            else:
+                await session.settle(_SETTLE_S)
 
     def _open_spool(self, systemid: str) -> tuple[Spool, PreparedStore]:
         """The directory is this slot's own, so that relays may share a disk."""

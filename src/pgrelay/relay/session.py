@@ -4,7 +4,7 @@ Theory of operation. The loop takes turns. A turn takes in Kafka's reports, move
 server when it is time, and then does one bounded slice of work, the first of these that there is:
 
 1. records that the producer had no room for: until they are gone nothing else is read or encoded
-2. a relation that the encoder wants: look it up, make its topic, encode on
+2. a relation or a topic that the encoder wants: an errand is sent for it, and nothing is read until it is back
 3. a transaction that is being replayed from the spool
 4. frames that were read and not yet taken
 5. frames that the socket has
@@ -20,7 +20,7 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Final, Protocol
 
 from pgrelay.assembler import Assembler
@@ -90,6 +90,8 @@ class Session:
         self._metrics = metrics
         self._publications = publications
         self._status_interval_s = status_interval_s
+        self._errand: asyncio.Task[None] | None = None
+        self._look: asyncio.Task[None] | None = None
         self._look_due = 0.0
         self._status_due = 0.0
         self._status_sent = 0.0
@@ -102,18 +104,30 @@ class Session:
 
     async def run(self, stop: asyncio.Event, observer: Observer) -> None:
         """Relay until `stop` is set."""
-        while not stop.is_set():
-            self._acknowledge()
-            observer.turned(self)
-            if time.monotonic() >= self._look_due:
-                await self._look_at_server()
-            if await self._work():
-                # Let signals and other tasks have their turn.
-                await asyncio.sleep(0)
-            else:
-                await self._rest()
+        try:
+            while not stop.is_set():
+                self._acknowledge()
+                observer.turned(self)
+                self._look_at_server()
+                if self._work():
+                    # Let signals and other tasks have their turn.
+                    await asyncio.sleep(0)
+                else:
+                    await self._rest()
+        finally:
+            for errand in (self._errand, self._look):
+                await _cancelled(errand)
 
-    async def _look_at_server(self) -> None:
+    def _look_at_server(self) -> None:
+        """Now and then, beside the stream: raise what the last look found, and begin the next."""
+        if self._look is not None and self._look.done():
+            self._look.result()
+            self._look = None
+            self._look_due = time.monotonic() + _LOOK_EVERY_S
+        if self._look is None and time.monotonic() >= self._look_due:
+            self._look = asyncio.create_task(self._ask_server())
+
+    async def _ask_server(self) -> None:
         """What the stream does not tell: how far behind we are, and that the server skips rows in silence.
 
         PostgreSQL 18 only warns, in its own log, when a publication is gone.
@@ -129,7 +143,6 @@ class Session:
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
                 f"{format_lsn(self.ledger.flush_lsn)} on; create it again, and copy its tables anew"
             )
-        self._look_due = time.monotonic() + _LOOK_EVERY_S
 
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
@@ -161,22 +174,39 @@ class Session:
             self._status_sent = time.monotonic()
             self._status_due = self._status_sent + self._status_interval_s
 
-    async def _work(self) -> bool:
+    def _work(self) -> bool:
         """One slice; false where there was nothing to do."""
+        if self._errand is not None and not self._errand_done(self._errand):
+            return False
         if self._outbox:
             return self._produce()
         if self.encoder.wanted is not None:
-            await self._look_up(self.encoder.wanted)
-        elif self.assembler.replaying:
-            self.assembler.replay(_SLICE_BYTES)
+            return self._send_on_errand(self._look_up(self.encoder.wanted))
+        if self.encoder.wants_message_topic:
+            return self._send_on_errand(self._make_message_topic())
+        if not self.encoder.pending:
+            if self.assembler.replaying:
+                self.assembler.replay(_SLICE_BYTES)
+            elif self._taken < len(self._frames) or self._read():
+                self._taken = self.assembler.receive_all(self._frames, self._taken)
+                self.ledger.seen(self.assembler.server_lsn)
+            else:
+                return False
             self.encoder.feed(self.assembler.take())
-        elif self._taken < len(self._frames) or self._read():
-            self._taken = self.assembler.receive_all(self._frames, self._taken)
-            self.ledger.seen(self.assembler.server_lsn)
-            self.encoder.feed(self.assembler.take())
-        else:
+        self._encode()
+        return True
+
+    def _send_on_errand(self, errand: Coroutine[None, None, None]) -> bool:
+        """Begin what must be awaited before encoding goes on; meanwhile the loop turns."""
+        self._errand = asyncio.create_task(errand)
+        self._errand.add_done_callback(lambda _: self.source.wake())
+        return False
+
+    def _errand_done(self, errand: asyncio.Task[None]) -> bool:
+        if not errand.done():
             return False
-        await self._encode()
+        self._errand = None
+        errand.result()
         return True
 
     def _read(self) -> bool:
@@ -194,14 +224,16 @@ class Session:
         plan = self.encoder.learn(await self._catalog.facts(relation))
         await self.sink.require_topic(plan.topic)
 
-    async def _encode(self) -> None:
+    async def _make_message_topic(self) -> None:
+        await self.sink.require_topic(self.encoder.message_topic)
+        self.encoder.allow_messages()
+
+    def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
         for out in self.encoder.encode(time.time_ns() // 1000):
             if isinstance(out, Reached):
                 self.ledger.reached(out.lsn)
             else:
-                if out.has_message:
-                    await self.sink.require_topic(self.encoder.message_topic)
                 self._enter(out)
         self._produce()
 
@@ -248,3 +280,10 @@ class Session:
             await asyncio.sleep(max(rest_s, 0))
         else:
             await self.source.wait_readable(max(rest_s, 0))
+
+
+async def _cancelled(task: asyncio.Task[None] | None) -> None:
+    """End a task that nobody waits for any more; what it would have raised matters no longer."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
