@@ -4,7 +4,7 @@ Theory of operation. The loop takes turns. A turn takes in Kafka's reports, move
 server when it is time, and then does one bounded slice of work, the first of these that there is:
 
 1. records that the producer had no room for: until they are gone nothing else is read or encoded
-2. a relation or a topic that the encoder wants: an errand is sent for it, and nothing is read until it is back
+2. a relation or a topic that the encoder wants: an errand is sent for it, and all else waits for it
 3. a transaction that is being replayed from the spool
 4. frames that were read and not yet taken
 5. frames that the socket has
