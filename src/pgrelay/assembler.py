@@ -46,6 +46,8 @@ from pgrelay.wire.replication import (
 
 _CHANGES: Final = b"IUDTMO"
 _SCHEMA: Final = b"RY"
+_RELATION: Final = ord("R")
+_TYPE: Final = ord("Y")
 _ORIGIN: Final = ord("O")
 _MESSAGE: Final = ord("M")
 
@@ -57,7 +59,8 @@ class _Open:
         self.xid = xid
         self.frames = frames
         self.aborted: set[int] = set()
-        self.relation_oids: set[int] = set()
+        # The session's Relations as they were when the first change that needs them came.
+        self.relied_on: dict[int, bytes] = {}
 
 
 class _Replay:
@@ -172,20 +175,27 @@ class Assembler:
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
-        oid = _id_after_tag(frame)
-        (self._relations if tag == ord("R") else self._types)[oid] = frame
+        self._learn(tag, frame)
         self._events.append(frame)
         if self._preparing is not None:
             self._hold(self._preparing, frame)
+
+    def _learn(self, tag: int, frame: bytes) -> None:
+        (self._relations if tag == _RELATION else self._types)[_id_after_tag(frame)] = frame
 
     def _prepare_change(self, transaction: _Open, tag: int, frame: bytes) -> None:
         if tag == ord("T"):
             message = self._parse(frame)
             assert isinstance(message, pgoutput.Truncate)
-            transaction.relation_oids.update(message.relation_oids)
+            for oid in message.relation_oids:
+                self._rely(transaction, oid)
         elif tag in b"IUD":
-            transaction.relation_oids.add(_id_after_tag(frame))
+            self._rely(transaction, _id_after_tag(frame))
         self._hold(transaction, frame)
+
+    def _rely(self, transaction: _Open, oid: int) -> None:
+        if oid not in transaction.relied_on and oid in self._relations:
+            transaction.relied_on[oid] = self._relations[oid]
 
     def _standalone(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
@@ -315,14 +325,13 @@ class Assembler:
     def _prepare(self, transaction: _Open, prepare: transactions.Prepare) -> None:
         self._preparing = None
         self._memory -= transaction.frames.in_memory
-        relied_on = [self._relations[oid] for oid in transaction.relation_oids if oid in self._relations]
         self._prepared.keep(
             prepare.xid,
             prepare.gid,
             prepare.end_lsn,
             transaction.frames,
             streamed=False,
-            relations=[*self._types.values(), *relied_on],
+            relations=[*self._types.values(), *transaction.relied_on.values()],
         )
         self._events.append(Reached(prepare.end_lsn))
 
@@ -350,6 +359,10 @@ class Assembler:
             given += len(frame)
             if not replay.aborted or _subtransaction(frame) not in replay.aborted:
                 self._events.append(frame)
+                tag = frame[HEADER_SIZE]
+                if (tag == _RELATION or tag == _TYPE) and replay.buffer is not None:
+                    # A stream's Relations are the session's once it commits: the server does not repeat them.
+                    self._learn(tag, frame[: HEADER_SIZE + 1] + frame[HEADER_SIZE + 5 :])
             if given >= size:
                 return
         self._replay = None
