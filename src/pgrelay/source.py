@@ -113,6 +113,10 @@ class Source:
             async with asyncio.timeout(timeout_s):
                 await self._readable.wait()
 
+    def wake(self) -> None:
+        """End a `wait_readable` early."""
+        self._readable.set()
+
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """The CopyData messages that have arrived, as many as asked for at most. A keepalive is always last.
 
