@@ -80,7 +80,7 @@ def test_a_decimal_midway_between_two_doubles_is_never_printed(number: float, te
         (2.0**-148, b"3e-45"),
         (9.860761315262648e-32, b"9.8607613e-32"),
         (1_055_594_053_632.0, b"1.05559405e+12"),
-        (2.0**-96, b"1.2621775e-29"),  # the nearest of eight digits, 1.2621774e-29, is nearer to the real below
+        (2.0**-96, b"1.2621775e-29"),  # 1.2621774e-29 is nearer, but not to this real
         (math.nan, b"NaN"),
         (-math.inf, b"-Infinity"),
     ],

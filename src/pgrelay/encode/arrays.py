@@ -46,8 +46,10 @@ def array_converter(element: Converter, delimiter: str) -> Converter:
 def _write_braces(text: bytes, at: int, element: Converter, between: bytes, out: list[bytes]) -> int:
     """Append to `out` the JSON of the braces that open at `at`; give the index behind their end."""
     end = text.find(b"}", at)
+    if end < 0:
+        raise _malformed(text)
     inside = text[at + 1 : end]
-    if end > 0 and _NEEDS_QUOTES(inside) is None:
+    if _NEEDS_QUOTES(inside) is None:
         out.append(b"[" + b",".join([_unquoted(item, element) for item in inside.split(between)]) + b"]")
         return end + 1
     opening = b"["
