@@ -44,25 +44,25 @@ _SETTLE_S: Final = 5.0
 
 async def run(config: Config) -> None:
     """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     metrics, health = Metrics(), Health()
+    daemon = Daemon(config, metrics, health)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
     metrics.describe(version=__version__, slot=config.source.slot)
     address = config.http.address
     with StatusServer(address, metrics, health) if address else contextlib.nullcontext():
-        await Daemon(config, metrics, health, stop).run()
+        await daemon.run()
 
 
 class Daemon:
-    """Runs sessions until `stop` is set."""
+    """Runs sessions until `stop` is called."""
 
-    def __init__(self, config: Config, metrics: Metrics, health: Health, stop: asyncio.Event) -> None:
+    def __init__(self, config: Config, metrics: Metrics, health: Health) -> None:
         self._config = config
         self._metrics = metrics
         self._health = health
-        self._stop = stop
+        self._stop = asyncio.Event()
+        self._session_now: Session | None = None
         self._sink: Sink | None = None
         self._position = Position()
         self._backoff = Backoff()
@@ -83,6 +83,12 @@ class Daemon:
             if self._sink is not None:
                 self._sink.close()
         _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
+
+    def stop(self) -> None:
+        """Ask for an end; the session under way finishes what it has in flight."""
+        self._stop.set()
+        if self._session_now is not None:
+            self._session_now.source.wake()
 
     async def _recover(self, error: Exception) -> None:
         """Wait before the next try, telling why, once."""
@@ -152,6 +158,7 @@ class Daemon:
 
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
+        self._session_now = session
         self._health.streaming()
         grace_s = self._config.sink.shutdown_grace_s
         try:
@@ -163,6 +170,7 @@ class Daemon:
                 await self._settle(session, verdict(error))
             raise
         finally:
+            self._session_now = None
             session.assembler.close()
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._position.flush_lsn:
