@@ -41,6 +41,8 @@ _log = structlog.get_logger(__name__)
 # What the producer still holds may be acknowledged for so long before the next session starts.
 _SETTLE_S: Final = 5.0
 
+_BEAT_S: Final = 1.0
+
 
 async def run(config: Config) -> None:
     """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise."""
@@ -62,6 +64,7 @@ class Daemon:
         self._metrics = metrics
         self._health = health
         self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
         self._session_now: Session | None = None
         self._sink: Sink | None = None
         self._position = Position()
@@ -71,24 +74,39 @@ class Daemon:
 
     async def run(self) -> None:
         _log.info("starting", version=__version__, **_summary(self._config))
+        heartbeat = asyncio.create_task(self._beat())
         try:
             while not self._stop.is_set():
+                self._task = asyncio.create_task(self._session())
                 try:
-                    await self._session()
+                    await self._task
+                except asyncio.CancelledError:
+                    if not self._stop.is_set():
+                        raise
                 except Exception as error:
                     if verdict(error) is Verdict.STOP:
                         raise
                     await self._recover(error)
         finally:
+            heartbeat.cancel()
             if self._sink is not None:
                 self._sink.close()
         _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
 
     def stop(self) -> None:
-        """Ask for an end; the session under way finishes what it has in flight."""
+        """Ask for an end. A stream finishes what it has in flight, unless asked twice; all else is cut."""
+        again = self._stop.is_set()
         self._stop.set()
-        if self._session_now is not None:
+        if self._session_now is not None and not again:
             self._session_now.source.wake()
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _beat(self) -> None:
+        """Tell /healthz that the loop turns, whatever it waits for."""
+        while True:
+            self._health.beat()
+            await asyncio.sleep(_BEAT_S)
 
     async def _recover(self, error: Exception) -> None:
         """Wait before the next try, telling why, once."""
@@ -101,7 +119,6 @@ class Daemon:
         if str(error) != self._told:
             self._told = str(error)
             _log.warning("waiting, will go on by itself", reason=str(error))
-        self._health.beat()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._backoff.next_s())
 

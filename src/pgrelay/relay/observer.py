@@ -33,7 +33,6 @@ class Observer:
         now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
-            self._health.beat()
             self.publish(session)
             self._watch_kafka(session, now)
 
