@@ -77,19 +77,23 @@ def database(new_database: NewDatabase) -> Database:
 
 
 class NewRelay(Protocol):
-    def __call__(self, **sections: dict[str, Any]) -> Relay: ...
+    def __call__(self, suffix: str = "", /, **sections: dict[str, Any]) -> Relay: ...
 
 
 @pytest.fixture
 def new_relay(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -> Iterator[NewRelay]:
-    """Makes relays of the test's database, not started yet, all with one slot; none outlives the test."""
+    """Makes relays of the test's database, not started yet; none outlives the test.
+
+    Those of one suffix share a slot and its topics; those of different ones have nothing in common.
+    """
     with ExitStack() as stack:
         count = 0
 
-        def make(**sections: dict[str, Any]) -> Relay:
+        def make(suffix: str = "", /, **sections: dict[str, Any]) -> Relay:
             nonlocal count
             count += 1
-            return stack.enter_context(Relay(database, kafka, prefix, tmp_path / f"relay-{count}", sections))
+            folder = tmp_path / f"relay-{count}"
+            return stack.enter_context(Relay(database, kafka, prefix + suffix, folder, sections))
 
         yield make
 

@@ -61,6 +61,7 @@ def read_topic(
         "group.id": f"reader-{uuid.uuid4()}",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,  # how late the end of a partition is told
         "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
     consumer = Consumer(options)
