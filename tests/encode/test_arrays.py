@@ -24,6 +24,7 @@ TEXTS = built_in(1009)
         (b"{1,2,NULL,-4}", b"[1,2,null,-4]"),
         (b"{{1,2},{3,NULL}}", b"[[1,2],[3,null]]"),
         (b"{{{1},{2}},{{3},{4}}}", b"[[[1],[2]],[[3],[4]]]"),
+        (b"{{{{{{1}}}}}}", b"[[[[[[1]]]]]]"),
     ],
 )
 def test_an_array_is_nested_by_dimension(value: bytes, expected: bytes) -> None:
@@ -126,6 +127,8 @@ def test_an_arrays_modifier_holds_for_its_elements() -> None:
         b'{"a",}',
         b'{"a",,"b"}',
         b'{"a",{b}c}',
+        b"{" * 7 + b"1" + b"}" * 7,
+        b"{" * 100_000 + b"}" * 100_000,
         b"[0:1]",
         b"[0:1]=",
         b"[0:1]=1,2",

@@ -13,6 +13,8 @@ from typing import Final
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 
+MAX_DIMENSIONS: Final = 6  # PostgreSQL's own, MAXDIM
+
 _UNESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL).sub
 # A quoted element, up to its own quote and past any escaped one.
 _QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL).match
@@ -36,17 +38,19 @@ def array_converter(element: Converter, delimiter: str) -> Converter:
         if braces == b"{}":
             return b"[]"
         out: list[bytes] = []
-        if not braces.startswith(b"{") or _write_braces(braces, 0, element, between, out) != len(braces):
+        if not braces.startswith(b"{") or _write_braces(braces, 0, 1, element, between, out) != len(braces):
             raise _malformed(value)
         return b"".join(out)
 
     return convert
 
 
-def _write_braces(text: bytes, at: int, element: Converter, between: bytes, out: list[bytes]) -> int:
+def _write_braces(
+    text: bytes, at: int, depth: int, element: Converter, between: bytes, out: list[bytes]
+) -> int:
     """Append to `out` the JSON of the braces that open at `at`; give the index behind their end."""
     end = text.find(b"}", at)
-    if end < 0:
+    if end < 0 or depth > MAX_DIMENSIONS:
         raise _malformed(text)
     inside = text[at + 1 : end]
     if _NEEDS_QUOTES(inside) is None:
@@ -55,7 +59,7 @@ def _write_braces(text: bytes, at: int, element: Converter, between: bytes, out:
     opening = b"["
     while True:
         out.append(opening)
-        at = _write_item(text, at + 1, element, between, out)
+        at = _write_item(text, at + 1, depth, element, between, out)
         follows = text[at] if at < len(text) else -1
         if follows == _CLOSE:
             out.append(b"]")
@@ -65,11 +69,13 @@ def _write_braces(text: bytes, at: int, element: Converter, between: bytes, out:
         opening = b","
 
 
-def _write_item(text: bytes, at: int, element: Converter, between: bytes, out: list[bytes]) -> int:
+def _write_item(
+    text: bytes, at: int, depth: int, element: Converter, between: bytes, out: list[bytes]
+) -> int:
     """Append to `out` the JSON of the element or inner braces at `at`; give the index behind it."""
     first = text[at] if at < len(text) else -1
     if first == _OPEN:
-        return _write_braces(text, at, element, between, out)
+        return _write_braces(text, at, depth + 1, element, between, out)
     if first == _QUOTE:
         quoted = _QUOTED(text, at)
         if quoted is None:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from pgrelay.encode.arrays import MAX_DIMENSIONS
 from pgrelay.encode.fields import at_end, count, i16, i32, i64, take, u16, u32
 from pgrelay.encode.types import Converter
 
-_MAX_DIMENSIONS: Final = 6  # PostgreSQL's own, MAXDIM
 _WEIGHTS: Final = (b"", b"C", b"B", b"A")
 
 
@@ -19,7 +19,7 @@ def array_decoder(element: Converter) -> Converter:
 
     def decode(value: bytes) -> bytes:
         dimensions = count(value, 0)
-        if dimensions > _MAX_DIMENSIONS:
+        if dimensions > MAX_DIMENSIONS:
             raise ValueError(f"an array has {dimensions} dimensions")
         lengths = [i32(value, 12 + 8 * d) for d in range(dimensions)]
         if any(length < 1 for length in lengths):
