@@ -10,6 +10,7 @@ A file lives as long as its transaction is open in this process. What a crash le
 On disk: files are 0600 in a 0700 directory. Any OSError becomes a SpoolError that names the file.
 """
 
+import contextlib
 import os
 import tempfile
 import zlib
@@ -140,10 +141,14 @@ class FrameBuffer:
         return size
 
     def discard(self) -> None:
+        """Let go of the frames, whether their file could be written or not."""
         if self._file is not None:
-            self._file.close()
+            # On a full disk closing fails too, over what is still buffered.
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._file = None
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
         self._forget()
 
     def _forget(self) -> None:
@@ -166,10 +171,12 @@ def read_frames(path: Path, size: int) -> Iterator[bytes]:
             left = size
             while left:
                 length, crc = _CHUNK_HEADER.unpack(_read_exactly(file, _CHUNK_HEADER.size, path))
+                left -= _CHUNK_HEADER.size + length
+                if left < 0:
+                    raise SpoolError(f"{path}: a chunk is damaged ({length} bytes long); check the disk")
                 chunk = _read_exactly(file, length, path)
                 if zlib.crc32(chunk) != crc:
                     raise SpoolError(f"{path}: a chunk is damaged (CRC differs); check the disk")
-                left -= _CHUNK_HEADER.size + length
                 yield from split_chunk(chunk)
     except OSError as error:
         raise spool_error(path, error) from error
