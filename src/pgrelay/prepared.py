@@ -45,12 +45,14 @@ class PreparedStore:
         self._known: dict[tuple[int, str], Prepared] = {}
 
     def load(self) -> None:
-        """Read what earlier runs kept, and remove frames that never became valid."""
+        """Read what earlier runs kept, and remove what never became valid."""
         self._known = {}
         for path in self._directory.glob("*.prepared"):
             entry = _read(path)
             self._known[entry.xid, entry.gid] = entry
         names = {entry.name for entry in self._known.values()}
+        for path in self._directory.glob("*.tmp"):
+            path.unlink(missing_ok=True)
         for path in self._directory.glob("*.frames"):
             if path.stem not in names:
                 path.unlink(missing_ok=True)
@@ -72,7 +74,11 @@ class PreparedStore:
         encoded = [base64.b64encode(frame).decode() for frame in relations]
         entry = Prepared(name, xid, gid, end_lsn, streamed, size, sorted(aborted), encoded)
         self._write(entry)
+        replaced = self._known.get((xid, gid))
         self._known[xid, gid] = entry
+        if replaced is not None and replaced.name != name:
+            # Of another life of the cluster: read again after a restart, it could pass for this one.
+            self._remove(replaced)
 
     def find(self, xid: int, gid: str) -> Prepared | None:
         return self._known.get((xid, gid))
