@@ -1,0 +1,259 @@
+"""The spool: frames come back as they went in, whatever is in memory or on disk, or not at all."""
+
+import resource
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgrelay.errors import SpoolError, Verdict, verdict
+from pgrelay.spool import CHUNK_SIZE, FrameBuffer, Spool, read_frames
+
+FRAMES = [b"one", b"", b"three" * 100]
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    spool = Spool(tmp_path / "spool")
+    spool.open()
+    return spool
+
+
+@pytest.fixture
+def spilled(spool: Spool) -> Iterator[FrameBuffer]:
+    buffer = filled(spool.buffer("700"), FRAMES)
+    buffer.spill()
+    yield buffer
+    buffer.discard()
+
+
+def filled(buffer: FrameBuffer, frames: list[bytes]) -> FrameBuffer:
+    for frame in frames:
+        buffer.append(frame)
+    return buffer
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def damaged(path: Path, at: int, value: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] = value
+    path.write_bytes(content)
+
+
+# --- What goes in comes out
+
+
+@given(st.lists(st.one_of(st.binary(max_size=20), st.none())))
+def test_frames_come_back_in_order_wherever_they_wait(script: list[bytes | None]) -> None:
+    """None: spill here."""
+    with TemporaryDirectory() as directory:
+        buffer = Spool(Path(directory)).buffer("700")
+        for step in script:
+            if step is None:
+                buffer.spill()
+            else:
+                buffer.append(step)
+        assert list(buffer.frames()) == [step for step in script if step is not None]
+        buffer.discard()
+
+
+def test_a_transaction_larger_than_a_chunk(spool: Spool) -> None:
+    frames = [bytes([number]) * (CHUNK_SIZE // 3) for number in range(10)]
+    buffer = filled(spool.buffer("700"), frames[:5])
+    assert list(buffer.frames()) == frames[:5]
+    buffer.spill()
+    filled(buffer, frames[5:])
+    assert list(buffer.frames()) == frames
+    buffer.discard()
+
+
+def test_nothing_is_written_before_the_buffer_spills(spool: Spool) -> None:
+    buffer = filled(spool.buffer("700"), FRAMES)
+    assert not buffer.path.exists()
+    assert list(buffer.frames()) == FRAMES
+
+
+def test_an_empty_buffer_has_no_frames(spool: Spool) -> None:
+    assert list(spool.buffer("700").frames()) == []
+
+
+# --- Accounting
+
+
+def test_bytes_in_memory_are_the_frames_and_their_lengths(spool: Spool) -> None:
+    buffer = filled(spool.buffer("700"), FRAMES)
+    assert buffer.in_memory == sum(len(frame) + 4 for frame in FRAMES)
+    assert (buffer.on_disk, spool.on_disk) == (0, 0)
+
+
+def test_spilling_moves_bytes_from_memory_to_disk(spool: Spool, spilled: FrameBuffer) -> None:
+    assert spilled.in_memory == 0
+    assert spilled.on_disk == spool.on_disk == spilled.path.stat().st_size
+    filled(spilled, FRAMES).spill()
+    assert spilled.on_disk == spool.on_disk == spilled.path.stat().st_size
+
+
+def test_discarding_leaves_nothing(spool: Spool, spilled: FrameBuffer) -> None:
+    other = filled(spool.buffer("701"), FRAMES)
+    other.spill()
+    on_disk = other.on_disk
+    spilled.append(b"not spilled")
+    spilled.discard()
+    assert (spilled.in_memory, spilled.on_disk, spool.on_disk) == (0, 0, on_disk)
+    assert list(spilled.frames()) == []
+    other.discard()
+    assert spool.on_disk == 0
+    assert list(spool.directory.iterdir()) == []
+
+
+def test_bytes_written_are_counted_once_and_never_given_back(spool: Spool, spilled: FrameBuffer) -> None:
+    size = spilled.on_disk
+    spilled.discard()
+    assert spool.take_written() == size
+    assert spool.take_written() == 0
+
+
+# --- The directory
+
+
+def test_only_we_may_read(spool: Spool, spilled: FrameBuffer) -> None:
+    assert mode(spool.directory) == 0o700
+    assert mode(spilled.path) == 0o600
+
+
+def test_a_directory_that_others_could_read_is_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    Spool(tmp_path).open()
+    assert mode(tmp_path) == 0o700
+
+
+def test_parents_are_made(tmp_path: Path) -> None:
+    Spool(tmp_path / "a" / "b").open()
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(SpoolError, match=r"/taken/spool: Not a directory"):
+        Spool(tmp_path / "taken" / "spool").open()
+
+
+def test_what_a_crash_left_behind_is_removed_and_nothing_else(spool: Spool) -> None:
+    for name in ("700.spool", "701-prepare.spool", "702.frames", "702.prepared"):
+        (spool.directory / name).touch()
+    assert spool.remove_stale() == 2
+    assert {path.name for path in spool.directory.iterdir()} == {"702.frames", "702.prepared"}
+
+
+def test_a_file_left_behind_under_the_same_name_is_emptied(spool: Spool) -> None:
+    (spool.directory / "700.spool").write_bytes(b"of an earlier run, and longer than ours" * 100)
+    buffer = filled(spool.buffer("700"), FRAMES)
+    buffer.spill()
+    assert list(buffer.frames()) == FRAMES
+    buffer.discard()
+
+
+# --- Torn files are never taken for whole
+
+
+def test_every_shorter_file_is_found_out(spilled: FrameBuffer) -> None:
+    content = spilled.path.read_bytes()
+    for size in range(len(content)):
+        spilled.path.write_bytes(content[:size])
+        with pytest.raises(SpoolError, match=r"700\.spool: the file ends too early"):
+            list(spilled.frames())
+
+
+def test_every_flipped_byte_is_found_out(spilled: FrameBuffer) -> None:
+    content = spilled.path.read_bytes()
+    for at in range(len(content)):
+        damaged(spilled.path, at, content[at] ^ 0xFF)
+        with pytest.raises(SpoolError, match=r"700\.spool: "):
+            list(spilled.frames())
+        spilled.path.write_bytes(content)
+
+
+def test_a_missing_file_is_found_out(spilled: FrameBuffer) -> None:
+    spilled.path.unlink()
+    with pytest.raises(SpoolError, match=r"700\.spool: No such file or directory"):
+        list(spilled.frames())
+
+
+def test_a_damaged_length_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """Four gigabytes would be asked for at once."""
+    path = tmp_path / "700.spool"
+    path.write_bytes(b"\xff\xff\xff\xff" + bytes(100))
+    with pytest.raises(SpoolError, match=r"a chunk is damaged \(4294967295 bytes long\)"):
+        list(read_frames(path, 104))
+
+
+def test_chunks_before_the_damage_may_be_given_out_but_the_end_is_not(spool: Spool) -> None:
+    buffer = filled(spool.buffer("700"), [b"first"])
+    buffer.spill()
+    filled(buffer, [b"second"]).spill()
+    damaged(buffer.path, -1, 0)
+    frames = buffer.frames()
+    assert next(frames) == b"first"
+    with pytest.raises(SpoolError):
+        next(frames)
+    buffer.discard()
+
+
+# --- Disks that are full
+
+
+def full(spool: Spool, name: str) -> FrameBuffer:
+    """A buffer whose file is on a disk that has no room at all."""
+    buffer = spool.buffer(name)
+    buffer.path.symlink_to("/dev/full")
+    return buffer
+
+
+@pytest.mark.parametrize("frame", [b"one", bytes(2 * CHUNK_SIZE)], ids=["buffered", "written through"])
+def test_a_full_disk_is_an_error_that_passes_and_names_the_file(spool: Spool, frame: bytes) -> None:
+    buffer = filled(full(spool, "700"), [frame])
+    with pytest.raises(SpoolError, match=r"/700\.spool: No space left on device: free space there") as caught:
+        buffer.spill()
+    assert verdict(caught.value) is Verdict.RETRY
+    buffer.discard()
+
+
+@pytest.mark.parametrize("frame", [b"one", bytes(2 * CHUNK_SIZE)], ids=["buffered", "written through"])
+def test_what_could_not_be_written_is_let_go_of_without_another_error(spool: Spool, frame: bytes) -> None:
+    buffer = filled(full(spool, "700"), [frame])
+    with pytest.raises(SpoolError):
+        buffer.spill()
+    buffer.discard()
+    assert spool.on_disk == 0
+    assert list(spool.directory.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_between_two_writes(spool: Spool) -> None:
+    """The limit on the size of a file lets half a chunk through."""
+    buffer = filled(spool.buffer("700"), [bytes(CHUNK_SIZE)])
+    with files_of_at_most(3 * CHUNK_SIZE // 2):
+        buffer.spill()
+        buffer.append(bytes(CHUNK_SIZE))
+        with pytest.raises(SpoolError, match=r"/700\.spool: File too large: free space there"):
+            buffer.spill()
+        buffer.discard()
+    assert spool.on_disk == 0
+    assert list(spool.directory.iterdir()) == []
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
