@@ -26,8 +26,10 @@ def _start(daemon: Daemon, script: str, *, timeout: float = 10.0) -> None:
 def test_starts_and_stops(daemon: Daemon) -> None:
     _start(daemon, "echo up; exec sleep 60")
     assert daemon.running
+    assert daemon.exit_code is None
     daemon.stop(signal.SIGTERM, timeout=10)
     assert not daemon.running
+    assert daemon.exit_code == -signal.SIGTERM
     daemon.stop(signal.SIGTERM, timeout=10)
 
 
@@ -49,6 +51,7 @@ def test_an_early_end_is_told_with_the_log(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match=r"Thing did not start: exit code 3; .*\ncannot bind"):
         _start(daemon, "echo cannot bind >&2; exit 3")
     assert not daemon.running
+    assert daemon.exit_code == 3
 
 
 def test_no_answer_is_told_with_the_log(daemon: Daemon) -> None:

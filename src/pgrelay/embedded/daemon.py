@@ -44,6 +44,11 @@ class Daemon:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """What the process ended with, the negative number of a signal that killed it; None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
     def start(
         self, command: Sequence[StrPath], *, ready: Callable[[], bool], timeout: float, cwd: Path
     ) -> None:

@@ -3,8 +3,9 @@
 Jars are named in full, so that nothing is resolved: the same bytes on every machine, and one request per jar.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from pgrelay.errors import SetupError
 if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
 
-# Told a file's name as its download begins, and nothing where every file is here already.
-Progress = Callable[[str], None]
+# Told a file's name and how many bytes of it have come, 0 as its download begins; nothing where every file is
+# here already. Called from several threads. What it raises ends the download.
+Progress = Callable[[str, int], None]
 
 _TIMEOUT = 30  # seconds without a byte
 _AT_ONCE = 4
@@ -45,6 +47,8 @@ def fetch_jars(coordinates: Sequence[str], progress: Progress | None = None) -> 
     Raises Unavailable, which says what could not be fetched; whatever was fetched is kept.
     """
     context = _maven()
+    if progress is not None:
+        _report(context, progress)
     artifacts = [_artifact(context, coordinate) for coordinate in coordinates]
     with cache_lock("jars"), ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda artifact: _fetch(artifact, progress), artifacts))
@@ -62,6 +66,23 @@ def _maven() -> "MavenContext":
     return context
 
 
+def _report(context: "MavenContext", progress: Progress) -> None:
+    from jgo.maven import PythonResolver
+
+    @contextmanager
+    def download(name: str, size: int) -> Iterator[Callable[[int], None]]:
+        received = 0
+
+        def arrived(count: int) -> None:
+            nonlocal received
+            received += count
+            progress(name, received)
+
+        yield arrived
+
+    context.resolver = PythonResolver(progress_callback=download)
+
+
 def _artifact(context: "MavenContext", coordinate: str) -> "Artifact":
     group, name, version = coordinate.split(":")
     return context.project(group, name).at_version(version).artifact()
@@ -73,7 +94,7 @@ def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:
     if path.exists():
         return path
     if progress is not None:
-        progress(path.name)
+        progress(path.name, 0)
     try:
         return artifact.resolve()
     except BaseException as error:

@@ -129,6 +129,10 @@ class Kafka:
     def running(self) -> bool:
         return self._daemon.running
 
+    @property
+    def pid(self) -> int | None:
+        return self._daemon.pid
+
     def start(self) -> None:
         """Starts the broker with `settings` as they are now, and waits until it answers clients."""
         data = self._folder / "data"

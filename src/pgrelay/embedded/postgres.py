@@ -112,6 +112,10 @@ class Postgres:
     def running(self) -> bool:
         return self._daemon.running
 
+    @property
+    def pid(self) -> int | None:
+        return self._daemon.pid
+
     def start(self) -> None:
         """Starts the server with `settings` as they are now, and waits until it takes connections."""
         settings = _SETTINGS | {"port": str(self.port)} | self.settings
