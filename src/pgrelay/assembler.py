@@ -159,9 +159,11 @@ class Assembler:
         transaction.frames.append(frame)
         self._memory += len(frame) + 4
         while self._memory > self._memory_limit:
-            largest = max(self._held(), key=lambda held: held.frames.in_memory)
-            self._memory -= largest.frames.in_memory
-            largest.frames.spill()
+            self._spill(max(self._held(), key=lambda held: held.frames.in_memory))
+
+    def _spill(self, transaction: _Open) -> None:
+        self._memory -= transaction.frames.in_memory
+        transaction.frames.spill()
 
     def _held(self) -> list[_Open]:
         held = list(self._open.values())
@@ -171,7 +173,7 @@ class Assembler:
 
     def _release(self, transaction: _Open) -> None:
         self._memory -= transaction.frames.in_memory
-        self._open.pop(transaction.xid, None)
+        del self._open[transaction.xid]
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
@@ -290,11 +292,11 @@ class Assembler:
         transaction = self._open.get(xid)
         if transaction is None:
             raise ProtocolError(f"{name} of transaction {xid}, which has no StreamStart").at(frame_lsn(frame))
-        self._release(transaction)
         return transaction
 
     def _stream_commit(self, commit: transactions.StreamCommit, frame: bytes) -> None:
         transaction = self._streamed("StreamCommit", commit.xid, frame)
+        self._release(transaction)
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
         frames = transaction.frames
         self._replay = _Replay(frames.frames(), commit.end_lsn, True, transaction.aborted, frames)
@@ -312,6 +314,7 @@ class Assembler:
 
     def _stream_prepare(self, prepare: transactions.StreamPrepare, frame: bytes) -> None:
         transaction = self._streamed("StreamPrepare", prepare.xid, frame)
+        self._spill(transaction)
         self._prepared.keep(
             prepare.xid,
             prepare.gid,
@@ -320,11 +323,11 @@ class Assembler:
             streamed=True,
             aborted=transaction.aborted,
         )
+        self._release(transaction)
         self._events.append(Reached(prepare.end_lsn))
 
     def _prepare(self, transaction: _Open, prepare: transactions.Prepare) -> None:
-        self._preparing = None
-        self._memory -= transaction.frames.in_memory
+        self._spill(transaction)
         self._prepared.keep(
             prepare.xid,
             prepare.gid,
@@ -333,6 +336,7 @@ class Assembler:
             streamed=False,
             relations=[*self._types.values(), *transaction.relied_on.values()],
         )
+        self._preparing = None
         self._events.append(Reached(prepare.end_lsn))
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
