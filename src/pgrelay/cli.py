@@ -26,6 +26,8 @@ exit codes:
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
 
+_COLOURS: Final = {"ok": "32", "warning": "33", "error": "1;31"}
+
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
 
 
@@ -93,11 +95,11 @@ def _check(options: argparse.Namespace) -> int:
 
     config = load(options.config)
     log.configure("warning")
-    from pgrelay.check import check  # type: ignore[import-not-found, unused-ignore]
+    from pgrelay.check import check
 
     findings: Sequence[Finding] = asyncio.run(check(config))
     with _results():
-        print(_as_json(findings) if options.json else _as_text(findings))
+        print(_as_json(findings) if options.json else _as_text(findings, _colours_wanted()))
     return 2 if any(finding.level == "error" for finding in findings) else 0
 
 
@@ -133,11 +135,19 @@ def _as_json(findings: Sequence[Finding]) -> str:
     return json.dumps([{name: getattr(finding, name) for name in names} for finding in findings], indent=2)
 
 
-def _as_text(findings: Sequence[Finding]) -> str:
+def _colours_wanted() -> bool:
+    """For a person who did not say no (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _as_text(findings: Sequence[Finding], coloured: bool) -> str:
     """Each finding on a line, why and cure below it; the count of errors and warnings last."""
     lines: list[str] = []
     for finding in findings:
-        lines.append(f"{finding.level:<8} {finding.what}")
+        level = f"{finding.level:<8}"
+        if coloured:
+            level = f"\x1b[{_COLOURS[finding.level]}m{level}\x1b[0m"
+        lines.append(f"{level} {finding.what}")
         if finding.level != "ok":
             lines += [f"{'':8} why: {finding.why}", f"{'':8} fix: {finding.cure}"]
     levels = [finding.level for finding in findings]

@@ -1,0 +1,71 @@
+"""Everything that would stop or hurt a run, each finding with its cure. Nothing is changed anywhere.
+
+Theory of operation. A check looks where a run would look, in the same order: Postgres, the slot, the
+publications and their tables, Kafka and the topics, this machine. A failure ends only what can't be known
+without it. Looking (`queries`, `table_queries`, `kafka_queries`) and judging are apart: the judges take what
+was seen and return findings. An error is what would stop a run, or keep it waiting until somebody acts.
+"""
+
+from collections.abc import Awaitable
+
+from pgrelay.catalog import Catalog
+from pgrelay.check import queries
+from pgrelay.check.connection import refused_connection, replication_findings
+from pgrelay.check.findings import Finding, warning
+from pgrelay.check.kafka import kafka_findings
+from pgrelay.check.machine import machine_findings
+from pgrelay.check.publications import publication_findings
+from pgrelay.check.server import server_findings
+from pgrelay.check.slot import slot_findings
+from pgrelay.check.table_queries import Published
+from pgrelay.check.tables import table_findings
+from pgrelay.check.topics import wanted_topics
+from pgrelay.config import Config
+from pgrelay.errors import PgrelayError
+
+__all__ = ["Finding", "check"]
+
+
+async def check(config: Config) -> list[Finding]:
+    """What a run with this configuration would meet. Raises nothing that a server's state could cause."""
+    found, published = await _source(config)
+    topics, collisions = wanted_topics(published.tables, config.records, config.source.messages)
+    found += collisions
+    found += await kafka_findings(config.sink, topics, published.truncates)
+    return found + machine_findings(config)
+
+
+async def _source(config: Config) -> tuple[list[Finding], Published]:
+    dsn = config.source.dsn
+    try:
+        async with Catalog(dsn) as catalog:
+            return await _catalogue(config, catalog)
+    except PgrelayError as refusal:
+        return [refused_connection(refusal, dsn)], Published()
+
+
+async def _catalogue(config: Config, catalog: Catalog) -> tuple[list[Finding], Published]:
+    source = config.source
+    server = await queries.server(catalog)
+    slot = await catalog.slot(source.slot)
+    found = server_findings(server, source, slot is not None)
+    found += await replication_findings(source.dsn)
+    found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
+    try:
+        more, published = await publication_findings(catalog, server, source)
+    except PgrelayError as refusal:
+        return [*found, unexamined("the publications", refusal)], Published()
+    found += more
+    found += await _guarded("the tables", table_findings(catalog, config, published))
+    return found, published
+
+
+async def _guarded(what: str, findings: Awaitable[list[Finding]]) -> list[Finding]:
+    try:
+        return await findings
+    except PgrelayError as refusal:
+        return [unexamined(what, refusal)]
+
+
+def unexamined(what: str, refusal: PgrelayError) -> Finding:
+    return warning(f"{what} could not be looked at", str(refusal), "see to that, then check again")

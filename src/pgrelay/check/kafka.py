@@ -1,0 +1,88 @@
+"""Whether Kafka answers and its brokers can be reached, each at the address that it gives."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from pgrelay.check.findings import Finding, counted, error, ok, refused
+from pgrelay.check.kafka_queries import Cluster, Limits, Overview
+from pgrelay.check.kafka_topics import topic_findings
+from pgrelay.check.topics import WantedTopic
+from pgrelay.config import Sink as SinkConfig
+from pgrelay.config.kafka_options import BOOTSTRAP
+from pgrelay.errors import SetupError
+from pgrelay.sink import Sink
+
+# What librdkafka's text or code says, and what to do about it; the first that fits counts.
+_CURES: Final = (
+    (("_AUTHENTICATION", "SASL"), "correct sasl.mechanism, sasl.username and sasl.password in sink.kafka"),
+    (
+        ("_SSL", "SSL handshake", "certificate"),
+        "correct security.protocol and the ssl.* options in sink.kafka",
+    ),
+    (("_RESOLVE", "Failed to resolve"), "correct the host in sink.kafka's bootstrap.servers"),
+    (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
+    (
+        ("APIVERSION_QUERY", "Disconnected"),
+        "correct security.protocol in sink.kafka: the listener may want SSL or SASL",
+    ),
+)
+_SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
+_AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
+_OTHERWISE: Final = "start the broker, or correct sink.kafka's bootstrap.servers"
+
+
+async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], truncates: bool) -> list[Finding]:
+    """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE comes as a record."""
+    try:
+        # The producer takes the options as a run gives them; the admin client knows fewer rules.
+        Sink(config).close()
+    except SetupError as refusal:
+        return [refused(refusal, "librdkafka does not take these options")]
+    cluster = Cluster(config)
+    try:
+        overview = await cluster.overview()
+    except KafkaException as failure:
+        return [unreachable(cluster.complaint or failure.args[0], config.kafka[BOOTSTRAP])]
+    found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}: {counted(len(overview.brokers), 'broker')}")]
+    limits, silent = await _brokers(cluster, overview)
+    if silent:
+        return [*found, *silent]
+    try:
+        return found + await topic_findings(cluster, config, wanted, overview, limits, truncates)
+    except KafkaException as failure:
+        return [*found, unreachable(failure.args[0], config.kafka[BOOTSTRAP])]
+
+
+def unreachable(complaint: KafkaError, bootstrap: str) -> Finding:
+    text = f"{complaint.name()} {complaint.str()}"
+    cure = next((cure for parts, cure in _CURES if any(part in text for part in parts)), _OTHERWISE)
+    return error(f"Kafka does not answer at {bootstrap}", _AFTER.sub("", complaint.str()), cure)
+
+
+async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Limits | None, list[Finding]]:
+    """The limits of the strictest broker, where we may know them; findings where one can't be reached."""
+    answers = await asyncio.gather(
+        *(cluster.broker_limits(broker) for broker in overview.brokers), return_exceptions=True
+    )
+    silent: list[Finding] = []
+    limits: list[Limits] = []
+    for (broker, address), answer in zip(overview.brokers.items(), answers, strict=True):
+        if isinstance(answer, Limits):
+            limits.append(answer)
+        elif not isinstance(answer, KafkaException):
+            raise answer
+        elif answer.args[0].code() in _SILENCE:
+            silent.append(unadvertised(broker, address))
+    return min(limits, key=lambda each: each.message_bytes, default=None), silent
+
+
+def unadvertised(broker: int, address: str) -> Finding:
+    return error(
+        f"broker {broker} says that it is at {address}, where nobody answers us",
+        "clients go where the brokers say they are, whatever bootstrap.servers says",
+        "correct the broker's advertised.listeners, or make that address reachable from here",
+    )

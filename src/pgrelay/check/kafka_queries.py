@@ -1,0 +1,140 @@
+"""What a check asks of Kafka. Nothing is produced, and no topic created: the cluster is asked if it would."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+from pgrelay.config import Sink
+
+_TIMEOUT_S: Final = 8.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that is there: `replicas` and `in_sync` are those of its worst partition."""
+
+    partitions: int
+    replicas: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Brokers by id, as host:port, and topics by name."""
+
+    brokers: dict[int, str]
+    topics: dict[str, Topic]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a topic, or of a broker for topics to come."""
+
+    message_bytes: int
+    min_in_sync: int
+    compacted: bool
+
+
+class Cluster:
+    """An admin client. Queries raise KafkaException; `complaint` is what librdkafka said first."""
+
+    def __init__(self, config: Sink) -> None:
+        """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
+        self.complaint: KafkaError | None = None
+        log = logging.getLogger("librdkafka")
+        log.setLevel(logging.CRITICAL)
+        options: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
+        self._admin = AdminClient(options, logger=log)
+
+    def _complain(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.complaint = self.complaint or error
+
+    async def overview(self) -> Overview:
+        try:
+            metadata = await asyncio.to_thread(self._admin.list_topics, timeout=_TIMEOUT_S)
+        finally:
+            self._admin.poll(0)
+        brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
+        topics = {}
+        for name, found in metadata.topics.items():
+            parts = found.partitions.values()
+            topics[name] = Topic(
+                len(parts),
+                min((len(part.replicas) for part in parts), default=0),
+                min((len(part.isrs) for part in parts), default=0),
+            )
+        return Overview(brokers, topics)
+
+    async def broker_limits(self, broker: int) -> Limits:
+        """Asked of that broker itself, at the address that it advertises."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
+        values = await _result(futures[resource])
+        return _limits(values, "message.max.bytes", "log.cleanup.policy")
+
+    async def topic_limits(self, names: Sequence[str]) -> dict[str, Limits]:
+        """Of topics that are there; those that we may not see are left out."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
+        found = {}
+        for resource, future in futures.items():
+            try:
+                values = await _result(future)
+            except KafkaException:
+                continue
+            found[resource.name] = _limits(values, "max.message.bytes", "cleanup.policy")
+        return found
+
+    async def unwritable(self, names: Sequence[str]) -> list[str]:
+        """Those of the topics, all there, that we have no right to write to."""
+        futures = self._admin.describe_topics(
+            TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_TIMEOUT_S
+        )
+        return [name for name, future in futures.items() if not await _is_writable(future)]
+
+    async def uncreatable(self, names: Sequence[str], config: Sink) -> dict[str, KafkaError]:
+        """Have the cluster validate topics as a run would create them; those it refuses, and why."""
+        topics = [
+            NewTopic(name, config.partitions, config.replication_factor, config=dict(config.topic_config))
+            for name in names
+        ]
+        futures = self._admin.create_topics(topics, validate_only=True, request_timeout=_TIMEOUT_S)
+        refused = {}
+        for name, future in futures.items():
+            try:
+                await _result(future)
+            except KafkaException as error:
+                refused[name] = error.args[0]
+        return refused
+
+
+async def _result(future: "Future[T]") -> T:
+    return await asyncio.wrap_future(future)
+
+
+async def _is_writable(description: "Future[Any]") -> bool:
+    try:
+        allowed = (await _result(description)).authorized_operations
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return False
+        raise
+    return allowed is None or AclOperation.WRITE in allowed
+
+
+def _limits(values: Any, size: str, cleanup: str) -> Limits:
+    return Limits(
+        int(values[size].value),
+        int(values["min.insync.replicas"].value),
+        "compact" in values[cleanup].value,
+    )

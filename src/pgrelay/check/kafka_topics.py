@@ -1,0 +1,207 @@
+"""The topics: there or to be made, ours to write, and fit for what a run sends them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from pgrelay.check.findings import Finding, counted, error, ok, size, some, warning
+from pgrelay.check.kafka_queries import Cluster, Limits, Overview, Topic
+from pgrelay.check.topics import WantedTopic
+from pgrelay.config import Sink
+
+# librdkafka's default for message.max.bytes.
+_MESSAGE_BYTES: Final = 1_000_000
+
+_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+
+
+async def topic_findings(
+    cluster: Cluster,
+    config: Sink,
+    wanted: Sequence[WantedTopic],
+    overview: Overview,
+    broker: Limits | None,
+    truncates: bool,
+) -> list[Finding]:
+    """`broker` has the limits of topics to come, where they are known."""
+    there = [topic for topic in wanted if topic.name in overview.topics]
+    missing = [topic for topic in wanted if topic.name not in overview.topics]
+    found = [presence(there, missing, overview.topics, config)] if wanted else []
+    limits: dict[str, Limits] = {}
+    if there:
+        found += unwritable(await cluster.unwritable(_names(there)))
+        limits |= await cluster.topic_limits(_names(there))
+    if not config.create_topics:
+        found += absent(missing)
+    elif missing:
+        found += uncreatable(
+            await cluster.uncreatable(_names(missing), config), config, len(overview.brokers)
+        )
+        limits |= to_come(missing, config, broker)
+    found += [
+        *uncompactable(wanted, limits, truncates),
+        *out_of_sync(limits, overview.topics, config),
+        *sizes(limits, broker, config),
+    ]
+    return found
+
+
+def presence(
+    there: Sequence[WantedTopic], missing: Sequence[WantedTopic], topics: Mapping[str, Topic], config: Sink
+) -> Finding:
+    total = len(there) + len(missing)
+    what = (
+        f"{len(there):,} of {counted(total, 'topic')} there"
+        if missing
+        else f"{counted(total, 'topic')} there"
+    )
+    other = sorted({topics[topic.name].partitions for topic in there} - {config.partitions})
+    if other:
+        what += f" (some with {some([str(n) for n in other])} partitions, not {config.partitions})"
+    if missing and config.create_topics:
+        made = f"a run creates {some(_names(missing))}, with {counted(config.partitions, 'partition')}"
+        what += f"; {made}"
+    return ok(what)
+
+
+def unwritable(names: Sequence[str]) -> list[Finding]:
+    if not names:
+        return []
+    return [
+        error(
+            f"no right to write to {counted(len(names), 'topic')}: {some(names)}",
+            "Kafka refuses every record for them",
+            f"kafka-acls.sh --add --allow-principal User:... --operation Write --topic {names[0]}",
+        )
+    ]
+
+
+def absent(missing: Sequence[WantedTopic]) -> list[Finding]:
+    """Where a run must not create topics."""
+    found: list[Finding] = []
+    certain = [topic.name for topic in missing if topic.certain]
+    if certain:
+        found.append(
+            error(
+                f"{counted(len(certain), 'topic')} missing: {some(certain)}",
+                "sink.create_topics is false, so that a run stops at the first change for them",
+                f"kafka-topics.sh --create --topic {certain[0]} ..., or sink.create_topics: true",
+            )
+        )
+    found += [
+        warning(
+            f"topic {topic.name} is missing",
+            "the first pg_logical_emit_message would stop a run",
+            f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false",
+        )
+        for topic in missing
+        if not topic.certain
+    ]
+    return found
+
+
+def uncreatable(refusals: Mapping[str, KafkaError], config: Sink, brokers: int) -> list[Finding]:
+    """One finding for each reason, however many topics it is given for."""
+    topics: dict[int, list[str]] = {}
+    for name, refusal in refusals.items():
+        if refusal.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            topics.setdefault(refusal.code(), []).append(name)
+    return [
+        error(
+            f"{counted(len(names), 'topic')} can't be created: {some(names)}",
+            refusals[names[0]].str(),
+            _creation_cure(code, names[0], config, brokers),
+        )
+        for code, names in topics.items()
+    ]
+
+
+def _creation_cure(code: int, topic: str, config: Sink, brokers: int) -> str:
+    if code == KafkaError.INVALID_REPLICATION_FACTOR:
+        return f"set sink.replication_factor to {brokers} or less, it is {config.replication_factor}"
+    if code in _DENIED:
+        acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --topic"
+        return f"{acl} {topic}, or create the topics yourself"
+    if code == KafkaError.TOPIC_EXCEPTION:
+        return "change records.prefix or records.topic"
+    return "correct sink.topic_config, sink.partitions and sink.replication_factor"
+
+
+def to_come(missing: Sequence[WantedTopic], config: Sink, broker: Limits | None) -> dict[str, Limits]:
+    """What topics made by us will have: the broker's limits, but for what `topic_config` says."""
+    if broker is None:
+        return {}
+    given = config.topic_config
+    limits = Limits(
+        int(given.get("max.message.bytes", broker.message_bytes)),
+        int(given.get("min.insync.replicas", broker.min_in_sync)),
+        "compact" in given["cleanup.policy"] if "cleanup.policy" in given else broker.compacted,
+    )
+    return dict.fromkeys(_names(missing), limits)
+
+
+def uncompactable(
+    wanted: Sequence[WantedTopic], limits: Mapping[str, Limits], truncates: bool
+) -> list[Finding]:
+    """A compacted topic takes no record without a key; a truncate has none in any topic."""
+    compacted = [topic for topic in wanted if topic.name in limits and limits[topic.name].compacted]
+    keyless = [topic.name for topic in compacted if topic.keyless]
+    found: list[Finding] = []
+    if keyless:
+        found.append(
+            error(
+                f"{counted(len(keyless), 'compacted topic')} for records without key: {some(keyless)}",
+                "Kafka refuses such a record there, and a run stops at the first",
+                "cleanup.policy=delete for the topic; or a primary key for the table, and records.key: true",
+            )
+        )
+    keyed = [topic.name for topic in compacted if not topic.keyless and topic.certain]
+    if keyed and truncates:
+        found.append(
+            warning(
+                f"{counted(len(keyed), 'compacted topic')} while TRUNCATE is published: {some(keyed)}",
+                "the record of a TRUNCATE has no key; Kafka refuses it there, and a run stops",
+                "ALTER PUBLICATION ... SET (publish = 'insert, update, delete'), or cleanup.policy=delete",
+            )
+        )
+    return found
+
+
+def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], config: Sink) -> list[Finding]:
+    """Topics that take no record now, since too few replicas are there to acknowledge it."""
+    made = Topic(config.partitions, config.replication_factor, config.replication_factor)
+    stalled = [name for name, each in limits.items() if topics.get(name, made).in_sync < each.min_in_sync]
+    if not stalled:
+        return []
+    least = limits[stalled[0]].min_in_sync
+    return [
+        error(
+            f"{counted(len(stalled), 'topic')} with fewer replicas in sync than min.insync.replicas: "
+            f"{some(stalled)}",
+            f"Kafka acknowledges nothing there until {least} replicas have it, and a run waits",
+            f"start the missing brokers, sink.replication_factor: {least} for new topics, or a lower "
+            "min.insync.replicas",
+        )
+    ]
+
+
+def sizes(limits: Mapping[str, Limits], broker: Limits | None, config: Sink) -> list[Finding]:
+    """The largest record: what the producer lets pass, and what the topics take."""
+    ours = int(config.kafka.get("message.max.bytes", _MESSAGE_BYTES))
+    strict = [name for name, each in limits.items() if each.message_bytes < ours]
+    if strict:
+        least = min(limits[name].message_bytes for name in strict)
+        return [
+            warning(
+                f"{counted(len(strict), 'topic')} take less than the producer's message.max.bytes, "
+                f"{size(ours)}: {some(strict)}",
+                f"a record past {size(least)} is sent, refused, and stops a run",
+                f"max.message.bytes={ours} for the topics, or message.max.bytes: {least} in sink.kafka",
+            )
+        ]
+    return [ok(f"records of up to {size(ours)} are sent (message.max.bytes in sink.kafka)")]
+
+
+def _names(topics: Sequence[WantedTopic]) -> list[str]:
+    return [topic.name for topic in topics]

@@ -1,0 +1,65 @@
+"""This machine: room for transactions that spill, and the status server's address."""
+
+import os
+import shutil
+import socket
+from errno import EADDRINUSE
+from pathlib import Path
+from typing import Final
+
+from pgrelay.check.findings import Finding, error, ok, size, warning
+from pgrelay.config import Config
+from pgrelay.spool import base_directory
+
+_LITTLE: Final = 1 << 30
+
+
+def machine_findings(config: Config) -> list[Finding]:
+    found = [spool(base_directory(config.transactions.spool_dir))]
+    address = config.http.address
+    return found if address is None else [*found, listen(*address)]
+
+
+def spool(directory: Path) -> Finding:
+    """`directory` is made by a run; what it is made in must be there and ours to write."""
+    place = f"spool directory {directory}"
+    parent = _nearest(directory)
+    if not parent.is_dir():
+        return error(
+            f"{place} can't be made", f"{parent} is a file", "set transactions.spool_dir to another place"
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        cure = f"chown it to uid {os.getuid()}, or set transactions.spool_dir to another place"
+        return error(f"{place} can't be written", f"{parent} does not let us", cure)
+    free = shutil.disk_usage(parent).free
+    if free >= _LITTLE:
+        return ok(f"{place}: {size(free)} are free")
+    return warning(
+        f"{place}: only {size(free)} are free",
+        "a transaction past transactions.memory_mb waits there; when the disk is full the relay pauses",
+        "free space there, or set transactions.spool_dir to another disk",
+    )
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest above it that is there."""
+    path = path.absolute()
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def listen(host: str, port: int) -> Finding:
+    """Bind where the status server would, and let go."""
+    at = f"http.listen: {host}:{port}"
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as failure:
+        cure = "choose another host:port, or null"
+        if failure.errno == EADDRINUSE:
+            return warning(
+                f"{at} is in use", "a run can't start beside what listens there", f"stop that, or {cure}"
+            )
+        return error(f"{at} can't be listened on", failure.strerror or str(failure), cure)
+    return ok(f"{at} is free")

@@ -1,0 +1,159 @@
+"""The publications: whether they are there, or can be made by a run, and what they hold."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog
+from pgrelay.check import table_queries
+from pgrelay.check.findings import Finding, counted, error, ok, refused, some, warning
+from pgrelay.check.queries import Server
+from pgrelay.check.table_queries import Entry, Publication, Published
+from pgrelay.config import Source
+from pgrelay.errors import SetupError
+
+
+async def publication_findings(
+    catalog: Catalog, server: Server, config: Source
+) -> tuple[list[Finding], Published]:
+    """What is wrong with them, and the tables that a run would relay."""
+    found = await table_queries.publications(catalog, config.publications)
+    missing = [each for each in found if not each.exists]
+    if not missing:
+        published = replace(
+            await table_queries.published(catalog, config.publications),
+            truncates=any("truncate" in each.operations for each in found),
+        )
+        return [*present(found, published), *await _left_out(catalog, config, published)], published
+    if not config.create or len(found) > 1:
+        published = await table_queries.published(catalog, config.publications)
+        return [absent(missing, config, server.database)], published
+    return await _to_be_made(catalog, server, config, missing[0])
+
+
+def present(found: Sequence[Publication], published: Published) -> list[Finding]:
+    names = _names(found)
+    if not published.tables:
+        first = next((each for each in found if not each.all_tables), None)
+        cure = "create a table" if first is None else f"ALTER PUBLICATION {first.quoted} ADD TABLE ..."
+        return [warning(f"{names} {_holds(found)} no table", "there is nothing to relay", cure)]
+    operations = list(dict.fromkeys(operation for each in found for operation in each.operations))
+    tables = counted(len(published.tables), "table")
+    every = " (all: new tables as well)" if published.schemas is None else ""
+    return [
+        ok(f"{names} {_holds(found)} {tables}{every}, and publishes {', '.join(operations) or 'nothing'}")
+    ]
+
+
+def absent(missing: Sequence[Publication], config: Source, database: str) -> Finding:
+    why = "source.create is false" if not config.create else "a run makes a publication only if it is the one"
+    first = missing[0].quoted
+    return error(
+        f"{_names(missing)} {'does' if len(missing) == 1 else 'do'} not exist in database {database}",
+        f"{why}, so that a run stops",
+        f"CREATE PUBLICATION {first} FOR ALL TABLES (or FOR TABLE ...), or correct source.publications",
+    )
+
+
+def _names(publications: Sequence[Publication]) -> str:
+    noun = "publication" if len(publications) == 1 else "publications"
+    return f"{noun} {some([each.name for each in publications])}"
+
+
+def _holds(publications: Sequence[Publication]) -> str:
+    return "holds" if len(publications) == 1 else "hold"
+
+
+async def _to_be_made(
+    catalog: Catalog, server: Server, config: Source, publication: Publication
+) -> tuple[list[Finding], Published]:
+    names = config.table_names()
+    entries = await table_queries.entries(catalog, names)
+    unusable = unusable_entries(entries, server.version)
+    published = await table_queries.planned(catalog, names)
+    if unusable:
+        return unusable, published
+    try:
+        statement = await catalog.publication_statement(publication.name, names)
+    except SetupError as refusal:
+        return [refused(refusal, "a run can't make the publication")], published
+    denied = may_not_create(publication.name, entries, server, statement.as_string())
+    return denied or [will_be_made(publication.name, config.tables, published)], published
+
+
+def will_be_made(name: str, tables: Sequence[str], published: Published) -> Finding:
+    of = some(tables) if tables else "all tables"
+    what = f"publication {name} does not exist; a run creates it for {of}"
+    if published.tables:
+        return ok(f"{what}: {len(published.tables):,} now")
+    return warning(f"{what}, of which there is none", "there is nothing to relay yet", "create a table")
+
+
+def unusable_entries(entries: Sequence[Entry], version: int) -> list[Finding]:
+    """Entries of `source.tables` that CREATE PUBLICATION refuses."""
+    cure = "correct source.tables"
+    why = "a run can't make the publication"
+    found: list[Finding] = []
+    gone = [str(entry) for entry in entries if not _is_there(entry)]
+    if gone:
+        found.append(error(f"source.tables names what does not exist: {some(gone)}", why, cure))
+    kinds = "rp" if version >= 130000 else "r"
+    odd = [str(entry) for entry in entries if entry.kind is not None and entry.kind not in kinds]
+    if odd:
+        found.append(error(f"source.tables names what can't be published: {some(odd)}", why, cure))
+    fleeting = [str(e) for e in entries if e.kind == "r" and e.persistence != "p"]
+    if fleeting:
+        logged = some([f"ALTER TABLE {name} SET LOGGED" for name in fleeting], "; ")
+        found.append(
+            error(f"source.tables names unlogged tables: {some(fleeting)}", why, f"{logged}, or {cure}")
+        )
+    return found
+
+
+def _is_there(entry: Entry) -> bool:
+    return entry.schema_exists and (entry.table is None or entry.kind is not None)
+
+
+def may_not_create(name: str, entries: Sequence[Entry], server: Server, statement: str) -> list[Finding]:
+    """What our role lacks to make the publication (manual, CREATE PUBLICATION, "Notes")."""
+    if server.standby:
+        what = f"publication {name} can't be created here"
+        return [error(what, "the server is a standby", f"on the primary: {statement}")]
+    if server.superuser:
+        return []
+    what = f"role {server.role} may not create publication {name}"
+    as_superuser = f"as a superuser: {statement}"
+    if not entries or (server.version >= 150000 and any(entry.table is None for entry in entries)):
+        return [error(what, "for all tables, or a whole schema, only a superuser may", as_superuser)]
+    if not server.may_create:
+        why = f"it has no right to CREATE in database {server.database}"
+        database, role = _quoted(server.database), _quoted(server.role)
+        return [error(what, why, f"GRANT CREATE ON DATABASE {database} TO {role}; or {as_superuser}")]
+    others = [str(entry) for entry in entries if entry.table is not None and not entry.owned]
+    if others:
+        return [error(what, f"{some(others)} is another role's table", as_superuser)]
+    return []
+
+
+def _quoted(name: str) -> str:
+    return sql.Identifier(name).as_string()
+
+
+async def _left_out(catalog: Catalog, config: Source, published: Published) -> list[Finding]:
+    """`source.tables` is only for a publication that a run makes; tell where one that exists differs."""
+    if not config.tables:
+        return []
+    meant = await table_queries.planned(catalog, config.table_names())
+    held = {table.oid for table in published.stored}
+    missing = [table.quoted for table in meant.tables if table.oid not in held]
+    if not missing:
+        return []
+    publication = _quoted(config.publications[0])
+    return [
+        warning(
+            f"{counted(len(missing), 'table')} of source.tables are not published: {some(missing)}",
+            "source.tables has no effect on a publication that exists",
+            f"ALTER PUBLICATION {publication} ADD TABLE {some(missing)}",
+        )
+    ]

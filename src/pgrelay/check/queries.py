@@ -1,0 +1,146 @@
+"""What a check asks of the server as a whole: its settings, its slots, and who has transactions open."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog
+
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server and our role there.
+
+    `keep_bytes` is max_slot_wal_keep_size, None where there is no limit; `idle_timeout_s` is
+    idle_replication_slot_timeout, 0 where there is none.
+    """
+
+    version: int
+    name: str
+    database: str
+    role: str
+    superuser: bool
+    may_create: bool
+    standby: bool
+    encoding: str
+    wal_level: str
+    max_slots: int
+    slots: int
+    unread_slots: tuple[str, ...]
+    max_senders: int
+    senders: int
+    keep_bytes: int | None
+    idle_timeout_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWal:
+    """What a slot holds back. `safe_bytes` may still be written before it is lost, None without a limit.
+
+    `reason` is why it was invalidated, None where it was not or the server does not tell (before 17).
+    """
+
+    held_bytes: int
+    safe_bytes: int | None
+    reason: str | None
+    inactive_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The oldest transaction that writes, and the statement that ends it."""
+
+    owner: str
+    age_s: float
+    end: str
+
+
+async def server(catalog: Catalog) -> Server:
+    query = sql.SQL(
+        "SELECT current_setting('server_version'), current_user::text, r.rolsuper, "
+        "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), "
+        "current_setting('server_encoding'), current_setting('wal_level'), "
+        "current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int, "
+        "(SELECT count(*)::int FROM pg_stat_replication), "
+        "(SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), "
+        "(SELECT setting::int FROM pg_settings WHERE name = 'idle_replication_slot_timeout') "
+        "FROM pg_roles r WHERE r.rolname = current_user"
+    )
+    row = (await catalog.rows(query))[0]
+    name, role, superuser, may_create, standby, encoding, wal_level, slots, senders, used, keep, idle = row
+    held = await catalog.rows(sql.SQL("SELECT slot_name, active FROM pg_replication_slots ORDER BY 1"))
+    return Server(
+        version=catalog.server_version,
+        name=name.partition(" ")[0],
+        database=catalog.database,
+        role=role,
+        superuser=superuser,
+        may_create=may_create,
+        standby=standby,
+        encoding=encoding,
+        wal_level=wal_level,
+        max_slots=slots,
+        slots=len(held),
+        unread_slots=tuple(slot for slot, active in held if not active),
+        max_senders=senders,
+        senders=used,
+        keep_bytes=None if keep is None or keep < 0 else keep * _MIB,
+        idle_timeout_s=idle or 0,
+    )
+
+
+async def slot_wal(catalog: Catalog, name: str) -> SlotWal:
+    """Of a slot that is there."""
+    version = catalog.server_version
+    query = sql.SQL(
+        "SELECT coalesce(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
+        "ELSE pg_current_wal_lsn() END - restart_lsn, 0)::bigint, {}, {}, {} "
+        "FROM pg_replication_slots WHERE slot_name = %s"
+    ).format(
+        sql.SQL("safe_wal_size" if version >= 130000 else "NULL"),
+        sql.SQL("invalidation_reason" if version >= 170000 else "NULL"),
+        sql.SQL(
+            "extract(epoch FROM clock_timestamp() - inactive_since)::float8" if version >= 170000 else "NULL"
+        ),
+    )
+    rows = await catalog.rows(query, (name,))
+    return SlotWal(*rows[0]) if rows else SlotWal(0, None, None, None)
+
+
+async def reader(catalog: Catalog, pid: int) -> str:
+    """Who a process is: `pgrelay from 10.0.0.7`; empty where it has gone or we may not know."""
+    query = sql.SQL(
+        "SELECT application_name, coalesce(host(client_addr), 'the server itself') "
+        "FROM pg_stat_activity WHERE pid = %s"
+    )
+    rows = await catalog.rows(query, (pid,))
+    return f"{rows[0][0] or 'a program without a name'} from {rows[0][1]}" if rows else ""
+
+
+async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:
+    """The oldest of the whole cluster that has written, a prepared one among them."""
+    query = sql.SQL(
+        "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8, application_name, NULL "
+        "FROM pg_stat_activity "
+        "WHERE backend_xid IS NOT NULL AND xact_start IS NOT NULL AND pid <> pg_backend_pid() "
+        "UNION ALL "
+        "SELECT NULL, extract(epoch FROM clock_timestamp() - prepared)::float8, database::text, gid "
+        "FROM pg_prepared_xacts ORDER BY 2 DESC LIMIT 1"
+    )
+    rows = await catalog.rows(query)
+    if not rows:
+        return None
+    pid, age_s, of, gid = rows[0]
+    if pid is None:
+        quoted = sql.Literal(gid).as_string()
+        return OpenTransaction(
+            f"prepared transaction {quoted} of database {of}",
+            age_s,
+            f"COMMIT PREPARED {quoted} or ROLLBACK PREPARED {quoted}, in that database",
+        )
+    return OpenTransaction(
+        f"PID {pid} ({of or 'no name'})", age_s, f"end it, or SELECT pg_terminate_backend({pid})"
+    )

@@ -1,0 +1,94 @@
+"""Whether the server as a whole can serve the stream: version, settings, free places."""
+
+from pgrelay.check.findings import Finding, error, ok, refused, some, warning
+from pgrelay.check.queries import Server
+from pgrelay.config import Source
+from pgrelay.errors import SetupError
+from pgrelay.negotiation import stream_options
+
+
+def server_findings(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:
+    return [
+        ok(f"Postgres {server.name}, database {server.database}, role {server.role}"),
+        negotiated(server, config),
+        *standby(server, config, slot_is_there),
+        wal_level(server),
+        *free_slots(server, config, slot_is_there),
+        free_senders(server),
+        *encoding(server),
+    ]
+
+
+def negotiated(server: Server, config: Source) -> Finding:
+    try:
+        options = stream_options(config, server.version)
+    except SetupError as refusal:
+        return refused(refusal, "a run stops before it streams")
+    chosen = [f"streaming {options.streaming}", f"{'binary' if options.binary else 'text'} values"]
+    chosen += ["messages"] if options.messages else []
+    chosen += ["two-phase"] if options.two_phase else []
+    return ok(f"protocol version {options.proto_version}: {', '.join(chosen)}")
+
+
+def standby(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:
+    if not server.standby:
+        return []
+    cure = "point source.dsn at the primary"
+    if server.version < 160000:
+        return [error("the server is a standby", "before Postgres 16 a standby can't decode", cure)]
+    why = "the stream pauses while the primary is away; a publication can be made on the primary alone"
+    return [warning("the server is a standby", why, f"{cure}, if that is not meant")]
+
+
+def wal_level(server: Server) -> Finding:
+    if server.wal_level == "logical":
+        return ok("wal_level is logical")
+    return error(
+        f"wal_level is {server.wal_level}",
+        "without logical the WAL does not hold what the stream is made of",
+        "ALTER SYSTEM SET wal_level = logical; then restart Postgres",
+    )
+
+
+def free_slots(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:
+    """Only a slot that is still to be made needs a place."""
+    if slot_is_there or not config.create:
+        return []
+    free = server.max_slots - server.slots
+    if free > 0:
+        return [ok(f"{free} of {server.max_slots} replication slots are free")]
+    cure = f"ALTER SYSTEM SET max_replication_slots = {server.max_slots + 10}; then restart Postgres"
+    if server.unread_slots:
+        unread = some(server.unread_slots)
+        cure += f"; or SELECT pg_drop_replication_slot('...') one that nobody reads: {unread}"
+    return [
+        error(
+            f"all {server.max_slots} replication slots are taken",
+            f"slot {config.slot} can't be created",
+            cure,
+        )
+    ]
+
+
+def free_senders(server: Server) -> Finding:
+    """A full house shows as a refused replication connection; here it is told before it is full."""
+    free = server.max_senders - server.senders
+    if free > 1 or server.max_senders == 0:
+        return ok(f"{max(free, 0)} of {server.max_senders} WAL senders are free")
+    return warning(
+        f"{server.senders} of {server.max_senders} WAL senders are in use",
+        "each replica, backup and relay needs one; the last to come is turned away",
+        f"ALTER SYSTEM SET max_wal_senders = {server.max_senders + 10}; then restart Postgres",
+    )
+
+
+def encoding(server: Server) -> list[Finding]:
+    if server.encoding != "SQL_ASCII":
+        return []
+    return [
+        warning(
+            f"the encoding of database {server.database} is SQL_ASCII",
+            "Postgres checks no text there, and a value that is not UTF-8 stops the relay",
+            "move the data to a database created with ENCODING 'UTF8'",
+        )
+    ]

@@ -1,0 +1,169 @@
+"""The replication slot: whether it is there and ours to read, and how long it lasts without a reader."""
+
+import asyncio
+import time
+from typing import Final
+
+from pgrelay.catalog import Catalog, Slot
+from pgrelay.check import queries
+from pgrelay.check.findings import Finding, duration, error, ok, size, warning
+from pgrelay.check.queries import OpenTransaction, Server, SlotWal
+from pgrelay.config import Source
+
+_GIB: Final = 1 << 30
+_DAY_S: Final = 86_400
+
+# So much held back is told although no limit is set: a disk is one.
+_MUCH: Final = 10 * _GIB
+
+# A new slot waits for open transactions; shorter ones are nothing unusual.
+_LONG_OPEN_S: Final = 10.0
+
+_RATE_OVER_S: Final = 1.0
+
+_INVALIDATED: Final = {
+    "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
+    "rows_removed": "the server removed rows of its catalogue that it needs",
+    "wal_level_insufficient": "wal_level was lowered on the primary",
+    "idle_timeout": "nobody read it for idle_replication_slot_timeout",
+}
+
+
+async def slot_findings(catalog: Catalog, server: Server, config: Source, slot: Slot | None) -> list[Finding]:
+    rate = await wal_rate(catalog)
+    oldest = await queries.oldest_transaction(catalog)
+    if slot is None:
+        return absent(config, server, oldest, rate)
+    wal = await queries.slot_wal(catalog, config.slot)
+    if (unfit := wrong_kind(slot, config.slot, server.database)) is not None:
+        return [unfit]
+    if slot.wal_status == "lost":
+        return [lost(config.slot, wal.reason)]
+    reader = await queries.reader(catalog, slot.active_pid) if slot.active_pid else ""
+    return [
+        taken(config.slot, slot.active_pid, reader),
+        held(config.slot, slot, wal, oldest),
+        forecast(config.slot, server, wal, rate),
+        *idle(config.slot, server, slot, wal),
+    ]
+
+
+async def wal_rate(catalog: Catalog) -> float:
+    """Bytes of WAL a second, measured for about a second."""
+    start, start_lsn = time.monotonic(), await catalog.wal_end()
+    await asyncio.sleep(_RATE_OVER_S)
+    return max(0, await catalog.wal_end() - start_lsn) / (time.monotonic() - start)
+
+
+def absent(config: Source, server: Server, oldest: OpenTransaction | None, rate: float) -> list[Finding]:
+    if not config.create:
+        return [
+            error(
+                f"slot {config.slot} does not exist",
+                "source.create is false, so that a run stops",
+                f"SELECT pg_create_logical_replication_slot('{config.slot}', 'pgoutput')"
+                " in that database; or source.create: true",
+            )
+        ]
+    found = [
+        ok(f"slot {config.slot} does not exist; a run creates it and relays what is committed from then")
+    ]
+    if oldest is not None and oldest.age_s > _LONG_OPEN_S:
+        found.append(
+            warning(
+                f"{oldest.owner} has a transaction open for {duration(oldest.age_s)}",
+                "creating the slot waits until every transaction that has written is over",
+                oldest.end,
+            )
+        )
+    planned = SlotWal(0, server.keep_bytes, None, None)
+    return [*found, forecast(config.slot, server, planned, rate)]
+
+
+def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
+    """Why the slot can't be read by us, whatever its state."""
+    cure = "choose another source.slot"
+    if slot.slot_type != "logical":
+        return error(f"slot {name} is a physical slot", "it serves replicas, and decodes nothing", cure)
+    if slot.plugin != "pgoutput":
+        return error(f"slot {name} uses plugin {slot.plugin}", "pgrelay reads pgoutput alone", cure)
+    if slot.database != database:
+        return error(
+            f"slot {name} belongs to database {slot.database}",
+            f"source.dsn leads to database {database}",
+            f"{cure}, or correct the database in source.dsn",
+        )
+    return None
+
+
+def lost(name: str, reason: str | None) -> Finding:
+    return error(
+        f"slot {name} is lost",
+        _INVALIDATED.get(reason or "wal_removed", f"the server invalidated it: {reason}")
+        + ": changes since are gone from the stream",
+        f"SELECT pg_drop_replication_slot('{name}'); start with a new slot, and copy the tables anew",
+    )
+
+
+def taken(name: str, pid: int | None, reader: str) -> Finding:
+    if pid is None:
+        return ok(f"slot {name} is there, and nobody else reads it")
+    return warning(
+        f"slot {name} is in use by PID {pid}" + (f", {reader}" if reader else ""),
+        "one slot has one reader; a second relay waits until the first is gone",
+        f"nothing, if that is this relay running; else stop it, or SELECT pg_terminate_backend({pid})",
+    )
+
+
+def held(name: str, slot: Slot, wal: SlotWal, oldest: OpenTransaction | None) -> Finding:
+    """What the slot keeps from being removed, and because of whom."""
+    holds = f"slot {name} holds back {size(wal.held_bytes)} of WAL"
+    if slot.wal_status == "unreserved":
+        return warning(
+            holds,
+            "max_slot_wal_keep_size is passed: the next checkpoint may end the slot",
+            "start the relay now",
+        )
+    if wal.held_bytes < _MUCH:
+        return ok(holds)
+    if slot.active_pid is None:
+        drop = f"SELECT pg_drop_replication_slot('{name}')"
+        return warning(
+            holds, "nobody reads it, and the disk fills", f"start the relay, or give it up: {drop}"
+        )
+    if oldest is not None and oldest.age_s > _LONG_OPEN_S:
+        why = f"{oldest.owner} has a transaction open for {duration(oldest.age_s)}, which WAL is kept for"
+        return warning(holds, why, oldest.end)
+    return warning(holds, "its reader is behind", "look at the reader's log, and whether Kafka acknowledges")
+
+
+def forecast(name: str, server: Server, wal: SlotWal, rate: float) -> Finding:
+    """How long a stopped relay may stay away before the slot is lost."""
+    pace = f"WAL grows by {size(rate)}/s now"
+    if server.keep_bytes is None or wal.safe_bytes is None:
+        day = f", {size(rate * _DAY_S)} a day" if rate else ""
+        return ok(f"{pace}{day}; while the relay is away all of it is kept (no max_slot_wal_keep_size)")
+    left = max(0, wal.safe_bytes)
+    span = duration(left / rate) if rate else "any time"
+    what = f"{pace}; slot {name} outlives {span} without its relay"
+    if not rate or left / rate > _DAY_S:
+        return ok(what)
+    gib = int((wal.held_bytes + rate * _DAY_S) / _GIB) + 1
+    return warning(
+        what,
+        f"{size(left)} are left of max_slot_wal_keep_size, {size(server.keep_bytes)}; then changes are lost",
+        f"for a day: ALTER SYSTEM SET max_slot_wal_keep_size = '{gib}GB'; then SELECT pg_reload_conf()",
+    )
+
+
+def idle(name: str, server: Server, slot: Slot, wal: SlotWal) -> list[Finding]:
+    if not server.idle_timeout_s or slot.active_pid is not None:
+        return []
+    left = max(0.0, server.idle_timeout_s - (wal.inactive_s or 0.0))
+    return [
+        warning(
+            f"slot {name} is lost in {duration(left)} unless it is read",
+            f"idle_replication_slot_timeout is {duration(server.idle_timeout_s)}",
+            "start the relay, or ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf()",
+        )
+    ]

@@ -1,0 +1,279 @@
+"""What a check asks about publications and the tables in them. Source: manual, "pg_publication_tables" and
+"ALTER TABLE", REPLICA IDENTITY."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog
+
+# OIDs below are the system's own tables, which no publication holds.
+_FIRST_OF_USERS: Final = 16384
+
+# Only from this version on can a publication hold a partitioned table.
+_PARTITIONED_SINCE: Final = 130000
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A publication that was asked for; one that is missing publishes nothing. `quoted` is fit for SQL."""
+
+    name: str
+    quoted: str
+    exists: bool
+    all_tables: bool
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`identity` is pg_class.relreplident: d default, f full, i an index, n nothing.
+
+    `primary_key` and `identity_index` are columns, empty where there is none; a primary key that is
+    `deferrable` identifies no row. `quoted` is schema and name, fit for SQL.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    quoted: str
+    identity: str
+    primary_key: tuple[str, ...]
+    deferrable: bool
+    identity_index: tuple[str, ...]
+
+    @property
+    def identified(self) -> bool:
+        """Whether Postgres can tell which row an UPDATE or DELETE was of."""
+        return self.identity == "f" or bool(self._identity_columns)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of its records' key."""
+        return self.primary_key if self.identity == "f" else self._identity_columns
+
+    @property
+    def _identity_columns(self) -> tuple[str, ...]:
+        if self.identity == "i":
+            return self.identity_index
+        return self.primary_key if self.identity == "d" and not self.deferrable else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a run gets: the tables as they are published, and as rows are stored in them.
+
+    These differ where a partitioned table is published as one: `stored` has its partitions. `changed` are the
+    OIDs of tables whose updates or deletes are published. `columns` has the published columns by OID, one
+    entry for each differing list, and `listed` those that were given by a list; both are empty before
+    Postgres 15. `schemas` are those that are published whole, None: all.
+    """
+
+    tables: tuple[Table, ...] = ()
+    stored: tuple[Table, ...] = ()
+    changed: frozenset[int] = frozenset()
+    columns: dict[int, list[list[str]]] = field(default_factory=dict)
+    listed: frozenset[int] = frozenset()
+    schemas: tuple[str, ...] | None = ()
+    truncates: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of `source.tables` and what is there: kind and persistence as in pg_class, None: nothing."""
+
+    schema: str
+    table: str | None
+    schema_exists: bool
+    kind: str | None
+    persistence: str | None
+    owned: bool
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table or '*'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column whose values come in binary where that is asked for."""
+
+    table: str
+    name: str
+    type_oid: int
+    typmod: int
+    type_name: str
+
+
+async def publications(catalog: Catalog, names: Sequence[str]) -> list[Publication]:
+    query = sql.SQL(
+        "SELECT w.name, quote_ident(w.name), p.oid IS NOT NULL, coalesce(p.puballtables, false), "
+        "array_remove(ARRAY[CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END, "
+        "CASE WHEN pubdelete THEN 'delete' END, {}], NULL) "
+        "FROM unnest(%s::text[]) WITH ORDINALITY w(name, n) "
+        "LEFT JOIN pg_publication p ON p.pubname = w.name ORDER BY w.n"
+    ).format(
+        sql.SQL("CASE WHEN pubtruncate THEN 'truncate' END" if catalog.server_version >= 110000 else "NULL")
+    )
+    rows = await catalog.rows(query, (list(names),))
+    return [
+        Publication(name, quoted, exists, every, tuple(operations))
+        for name, quoted, exists, every, operations in rows
+    ]
+
+
+async def published(catalog: Catalog, names: Sequence[str]) -> Published:
+    """What existing publications hold."""
+    query = sql.SQL(
+        "SELECT c.oid, bool_or(p.pubupdate OR p.pubdelete), {}, {} "
+        "FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname "
+        "JOIN pg_namespace n ON n.nspname = t.schemaname "
+        "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
+        "WHERE p.pubname = ANY (%s) GROUP BY c.oid"
+    ).format(*_column_lists(catalog.server_version))
+    rows = await catalog.rows(query, (list(names),))
+    oids = [row[0] for row in rows]
+    stored = await leaves(catalog, oids)
+    return Published(
+        tables=await tables(catalog, oids),
+        stored=await tables(catalog, [leaf for leaf, _ in stored]),
+        changed=_with_leaves({row[0] for row in rows if row[1]}, stored),
+        columns={row[0]: row[2] for row in rows if row[2]},
+        listed=frozenset(row[0] for row in rows if row[3]),
+        schemas=await _whole_schemas(catalog, names),
+    )
+
+
+async def planned(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> Published:
+    """What a publication would hold that a run makes: of the tables given, or all."""
+    oids = [leaf for leaf, _ in await leaves(catalog, await _named(catalog, names))]
+    found = await tables(catalog, oids)
+    schemas = tuple(schema for schema, table in names if table is None)
+    return Published(found, found, changed=frozenset(oids), schemas=schemas if names else None)
+
+
+def _column_lists(version: int) -> tuple[sql.SQL, sql.SQL]:
+    """The published columns of a table, and whether a publication lists them; such lists came with 15."""
+    if version < 150000:
+        return sql.SQL("NULL"), sql.SQL("false")
+    listed = (
+        "bool_or(EXISTS (SELECT FROM pg_publication_rel r "
+        "WHERE r.prpubid = p.oid AND r.prrelid = c.oid AND r.prattrs IS NOT NULL))"
+    )
+    return sql.SQL("jsonb_agg(DISTINCT to_jsonb(t.attnames))"), sql.SQL(listed)
+
+
+async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
+    key_size = "i.indnkeyatts" if catalog.server_version >= 110000 else "i.indnatts"
+    query = sql.SQL(
+        "SELECT c.oid, n.nspname, c.relname, format('%%I.%%I', n.nspname, c.relname), c.relreplident::text, "
+        "ARRAY(SELECT a.attname::text FROM pg_constraint k JOIN pg_attribute a "
+        "ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) "
+        "WHERE k.conrelid = c.oid AND k.contype = 'p' ORDER BY a.attnum), "
+        "EXISTS (SELECT FROM pg_index i "
+        "WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (i.indimmediate AND i.indisvalid)), "
+        "ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a "
+        "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:{} - 1]) "
+        "WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY a.attnum) "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY (%s) ORDER BY 2, 3"
+    ).format(sql.SQL(key_size))
+    rows = await catalog.rows(query, (list(oids),)) if oids else []
+    return tuple(
+        Table(oid, schema, name, quoted, identity, tuple(key), deferrable, tuple(index))
+        for oid, schema, name, quoted, identity, key, deferrable, index in rows
+    )
+
+
+async def leaves(catalog: Catalog, oids: Collection[int]) -> list[tuple[int, int]]:
+    """(table with rows, the table given that it is a part of); a plain table is its own part."""
+    if catalog.server_version < _PARTITIONED_SINCE:
+        return [(oid, oid) for oid in oids]
+    query = sql.SQL(
+        "SELECT DISTINCT coalesce(l.relid::oid, p.oid), p.oid FROM unnest(%s::oid[]) p(oid) "
+        "LEFT JOIN LATERAL (SELECT relid FROM pg_partition_tree(p.oid) WHERE isleaf) l ON true "
+        "JOIN pg_class c ON c.oid = coalesce(l.relid::oid, p.oid) AND c.relkind = 'r'"
+    )
+    return [(row[0], row[1]) for row in await catalog.rows(query, (list(oids),))]
+
+
+def _with_leaves(of: set[int], stored: Sequence[tuple[int, int]]) -> frozenset[int]:
+    return frozenset(of | {leaf for leaf, table in stored if table in of})
+
+
+async def _named(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> list[int]:
+    base = sql.SQL(
+        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
+        "AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
+    )
+    kinds = ["r", "p"] if catalog.server_version >= _PARTITIONED_SINCE else ["r"]
+    if not names:
+        return [row[0] for row in await catalog.rows(base, (kinds, _FIRST_OF_USERS))]
+    query = base + sql.SQL(
+        " AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
+        "WHERE w.s = n.nspname AND coalesce(w.t, c.relname) = c.relname)"
+    )
+    wanted = ([schema for schema, _ in names], [table for _, table in names])
+    return [row[0] for row in await catalog.rows(query, (kinds, _FIRST_OF_USERS, *wanted))]
+
+
+async def _whole_schemas(catalog: Catalog, names: Sequence[str]) -> tuple[str, ...] | None:
+    every = sql.SQL("SELECT 1 FROM pg_publication WHERE pubname = ANY (%s) AND puballtables")
+    if await catalog.rows(every, (list(names),)):
+        return None
+    if catalog.server_version < 150000:
+        return ()
+    query = sql.SQL(
+        "SELECT DISTINCT n.nspname FROM pg_publication p "
+        "JOIN pg_publication_namespace s ON s.pnpubid = p.oid "
+        "JOIN pg_namespace n ON n.oid = s.pnnspid WHERE p.pubname = ANY (%s)"
+    )
+    return tuple(row[0] for row in await catalog.rows(query, (list(names),)))
+
+
+async def unlogged(catalog: Catalog, schemas: Sequence[str] | None) -> list[str]:
+    """Unlogged tables of schemas that are published whole; None: of all."""
+    query = sql.SQL(
+        "SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind = 'r' AND c.relpersistence = 'u' AND (%s::text[] IS NULL OR n.nspname = ANY (%s)) "
+        "ORDER BY 1"
+    )
+    wanted = None if schemas is None else list(schemas)
+    return [row[0] for row in await catalog.rows(query, (wanted, wanted))]
+
+
+async def entries(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> list[Entry]:
+    query = sql.SQL(
+        "SELECT w.s, w.t, n.oid IS NOT NULL, c.relkind::text, c.relpersistence::text, "
+        "coalesce(pg_has_role(c.relowner, 'USAGE'), false) "
+        "FROM unnest(%s::text[], %s::text[]) w(s, t) LEFT JOIN pg_namespace n ON n.nspname = w.s "
+        "LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t"
+    )
+    wanted = ([schema for schema, _ in names], [table for _, table in names])
+    return [Entry(*row) for row in await catalog.rows(query, wanted)]
+
+
+async def binary_columns(catalog: Catalog, published: Published) -> list[Column]:
+    """The columns that the server sends in binary when asked: those whose type can."""
+    query = sql.SQL(
+        "SELECT a.attrelid, format('%%I.%%I', n.nspname, c.relname), a.attname, a.atttypid, a.atttypmod, "
+        "format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attrelid = ANY (%s) AND a.attnum > 0 AND NOT a.attisdropped AND t.typsend <> 0 {} "
+        "ORDER BY 2, a.attnum"
+    ).format(sql.SQL("AND a.attgenerated = ''" if 120000 <= catalog.server_version < 180000 else ""))
+    rows = await catalog.rows(query, ([table.oid for table in published.tables],))
+    return [Column(*row[1:]) for row in rows if _is_published(row[0], row[2], published)]
+
+
+def _is_published(oid: int, column: str, published: Published) -> bool:
+    lists = published.columns.get(oid)
+    return lists is None or any(column in names for names in lists)
+
+
+def differing(lists: Sequence[Sequence[str]]) -> bool:
+    """Whether publications disagree on a table's columns, in whatever order they name them."""
+    return any(set(one) != set(other) for one, other in pairwise(lists))
