@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from pgrelay.embedded.daemon import Daemon, ServerFailed, log_tail
+from pgrelay.embedded.daemon import Daemon, ServerFailed, log_tail, run_tool
+from tests.integration.waiting import wait_until
 
 
 @pytest.fixture
@@ -78,6 +80,13 @@ def test_a_failing_look_stops_it(daemon: Daemon) -> None:
     assert not daemon.running
 
 
+def test_a_failed_start_ends_in_the_way_that_was_asked_for(tmp_path: Path) -> None:
+    daemon = Daemon("Thing", tmp_path / "thing.log", abort=signal.SIGQUIT)
+    with pytest.raises(ServerFailed, match="did not answer"):
+        _start(daemon, "trap 'echo tidied; exit' QUIT; echo hm; while :; do sleep 0.01; done", timeout=0.2)
+    assert "tidied" in daemon.log.read_text()
+
+
 def test_signals_need_a_process(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match="Thing is not running"):
         daemon.send(signal.SIGSTOP)
@@ -90,3 +99,31 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     assert "nothing in" in log_tail(log)
     log.write_bytes(b"\n".join(b"%d \xff" % number for number in range(100)))
     assert log_tail(log).splitlines()[0] == "80 \ufffd"
+
+
+def test_a_tool_that_fails_is_told_with_its_output(tmp_path: Path) -> None:
+    run_tool(["sh", "-c", "exit 0"], cwd=tmp_path)
+    with pytest.raises(ServerFailed, match=r"sh failed with exit code 3:\none\ntwo"):
+        run_tool(["sh", "-c", "echo one; echo two >&2; exit 3"], cwd=tmp_path)
+
+
+def test_an_interrupted_tool_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: subprocess.Popen[str]) -> None:
+        assert self.stdout is not None
+        self.stdout.readline()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_tool(["sh", "-c", "(sleep 60; touch outlived) & echo $! > child; echo; wait"], cwd=tmp_path)
+    child = Path("/proc") / (tmp_path / "child").read_text().strip()
+    wait_until(lambda: _has_ended(child / "status"), "the child's end")
+
+
+def _has_ended(status: Path) -> bool:
+    try:
+        return "State:\tZ" in status.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -13,10 +13,33 @@ from pgrelay.errors import PgrelayError
 StrPath = str | os.PathLike[str]
 
 _TAIL_LINES = 20
+_ABORT_TIMEOUT = 10.0  # seconds
 
 
 class ServerFailed(PgrelayError):
     """An embedded server did not start, answer or stop in time. Carries the end of its log."""
+
+
+def run_tool(command: Sequence[StrPath], *, cwd: Path, account: Account | None = None) -> None:
+    """Runs a command to its end. Raises ServerFailed, with all that it wrote, unless it succeeds."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=cwd,
+        start_new_session=True,
+        **spawn_options(account),
+    )
+    with process:
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode != 0:
+        raise ServerFailed(f"{Path(command[0]).name} failed with exit code {process.returncode}:\n{output}")
 
 
 def log_tail(log: Path) -> str:
@@ -30,10 +53,18 @@ def log_tail(log: Path) -> str:
 class Daemon:
     """A server process in a session of its own: Ctrl-C in the terminal reaches us and not the server."""
 
-    def __init__(self, name: str, log: Path, account: Account | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        log: Path,
+        account: Account | None = None,
+        abort: signal.Signals = signal.SIGKILL,
+    ) -> None:
+        """`abort` ends the server at once, with whatever processes it has started."""
         self.name = name
         self.log = log
         self._account = account
+        self._abort = abort
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -71,7 +102,9 @@ class Daemon:
         try:
             self._await_ready(self._process, ready, timeout)
         except BaseException:
-            self.kill()
+            self._process.send_signal(self._abort)
+            if not self._ended_within(self._process, _ABORT_TIMEOUT):
+                self.kill()
             raise
 
     def _await_ready(

@@ -4,7 +4,6 @@ import base64
 import logging
 import shutil
 import signal
-import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.account import server_folder
 from pgrelay.embedded.cache import cached
-from pgrelay.embedded.daemon import Daemon, ServerFailed, StrPath
+from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
 from pgrelay.embedded.jars import Progress, fetch_jars, java
 from pgrelay.embedded.kafka_jars import KAFKA_JARS, KAFKA_VERSION
 from pgrelay.embedded.ports import free_port, free_ports
@@ -186,16 +185,8 @@ class Kafka:
     def _format(self, data: Path) -> None:
         """Makes a folder what Kafka takes for the storage of a new node; it holds no path and no port."""
         tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
-        done = subprocess.run(
-            [*self._java_command("-Xmx96m"), *tool, "--config", self._configure(data, {})],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        if done.returncode != 0:
-            raise ServerFailed(f"Kafka's storage could not be formatted:\n{done.stdout}")
+        command = [*self._java_command("-Xmx96m"), *tool, "--config", self._configure(data, {})]
+        run_tool(command, cwd=self._folder)
 
     def _end(self) -> None:
         if self._directory is None:

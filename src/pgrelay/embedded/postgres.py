@@ -1,7 +1,6 @@
 """A real Postgres server of our own, set up for logical decoding, gone when its block ends."""
 
 import signal
-import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +11,9 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from pgrelay.embedded.account import server_account, server_folder, spawn_options
+from pgrelay.embedded.account import server_account, server_folder
 from pgrelay.embedded.binaries import postgres_programs
-from pgrelay.embedded.daemon import Daemon, ServerFailed
+from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
 from pgrelay.embedded.jars import Progress
 from pgrelay.embedded.ports import free_port
 
@@ -37,7 +36,7 @@ _SETTINGS = {
 }
 _SETTINGS_FILE = "pgrelay.conf"
 
-_INITDB_OPTIONS = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+_INITDB_OPTIONS = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 
 _TIMEOUT = 60.0  # seconds to start, crash recovery included, or to stop
 
@@ -81,7 +80,9 @@ class Postgres:
             self.port = self._port or free_port()
             self.data = folder / "data"
             self.log = folder / "postgres.log"
-            self._daemon = Daemon(f"Postgres {self.version}", self.log, self._account)
+            self._daemon = Daemon(
+                f"Postgres {self.version}", self.log, self._account, abort=_SIGNALS["immediate"]
+            )
             if not self.data.exists():
                 self._create_cluster()
             stack.callback(self._end)
@@ -140,17 +141,8 @@ class Postgres:
         self.start()
 
     def _create_cluster(self) -> None:
-        done = subprocess.run(
-            [self.bin / "initdb", "-D", self.data, "-U", "postgres", *_INITDB_OPTIONS],
-            cwd=self.data.parent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            **spawn_options(self._account),
-        )
-        if done.returncode != 0:
-            raise ServerFailed(f"initdb of Postgres {self.version} failed:\n{done.stdout}")
+        command: list[StrPath] = [self.bin / "initdb", "-D", self.data, *_INITDB_OPTIONS]
+        run_tool(command, cwd=self.data.parent, account=self._account)
         with (self.data / "postgresql.conf").open("a") as file:
             file.write(f"include '{_SETTINGS_FILE}'\n")
 
