@@ -42,12 +42,15 @@ class Source:
         self._pgconn: pq.abc.PGconn
         self._readable = asyncio.Event()
         self._streaming = False
+        self._socket = -1
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn, replication="database")
         self._pgconn = self._connection.pgconn
         self._pgconn.nonblocking = 1
-        asyncio.get_running_loop().add_reader(self._pgconn.socket, self._readable.set)
+        # Kept, since libpq knows it no longer once the server has cut the connection.
+        self._socket = self._pgconn.socket
+        asyncio.get_running_loop().add_reader(self._socket, self._readable.set)
         return self
 
     async def __aexit__(
@@ -57,7 +60,7 @@ class Source:
             with contextlib.suppress(SourceUnavailable, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await self._end_copy()
-        asyncio.get_running_loop().remove_reader(self._pgconn.socket)
+        asyncio.get_running_loop().remove_reader(self._socket)
         await self._connection.close()
 
     @property
