@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink as SinkConfig
-from pgrelay.encode.encoder import EVERY, Record
+from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.progress import InFlight
@@ -42,8 +42,11 @@ _FIXED: Final[Mapping[str, object]] = {
     "message.timeout.ms": 0,
 }
 
+_LASTING: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1"}
+
 _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
+_FULL_RETRY_S: Final = 0.01
 
 _DENIED: Final = frozenset(
     {
@@ -175,6 +178,25 @@ class Sink:
             raise delivery_error(error.args[0], records[index][0], delivery.commit_lsn) from error
         return index
 
+    async def publish(self, record: Record) -> None:
+        """Send one record and return once it is acknowledged; somebody must `poll` meanwhile."""
+        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        topic, key, value, _, partition = record
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None and not acknowledged.done():
+                acknowledged.set_result(None)
+            elif error is not None:
+                self._fail(delivery_error(error, topic, 0))
+
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, report)
+                break
+            except BufferError:
+                await asyncio.sleep(_FULL_RETRY_S)
+        await acknowledged
+
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
         """The same records, those for every partition of their topic once for each."""
         spread: list[Record] = []
@@ -188,8 +210,10 @@ class Sink:
         if not self._partitions:
             self._partitions = await self._topics()
 
-    async def require_topic(self, topic: str) -> None:
+    async def require_topic(self, topic: str, lasting: bool = False) -> None:
         """Return once the topic exists, creating it where the configuration says so.
+
+        `lasting`: of one partition, and never cleaned, since consumers need it from its beginning.
 
         Raises SetupError where it must not or cannot be created, KafkaUnavailable where nobody answers.
         """
@@ -197,7 +221,7 @@ class Sink:
             return
         if not self._config.create_topics:
             raise SetupError(f"topic {topic} does not exist; create it, or set sink.create_topics: true")
-        await self._create(topic)
+        await self._create(topic, lasting)
 
     async def _topics(self) -> dict[str, int]:
         try:
@@ -206,20 +230,21 @@ class Sink:
             raise KafkaUnavailable(f"Kafka can't be reached: {self.problem or _text(error)}") from error
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
-    async def _create(self, topic: str) -> None:
+    async def _create(self, topic: str, lasting: bool) -> None:
         config = self._config
+        partitions = 1 if lasting else config.partitions
         wanted = NewTopic(
             topic,
-            num_partitions=config.partitions,
+            num_partitions=partitions,
             replication_factor=config.replication_factor,
-            config=dict(config.topic_config),
+            config=dict(_LASTING if lasting else config.topic_config),
         )
         futures: dict[str, Future[Any]] = self._admin.create_topics(
             [wanted], operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
         )
         try:
             await asyncio.wrap_future(futures[topic])
-            self._partitions[topic] = config.partitions
+            self._partitions[topic] = partitions
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:

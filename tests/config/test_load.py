@@ -178,12 +178,6 @@ def test_a_byte_order_mark_is_nothing_to_complain_about(tmp_path: Path) -> None:
             "sink.delivery: exactly_once comes in a later release; use at_least_once",
         ),
         ("records", {"format": "avro"}, "records.format: avro comes in a later release; use json"),
-        ("records", {"envelope": "flat"}, "records.envelope: flat comes in a later release; use debezium"),
-        (
-            "records",
-            {"transaction_topic": True},
-            "records.transaction_topic: true comes in a later release; use false",
-        ),
         (
             "records",
             {"schema_registry": {"url": "http://registry:8081"}},

@@ -79,6 +79,9 @@ def test_the_contract_of_names_and_defaults() -> None:
     assert defaults["records"] == {
         "prefix": "app",
         "topic": "{prefix}.{schema}.{table}",
+        "routes": (),
+        "tables": {"include": (), "exclude": ()},
+        "columns": {"drop": (), "mask": (), "mask_with": "***", "hash": (), "hash_key": None},
         "format": "json",
         "envelope": "debezium",
         "key": True,

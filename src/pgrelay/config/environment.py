@@ -65,8 +65,15 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
         raise SetupError(f"{variable}: {section}.{key}: {unknown_key(key, list(kinds[section]))}")
     kind = kinds[section][key]
     if not entry:
-        value = parse_yaml(text, variable) if kind in (dict, tuple) else text
+        value = text if kind is str else parse_yaml(text, variable)
         return Override(variable, (section, key), value)
+    if issubclass(kind, BaseModel):
+        if entry[0] not in kind.model_fields:
+            raise SetupError(
+                f"{variable}: {section}.{key}.{entry[0]}: {unknown_key(entry[0], list(kind.model_fields))}"
+            )
+        inner = get_origin(kind.model_fields[entry[0]].annotation)
+        return Override(variable, (section, key, entry[0]), parse_yaml(text, variable) if inner else text)
     if kind is not dict:
         whole = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
         raise SetupError(f"{variable}: {section}.{key}: holds no keys of its own; set {whole}")
@@ -74,16 +81,23 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
 
 
 def _kinds(model: type[BaseModel]) -> dict[str, dict[str, type]]:
-    """section -> key -> dict or tuple where the key holds a mapping or a list, else str."""
+    """section -> key -> dict, tuple or a model where the key holds a mapping, a list or keys, else str."""
     kinds: dict[str, dict[str, type]] = {}
     for section, field in model.model_fields.items():
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, BaseModel)
         kinds[section] = {
-            inner.alias or name: get_origin(inner.annotation) or str
+            inner.alias or name: _kind(inner.annotation)
             for name, inner in field.annotation.model_fields.items()
         }
     return kinds
+
+
+def _kind(annotation: object) -> type:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    origin = get_origin(annotation)
+    return origin if origin in (dict, tuple) else str
 
 
 def apply_overrides(tree: dict[str, Tree], overrides: list[Override]) -> None:

@@ -89,6 +89,13 @@ def _prefix(value: str) -> str:
 
 
 def _topic(value: str) -> str:
+    _route(value)
+    if all(name != "table" for _, name, _, _ in Formatter().parse(value)):
+        raise ValueError(f"{value!r} has no {{table}}: all tables would share a topic; add {{table}}")
+    return value
+
+
+def _route(value: str) -> str:
     try:
         parts = list(Formatter().parse(value))
     except ValueError as error:
@@ -103,8 +110,6 @@ def _topic(value: str) -> str:
             raise ValueError(f"{{{name}}} is not known here; use {{prefix}}, {{schema}} and {{table}}")
         if spec or conversion:
             raise ValueError(f"{{{name}}} takes no conversion or format; write {{{name}}} alone")
-    if all(name != "table" for _, name, _, _ in parts):
-        raise ValueError(f"{value!r} has no {{table}}: all tables would share a topic; add {{table}}")
     return value
 
 
@@ -139,6 +144,14 @@ def _unquote(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{value!r} is not a regular expression: {error}; escape a dot as \\.") from None
+    return value
+
+
 Switch = Annotated[bool, BeforeValidator(_switch)]
 Dsn = Annotated[str, AfterValidator(_dsn)]
 SlotName = Annotated[str, AfterValidator(_slot)]
@@ -146,6 +159,8 @@ PublicationName = Annotated[str, AfterValidator(_publication)]
 TableName = Annotated[str, AfterValidator(_table)]
 Prefix = Annotated[str, AfterValidator(_prefix)]
 TopicTemplate = Annotated[str, AfterValidator(_topic)]
+RouteTemplate = Annotated[str, AfterValidator(_route)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrNone = Annotated[Listen | None, BeforeValidator(_nothing)]
 PathOrNone = Annotated[Path | None, BeforeValidator(_nothing)]

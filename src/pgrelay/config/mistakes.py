@@ -1,7 +1,7 @@
 """Turn pydantic's findings into lines for the operator: what is wrong, with which key, and the cure."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -85,7 +85,10 @@ def _shown(value: object, path: KeyPath) -> str:
 
 def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
     for name in path:
+        if name.isdigit():
+            continue  # the place in a list, whose elements the list's name has led to
         annotation = model.model_fields[name].annotation
+        annotation = next(iter(get_args(annotation)), annotation)
         assert isinstance(annotation, type)
         assert issubclass(annotation, BaseModel)
         model = annotation

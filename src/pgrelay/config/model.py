@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -19,14 +17,14 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pgrelay.config import fields, kafka_options, secrets
+from pgrelay.config.section import Section
+from pgrelay.config.selection import Columns, Route, Tables
 
 # Choices that the contract names and a later release brings: the key, and the one value that works now.
 LATER: Final[Mapping[str, object]] = {
     "source.snapshot": "never",
     "sink.delivery": "at_least_once",
     "records.format": "json",
-    "records.envelope": "debezium",
-    "records.transaction_topic": False,
     "records.schema_registry": {},
     "errors.on_record": "stop",
 }
@@ -36,11 +34,7 @@ _STREAMING_SINCE: Final = {"on": 2, "parallel": 4}
 _TWO_PHASE_SINCE: Final = 3
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class Source(_Section):
+class Source(Section):
     """Postgres: where to connect, and what to ask the server for."""
 
     dsn: fields.Dsn = Field(
@@ -97,7 +91,7 @@ class Source(_Section):
         return [fields.split_table(entry) for entry in self.tables]
 
 
-class Sink(_Section):
+class Sink(Section):
     """Kafka: where to write, and how topics are made."""
 
     kafka: fields.Options = Field(
@@ -133,13 +127,18 @@ class Sink(_Section):
         return options
 
 
-class Records(_Section):
+class Records(Section):
     """The records: their topics, their shape, and how column values are written."""
 
     prefix: fields.Prefix = Field(default="app", description="source.name, and the first part of every topic")
     topic: fields.TopicTemplate = Field(
         default="{prefix}.{schema}.{table}", description="a table's topic, of {prefix}, {schema} and {table}"
     )
+    routes: tuple[Route, ...] = Field(
+        default=(), description="tables that share a topic: [{match: 'public\\.orders_.*', topic: ...}]"
+    )
+    tables: Tables = Field(default=Tables(), description="which of the published tables are relayed")
+    columns: Columns = Field(default=Columns(), description="columns to drop, to mask or to hash")
     format: Literal["json", "avro"] = Field(default="json", description="how keys and values are written")
     envelope: Literal["debezium", "flat"] = Field(
         default="debezium", description="before and after in Debezium's envelope, or the row alone"
@@ -171,7 +170,7 @@ class Records(_Section):
     )
 
 
-class Transactions(_Section):
+class Transactions(Section):
     """Where transactions wait until they commit."""
 
     memory_mb: fields.Count = Field(
@@ -183,7 +182,7 @@ class Transactions(_Section):
     )
 
 
-class Errors(_Section):
+class Errors(Section):
     """What follows from a record that can't be encoded or delivered."""
 
     on_record: Literal["stop", "dead_letter"] = Field(
@@ -191,7 +190,7 @@ class Errors(_Section):
     )
 
 
-class Http(_Section):
+class Http(Section):
     """The status server."""
 
     listen: fields.ListenOrNone = Field(
@@ -204,7 +203,7 @@ class Http(_Section):
         return None if self.listen is None else fields.split_listen(self.listen)
 
 
-class Log(_Section):
+class Log(Section):
     """What is logged, on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -212,7 +211,7 @@ class Log(_Section):
     )
 
 
-class Config(_Section):
+class Config(Section):
     """The configuration of one relay: one slot to one Kafka cluster."""
 
     source: Source = Field(description="Postgres: where to connect, and what to ask the server for")
@@ -235,6 +234,8 @@ class Config(_Section):
         shown = self.model_dump(mode="json", by_alias=True)
         shown["source"]["dsn"] = secrets.mask_dsn(self.source.dsn)
         shown["sink"]["kafka"] = secrets.mask_options(self.sink.kafka)
+        if self.records.columns.hash_key is not None:
+            shown["records"]["columns"]["hash_key"] = secrets.MASK
         shown["records"]["schema_registry"] = secrets.mask_options(self.records.schema_registry)
         return shown
 

@@ -1,99 +1,91 @@
-"""Events in commit order to Kafka records.
+"""Events in commit order to segments of Kafka records.
 
-Theory of operation. The encoder takes the assembler's events and gives segments: the records of (part of) one
-transaction. It keeps the relations that the session knows, as plans. A Relation that it has not seen needs
-facts that only the catalogue has, and a topic that must exist before the first record, so it stops there:
-`wanted` holds the relation until `learn` is called, and `encode` goes on from there; likewise before the
-first logical message, until `allow_messages`. Each row is thus encoded by the Relation that preceded it.
-A transaction that is `scoped` (it was prepared, perhaps long ago) brings its own relations and leaves the
-session's alone.
+Theory of operation. The encoder keeps the relations that the session knows, as plans, and hands each change
+to the plan of its relation. Where it needs what only the outside can give, it stops and says so in `need`:
+
+FactsNeeded    a Relation that it has not seen: facts that only the catalogue has; answered by `learn`
+Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
+               and its schema be known to consumers, before the first row; answered by `met`
+TopicNeeded    the topic of the first logical message; answered by `met`
+
+`encode` then goes on where it stopped. Each row is thus encoded by the Relation that preceded it. A scoped
+transaction (it was prepared, perhaps long ago) brings its own relations and leaves the session's alone.
 """
 
-import base64
+from dataclasses import dataclass
 from typing import Final
 
-from librt.strings import BytesWriter
-
-from pgrelay.encode.envelope import CREATE, DELETE, MESSAGE, NO_ROWS, TRUNCATE, UPDATE, Envelope
+from pgrelay.encode.changes import Changes
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, RelationFacts, json_text
-from pgrelay.encode.rows import OldValue, RowWriter
+from pgrelay.encode.plan import FULL, Plan, RelationFacts
+from pgrelay.encode.records import MESSAGE, Record, Segment
+from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.wire import pgoutput
 from pgrelay.wire.cursor import read_u32
-from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
 from pgrelay.wire.replication import HEADER_SIZE, frame_lsn
-
-# Kafka's client takes a header's value as text, bytes or nothing; ours are bytes.
-Headers = list[tuple[str, str | bytes | None]]
-
-# Where a record goes: the partition its key hashes to, or every partition of the topic.
-BY_KEY: Final = -1
-EVERY: Final = -2
-
-# Topic, key, value (None: a tombstone), headers, partition.
-Record = tuple[str, bytes | None, bytes | None, Headers | None, int]
 
 _INSERT: Final = ord("I")
 _UPDATE: Final = ord("U")
 _DELETE: Final = ord("D")
 _RELATION: Final = ord("R")
 _TYPE: Final = ord("Y")
+_ORIGIN: Final = ord("O")
 
 
-class Segment:
-    """Records of one transaction. `begin` is None where it goes on from the segment before, `end_lsn` None
-    where it goes on in the next. `has_truncate`: one of its records is for every partition."""
+@dataclass(frozen=True, slots=True)
+class FactsNeeded:
+    relation: pgoutput.Relation
 
-    def __init__(self, begin: TransactionBegin | None) -> None:
-        self.begin = begin
-        self.records: list[Record] = []
-        self.end_lsn: int | None = None
-        self.has_truncate = False
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """`topic` is the table's; `record` is for the schema topic."""
+
+    topic: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNeeded:
+    topic: str
+
+
+Need = FactsNeeded | Announcement | TopicNeeded
 
 
 class Encoder:
-    """One session's encoder: relations, and the transaction on its way out."""
+    """One session's encoder: its relations, and the transaction on its way out."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
-        self.wanted: pgoutput.Relation | None = None
-        self.wants_message_topic = False
-        self._plans: list[Plan] = []
-        self._messages = 0
-        self._messages_allowed = False
+        self.need: Need | None = None
         self._options = options
         self._topics = topics
-        self._envelope = Envelope(options)
-        self._row = RowWriter(options.placeholder)
-        self._value = BytesWriter()
-        self._before = BytesWriter()
-        self._session: dict[int, Plan] = {}
-        self._scoped: dict[int, Plan] | None = None
+        self._changes = Changes(options, topics)
+        self._message_topic_known = False
+        # None stands for a relation that the configuration leaves out.
+        self._session: dict[int, Plan | None] = {}
+        self._scoped: dict[int, Plan | None] | None = None
         # Plans by the Relation message that made them: a streamed transaction sends its relations again.
         self._made: dict[bytes, Plan] = {}
-        self._wanted_bytes: bytes = b""
+        self._announced: dict[int, Plan] = {}
+        self._needed_by: bytes = b""
         self._events: list[Event] = []
         self._next = 0
         self._body = HEADER_SIZE + 1
-        self._segment: Segment | None = None
 
     @property
     def pending(self) -> bool:
         """Events were fed that are not encoded yet."""
         return self._next < len(self._events)
 
-    @property
-    def message_topic(self) -> str:
-        """The topic of logical messages."""
-        return self._topics.message
-
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records encoded since the last call."""
-        counts = [("message", MESSAGE, self._messages)] if self._messages else []
-        self._messages = 0
-        for plan in self._plans:
+        counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
+        self._changes.messages = 0
+        for plan in self._made.values():
             counts += plan.take_counts()
         return counts
 
@@ -104,58 +96,77 @@ class Encoder:
         self._next = 0
 
     def encode(self, now_us: int) -> list[Segment | Reached]:
-        """Encode what was fed, up to a relation or a topic that is wanted. `now_us` is since 1970.
+        """Encode what was fed, up to a `need`. `now_us` is since 1970.
 
         Raises ProtocolError, RecordError or SetupError, naming the LSN.
         """
-        self._envelope.set_clock(now_us)
+        changes = self._changes
+        changes.envelope.set_clock(now_us)
         done: list[Segment | Reached] = []
-        if self._segment is not None:
-            self._segment = Segment(None)
-            done.append(self._segment)
+        if changes.segment is not None:
+            changes.segment = Segment(None)
+            done.append(changes.segment)
         events = self._events
-        while self._next < len(events) and self.wanted is None and not self.wants_message_topic:
+        while self._next < len(events) and self.need is None:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
                 self._frame(event)
             elif isinstance(event, TransactionBegin):
-                self._segment = Segment(event)
-                done.append(self._segment)
-                self._envelope.begin(event)
+                segment = Segment(event)
+                done.append(segment)
+                changes.begin(segment)
                 self._body = HEADER_SIZE + (5 if event.streamed else 1)
                 self._scoped = {} if event.scoped else None
             elif isinstance(event, TransactionEnd):
-                assert self._segment is not None
-                self._segment.end_lsn = event.end_lsn
-                self._segment = None
-                self._envelope.end()
+                changes.end(event.end_lsn)
                 self._body = HEADER_SIZE + 1
                 self._scoped = None
             else:
                 done.append(event)
         return done
 
-    def learn(self, facts: RelationFacts) -> Plan:
-        """Plan the wanted relation. Raises SetupError where its topic is another table's."""
-        relation = self.wanted
-        assert relation is not None, "no relation is wanted"
-        plan = Plan(relation, facts, self._topics.of_table(relation.namespace, relation.name), self._options)
-        self._plans.append(plan)
-        if relation.replica_identity != "f":
-            # Under FULL the key is the catalogue's and may change with the same Relation message.
-            self._made[self._wanted_bytes] = plan
-        self._know(relation.oid, plan)
-        self.wanted = None
-        return plan
+    def learn(self, facts: RelationFacts) -> None:
+        """Answer FactsNeeded. Raises SetupError where the topic is another's, or a key would be hidden."""
+        need = self.need
+        assert isinstance(need, FactsNeeded), "no facts are needed"
+        relation = need.relation
+        plan = self._made.get(self._needed_by)
+        if plan is None or plan.facts != facts:
+            topic = self._topics.of_table(relation.namespace, relation.name)
+            plan = Plan(relation, facts, topic, self._options)
+            self._made[self._needed_by] = plan
+        self.need = None
+        self._use(relation.oid, plan)
 
-    def allow_messages(self) -> None:
-        """The topic of logical messages exists."""
-        self._messages_allowed = True
-        self.wants_message_topic = False
+    def met(self) -> None:
+        """Answer an Announcement or TopicNeeded."""
+        if isinstance(self.need, TopicNeeded):
+            self._message_topic_known = True
+        self.need = None
 
-    def _know(self, oid: int, plan: Plan) -> None:
-        (self._session if self._scoped is None else self._scoped)[oid] = plan
+    def _use(self, oid: int, plan: Plan) -> None:
+        """Encode by this plan from now on."""
+        self._known()[oid] = plan
+        if not plan.announced:
+            self._announce(plan)
+
+    def _announce(self, plan: Plan) -> None:
+        """Tell a plan's schema, which ends that of the relation's earlier plan."""
+        oid = plan.relation.oid
+        previous = self._announced.get(oid)
+        if previous is not None:
+            previous.announced = False
+        plan.announced = True
+        self._announced[oid] = plan
+        envelope = self._changes.envelope
+        record = schema_record(
+            self._topics.schema, self._options.systemid, plan, envelope.commit_lsn, envelope.seq
+        )
+        self.need = Announcement(plan.topic, record)
+
+    def _known(self) -> dict[int, Plan | None]:
+        return self._session if self._scoped is None else self._scoped
 
     def _frame(self, frame: bytes) -> None:
         try:
@@ -167,203 +178,63 @@ class Encoder:
             raise error.at(frame_lsn(frame)) from error
 
     def _message(self, tag: int, frame: bytes) -> None:
-        if tag == _INSERT:
-            self._insert(frame)
-        elif tag == _UPDATE:
-            self._update(frame)
-        elif tag == _DELETE:
-            self._delete(frame)
+        if tag == _INSERT or tag == _UPDATE or tag == _DELETE:
+            plan = self._plan(read_u32(frame, self._body))
+            if plan is None:
+                return
+            if not plan.announced:
+                # A prepared transaction's relation was told since; come back to this row once ours is again.
+                self._announce(plan)
+                self._next -= 1
+            elif tag == _INSERT:
+                self._changes.insert(plan, frame, self._body)
+            elif tag == _UPDATE:
+                self._changes.update(plan, frame, self._body)
+            else:
+                self._changes.delete(plan, frame, self._body)
         elif tag == _RELATION:
             self._relation(frame)
         elif tag != _TYPE:
             self._rare(frame)
 
+    def _plan(self, oid: int) -> Plan | None:
+        known = self._known()
+        if oid not in known:
+            raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
+        return known[oid]
+
     def _relation(self, frame: bytes) -> None:
-        streamed = self._body != HEADER_SIZE + 1
         body = frame[self._body :]
         oid = read_u32(body, 0)
         plan = self._made.get(body)
-        if plan is not None:
-            self._know(oid, plan)
+        # Under FULL the key is the catalogue's, and may change with the same Relation message.
+        if plan is not None and plan.relation.replica_identity != FULL:
+            self._use(oid, plan)
             return
-        message = pgoutput.parse(frame, streamed, HEADER_SIZE)
+        message = pgoutput.parse(frame, self._body != HEADER_SIZE + 1, HEADER_SIZE)
         assert isinstance(message, pgoutput.Relation)
-        self.wanted = message
-        self._wanted_bytes = body
-
-    def _plan(self, oid: int) -> Plan:
-        plan = (self._session if self._scoped is None else self._scoped).get(oid)
-        if plan is None:
-            raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
-        return plan
-
-    def _insert(self, frame: bytes) -> None:
-        plan = self._plan(read_u32(frame, self._body))
-        if frame[self._body + 4] != NEW_TUPLE:
-            raise ProtocolError(f"an insert into {plan.table} has no new row")
-        value = self._value
-        value.truncate(0)
-        value.write(b'{"before":null,"after":')
-        end = self._row.write(value, plan, frame, self._body + 5, False, None, None)
-        self._finish(frame, end)
-        plan.creates += 1
-        self._emit(plan, self._key(plan), frame, CREATE, None)
-
-    def _update(self, frame: bytes) -> None:
-        plan = self._plan(read_u32(frame, self._body))
-        pos = self._body + 5
-        kind = frame[pos - 1]
-        value = self._value
-        value.truncate(0)
-        if kind == NEW_TUPLE:
-            value.write(b'{"before":null,"after":')
-            self._finish(frame, self._row.write(value, plan, frame, pos, False, None, None))
-            plan.updates += 1
-            self._emit(plan, self._key(plan), frame, UPDATE, None)
+        if not self._options.selection.takes(str(message)):
+            self._known()[oid] = None
             return
-        if kind != KEY_TUPLE and kind != OLD_TUPLE:
-            raise ProtocolError(f"an update of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
-        old: list[OldValue | None] = []
-        self._before.truncate(0)
-        pos = self._row.write(self._before, plan, frame, pos, kind == KEY_TUPLE, None, old) + 1
-        old_key = self._key(plan)
-        if frame[pos - 1] != NEW_TUPLE:
-            raise ProtocolError(f"an update of {plan.table} has no new row")
-        before = self._before.getvalue()
-        self._before.truncate(0)
-        self._finish(frame, self._row.write(self._before, plan, frame, pos, False, old, None))
-        new_key = self._key(plan)
-        after = self._before.getvalue()
-        if new_key == old_key:
-            value.write(b'{"before":' + before + b',"after":' + after)
-            plan.updates += 1
-            self._emit(plan, new_key, frame, UPDATE, None)
-            return
-        self._move(plan, frame, old_key, new_key, before, after)
-
-    def _move(
-        self,
-        plan: Plan,
-        frame: bytes,
-        old_key: bytes | None,
-        new_key: bytes | None,
-        before: bytes,
-        after: bytes,
-    ) -> None:
-        """A change of the key: the old key's row ends, the new key's begins."""
-        plan.deletes += 1
-        plan.creates += 1
-        unchanged = self._row.unchanged
-        self._row.unchanged = []
-        self._value.write(b'{"before":' + before + b',"after":null')
-        self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_key or b"null")])
-        self._row.unchanged = unchanged
-        self._value.truncate(0)
-        self._value.write(b'{"before":null,"after":' + after)
-        self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key or b"null")])
-
-    def _delete(self, frame: bytes) -> None:
-        plan = self._plan(read_u32(frame, self._body))
-        pos = self._body + 5
-        kind = frame[pos - 1]
-        if kind != KEY_TUPLE and kind != OLD_TUPLE:
-            raise ProtocolError(f"a delete from {plan.table} has a tuple of unknown kind {chr(kind)!r}")
-        value = self._value
-        value.truncate(0)
-        value.write(b'{"before":')
-        self._finish(frame, self._row.write(value, plan, frame, pos, kind == KEY_TUPLE, None, None))
-        value.write(b',"after":null')
-        plan.deletes += 1
-        self._emit(plan, self._key(plan), frame, DELETE, None)
-
-    def _key(self, plan: Plan) -> bytes | None:
-        return self._row.key.getvalue() if plan.keyed else None
-
-    def _finish(self, frame: bytes, end: int) -> None:
-        if end != len(frame):
-            raise ProtocolError(
-                f"message {chr(frame[HEADER_SIZE])!r} is oversized: bytes left at offset {end}"
-            )
-
-    def _emit(self, plan: Plan, key: bytes | None, frame: bytes, op: str, extra: Headers | None) -> None:
-        """Close the value and add the record, with a tombstone behind a delete."""
-        segment = self._segment
-        if segment is None:
-            raise ProtocolError(f"a change of {plan.table} outside any transaction")
-        if self._row.unchanged:
-            self._value.write(b',"unchanged":[' + b",".join(self._row.unchanged) + b"]")
-        self._envelope.close(self._value, plan, frame_lsn(frame), op)
-        headers = self._headers(op, extra) if self._options.headers else extra
-        # Without a key there is one partition, so that order holds.
-        partition = BY_KEY if key is not None else 0
-        segment.records.append((plan.topic, key, self._value.getvalue(), headers, partition))
-        if op == DELETE and key is not None and self._options.tombstones:
-            segment.records.append((plan.topic, key, None, headers, partition))
-        self._envelope.seq += 1
-
-    def _headers(self, op: str, extra: Headers | None) -> Headers:
-        envelope = self._envelope
-        headers: Headers = [
-            ("op", op.encode()),
-            ("commit_lsn", b"%d" % envelope.commit_lsn),
-            ("seq", b"%d" % envelope.seq),
-            ("txid", envelope.xid),
-        ]
-        return headers if extra is None else headers + extra
+        self._needed_by = body
+        self.need = FactsNeeded(message)
 
     def _rare(self, frame: bytes) -> None:
         """Truncate, logical message and origin: parsed in full, being few."""
-        message = pgoutput.parse(frame, self._in_stream(frame), HEADER_SIZE)
-        if isinstance(message, pgoutput.Origin):
-            self._envelope.set_origin(message.name)
-        elif isinstance(message, pgoutput.Truncate):
-            self._truncate(message, frame)
-        elif isinstance(message, pgoutput.Message) and not self._messages_allowed:
-            self.wants_message_topic = True
-            self._next -= 1
-        elif isinstance(message, pgoutput.Message):
-            self._logical_message(message, frame)
-        else:
-            raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")
-
-    def _in_stream(self, frame: bytes) -> bool:
-        return self._body != HEADER_SIZE + 1 and frame[HEADER_SIZE] != ord("O")
-
-    def _truncate(self, message: pgoutput.Truncate, frame: bytes) -> None:
-        for oid in message.relation_oids:
-            plan = self._plan(oid)
-            plan.truncates += 1
-            self._value.truncate(0)
-            self._value.write(
-                NO_ROWS
-                + b',"truncate":{"cascade":%b,"restart_identity":%b}'
-                % (_boolean(message.cascade), _boolean(message.restart_identity))
-            )
-            self._emit_rowless(plan, plan.topic, None, frame, TRUNCATE, EVERY).has_truncate = True
-
-    def _logical_message(self, message: pgoutput.Message, frame: bytes) -> None:
-        prefix = json_text(message.prefix)
-        self._value.truncate(0)
-        self._value.write(
-            NO_ROWS + b',"message":{"prefix":%b,"content":"%b"}' % (prefix, base64.b64encode(message.content))
-        )
-        self._messages += 1
-        key = b'{"prefix":%b}' % prefix if self._options.key else None
-        partition = BY_KEY if self._options.key else 0
-        self._emit_rowless(None, self._topics.message, key, frame, MESSAGE, partition)
-
-    def _emit_rowless(
-        self, plan: Plan | None, topic: str, key: bytes | None, frame: bytes, op: str, partition: int
-    ) -> Segment:
-        segment = self._segment
-        if segment is None:
-            raise ProtocolError("a truncate or message outside any transaction")
-        self._envelope.close(self._value, plan, frame_lsn(frame), op)
-        headers = self._headers(op, None) if self._options.headers else None
-        segment.records.append((topic, key, self._value.getvalue(), headers, partition))
-        self._envelope.seq += 1
-        return segment
-
-
-def _boolean(value: bool) -> bytes:
-    return b"true" if value else b"false"
+        streamed = self._body != HEADER_SIZE + 1 and frame[HEADER_SIZE] != _ORIGIN
+        message = pgoutput.parse(frame, streamed, HEADER_SIZE)
+        match message:
+            case pgoutput.Origin():
+                self._changes.envelope.set_origin(message.name)
+            case pgoutput.Truncate():
+                for oid in message.relation_oids:
+                    plan = self._plan(oid)
+                    if plan is not None:
+                        self._changes.truncate(message, plan, frame)
+            case pgoutput.Message() if self._message_topic_known:
+                self._changes.message(message, frame)
+            case pgoutput.Message():
+                self.need = TopicNeeded(self._topics.message)
+                self._next -= 1
+            case _:
+                raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")

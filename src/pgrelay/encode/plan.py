@@ -10,8 +10,9 @@ from typing import Final
 
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, MASK, hashed, masked
 from pgrelay.encode.text import text_encoding
-from pgrelay.encode.types import RAW, ColumnType, Converter, builtin_type
+from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 FULL: Final = "f"
@@ -38,21 +39,35 @@ def json_text(text: str) -> bytes:
 
 
 class ColumnPlan:
-    """One column. `member` is `"name":`; the others save joining it to what often follows."""
+    """One column. `member` is `"name":`; the others save joining it to what often follows.
 
-    def __init__(
-        self, table: str, name: str, key: bool, column_type: ColumnType, options: RecordOptions
-    ) -> None:
-        text = text_encoding(column_type, options.encodings)
-        binary = binary_encoding(column_type, options.encodings)
+    `encoding` is the name of the JSON encoding in force. A column that is `hidden` (dropped or masked) has
+    `member_hidden` in place of whatever its value is.
+    """
+
+    def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
+        treatment = options.selection.treatment(table, column.name, key)
+        text = text_encoding(of, options.encodings)
+        binary = binary_encoding(of, options.encodings)
+        if treatment == HASH:
+            text = Encoding(CONVERT, HIDDEN_ENCODING, hashed(text, options.selection.hash_key))
+            if binary is not None:
+                binary = Encoding(CONVERT, HIDDEN_ENCODING, hashed(binary, options.selection.hash_key))
         self.table = table
-        self.name = name
+        self.name = column.name
+        self.type_oid = column.type_oid
         self.key = key
-        self.type = column_type
-        self.member: bytes = json_text(name) + b":"
+        self.type = of
+        self.encoding: str = text.name if treatment != MASK else HIDDEN_ENCODING
+        self.dropped: bool = treatment == DROP
+        self.hidden: bool = treatment in (DROP, MASK)
+        self.member: bytes = json_text(column.name) + b":"
         self.member_quoted: bytes = self.member + b'"'
         self.member_null: bytes = self.member + b"null,"
         self.member_unchanged: bytes = self.member + b'"__debezium_unavailable_value",'
+        self.member_hidden: bytes = b""
+        if treatment == MASK:
+            self.member_hidden = self.member + masked(options.selection.mask_with) + b","
         self.kind: int = text.kind
         self.convert: Converter | None = text.convert
         self.binary_known: bool = binary is not None
@@ -65,21 +80,18 @@ class Plan:
 
     def __init__(self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions) -> None:
         self.relation = relation
+        self.facts = facts
         self.topic = topic
         self.table = str(relation)
         # Under FULL the message flags every column; the key is then the primary key.
         full = relation.replica_identity == FULL
-        self.columns: list[ColumnPlan] = [
-            ColumnPlan(
-                self.table,
-                column.name,
-                column.name in facts.primary_key if full else column.key,
-                column_type(column, facts),
-                options,
-            )
-            for column in relation.columns
-        ]
+        self.columns: list[ColumnPlan] = []
+        for column in relation.columns:
+            key = column.name in facts.primary_key if full else column.key
+            self.columns.append(ColumnPlan(self.table, column, key, column_type(column, facts), options))
         self.keyed: bool = options.key and any(column.key for column in self.columns)
+        # Whether consumers were told this plan's schema, and none other of the same relation since.
+        self.announced = False
         # The constant head of `source` for this table in the transaction numbered `source_of`.
         self.source_of: int = -1
         self.source_head: bytes = b""

@@ -8,6 +8,7 @@ A name that comes out too long keeps its head and ends in `..h` and 128 bits of 
 """
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -36,26 +37,39 @@ def shorten(topic: str) -> str:
 
 
 class Topics:
-    """The topics of one relay, and which table each belongs to."""
+    """The topics of one relay, and which table each belongs to.
 
-    def __init__(self, prefix: str, template: str) -> None:
+    `routes`: pairs of a regular expression over `schema.table` and the template of the topic of all tables
+    that match it; the first that matches decides. The rest go by `template`.
+    """
+
+    def __init__(self, prefix: str, template: str, routes: Sequence[tuple[str, str]] = ()) -> None:
         self._prefix = prefix
         self._template = template
+        self._routes = routes
         self.message = shorten(f"{prefix}.message")
+        self.schema = shorten(f"{prefix}.schema")
+        self.transaction = shorten(f"{prefix}.transaction")
         # Kafka refuses two topics that differ only by dot and underscore, so that is what must be unique.
-        self._owners: dict[str, str] = {_folded(self.message): "logical messages"}
+        self._owners: dict[str, str] = {
+            _folded(self.message): "logical messages",
+            _folded(self.schema): "the schemas",
+            _folded(self.transaction): "the transactions",
+        }
 
     def of_table(self, schema: str, table: str) -> str:
-        """The table's topic. Raises SetupError where another table's topic is in its way."""
-        topic = shorten(
-            self._template.format(prefix=self._prefix, schema=escape(schema), table=escape(table))
-        )
-        name = f"table {schema}.{table}"
-        owner = self._owners.setdefault(_folded(topic), name)
-        if owner != name:
+        """The table's topic. Raises SetupError where the topic is another's, and no route says they share."""
+        template, owner = self._template, f"table {schema}.{table}"
+        for pattern, routed in self._routes:
+            if re.fullmatch(pattern, f"{schema}.{table}"):
+                template, owner = routed, f"the tables of route {pattern}"
+                break
+        topic = shorten(template.format(prefix=self._prefix, schema=escape(schema), table=escape(table)))
+        holder = self._owners.setdefault(_folded(topic), owner)
+        if holder != owner:
             raise SetupError(
-                f"{name} and {owner} would share the topic {topic!r} (Kafka takes '.' and '_' for the same): "
-                "change records.topic so that they differ, or take one of them out of the publication"
+                f"{owner} and {holder} would share the topic {topic!r} (Kafka takes '.' and '_' for the "
+                "same): let records.routes send one of them elsewhere, or both to one topic"
             )
         return topic
 

@@ -20,7 +20,6 @@ from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
-from pgrelay.encode.types import Encodings
 from pgrelay.errors import KafkaUnavailable, PgrelayError, Verdict, verdict
 from pgrelay.http import Health, StatusServer
 from pgrelay.lsn import format_lsn
@@ -30,6 +29,7 @@ from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.observer import Observer
+from pgrelay.relay.records import record_options
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import Position, prepare
 from pgrelay.sink import Sink
@@ -135,6 +135,7 @@ class Daemon:
                 self._sink = Sink(config.sink)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()
+            await self._require_topics(self._sink)
             await source.start(config.source.slot, self._position.flush_lsn, options)
             self._position.started(system, slot)
             # The slot is ours now, so whatever is in the spool is nobody's.
@@ -148,7 +149,8 @@ class Daemon:
                 **dict(options.pairs()),
             )
             interval_s = await _status_interval_s(catalog, config)
-            await self._stream(self._make_session(source, catalog, spool, prepared, interval_s))
+            records = record_options(config, catalog.database, system.systemid, source.server_encoding)
+            await self._stream(self._make_session(source, catalog, spool, prepared, records, interval_s))
 
     def _make_session(
         self,
@@ -156,22 +158,29 @@ class Daemon:
         catalog: Catalog,
         spool: Spool,
         prepared: PreparedStore,
+        records: RecordOptions,
         status_interval_s: float,
     ) -> Session:
-        records = _record_options(self._config, catalog.database, source.server_encoding)
         assert self._sink is not None
         return Session(
             source,
             catalog,
             self._sink,
             Assembler(spool, prepared, self._config.transactions.memory_mb << 20),
-            Encoder(records, Topics(records.prefix, records.topic)),
+            Encoder(records, Topics(records.prefix, records.topic, records.routes)),
             Ledger(self._position.flush_lsn),
             spool,
             self._metrics,
             self._config.source.publications,
             status_interval_s,
         )
+
+    async def _require_topics(self, sink: Sink) -> None:
+        """The topics that every relay has, whatever its tables."""
+        topics = Topics(self._config.records.prefix, self._config.records.topic)
+        await sink.require_topic(topics.schema, lasting=True)
+        if self._config.records.transaction_topic:
+            await sink.require_topic(topics.transaction)
 
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
@@ -215,28 +224,6 @@ async def _status_interval_s(catalog: Catalog, config: Config) -> float:
     """Seconds between status updates: what is configured, and often enough for the server's patience."""
     patience_s = await catalog.wal_sender_timeout_s()
     return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))
-
-
-def _record_options(config: Config, database: str, server_encoding: str) -> RecordOptions:
-    records = config.records
-    return RecordOptions(
-        version=__version__,
-        prefix=records.prefix,
-        database=database,
-        topic=records.topic,
-        key=records.key,
-        tombstones=records.tombstones,
-        placeholder=records.unchanged == "placeholder",
-        headers=records.headers,
-        encodings=Encodings(
-            numeric=records.numeric,
-            time=records.time,
-            binary=records.binary,
-            json=records.json_,
-            # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
-            checked=server_encoding == "SQL_ASCII",
-        ),
-    )
 
 
 def _summary(config: Config) -> dict[str, str]:

@@ -4,7 +4,7 @@ Theory of operation. The loop takes turns. A turn takes in Kafka's reports, move
 server when it is time, and then does one bounded slice of work, the first of these that there is:
 
 1. records that the producer had no room for: until they are gone nothing else is read or encoded
-2. a relation or a topic that the encoder wants: an errand is sent for it, and all else waits for it
+2. what the encoder needs from outside: an errand is sent for it, and all else waits
 3. a transaction that is being replayed from the spool
 4. frames that were read and not yet taken
 5. frames that the socket has
@@ -25,7 +25,8 @@ from typing import Final, Protocol
 
 from pgrelay.assembler import Assembler
 from pgrelay.catalog import Catalog
-from pgrelay.encode.encoder import Encoder, Record, Segment
+from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
+from pgrelay.encode.records import Record, Segment
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.events import Reached
 from pgrelay.lsn import format_lsn
@@ -34,7 +35,6 @@ from pgrelay.progress import Ledger
 from pgrelay.sink import Delivery, Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool
-from pgrelay.wire.pgoutput import Relation
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
 # A slice: enough to be worth the turn, little enough to take a few milliseconds.
@@ -180,10 +180,8 @@ class Session:
             return False
         if self._outbox:
             return self._produce()
-        if self.encoder.wanted is not None:
-            return self._send_on_errand(self._look_up(self.encoder.wanted))
-        if self.encoder.wants_message_topic:
-            return self._send_on_errand(self._make_message_topic())
+        if self.encoder.need is not None:
+            return self._send_on_errand(self._meet(self.encoder.need))
         if not self.encoder.pending:
             if self.assembler.replaying:
                 self.assembler.replay(_SLICE_BYTES)
@@ -220,13 +218,18 @@ class Session:
             self._status_due = 0.0
         return True
 
-    async def _look_up(self, relation: Relation) -> None:
-        plan = self.encoder.learn(await self._catalog.facts(relation))
-        await self.sink.require_topic(plan.topic)
-
-    async def _make_message_topic(self) -> None:
-        await self.sink.require_topic(self.encoder.message_topic)
-        self.encoder.allow_messages()
+    async def _meet(self, need: Need) -> None:
+        """Give the encoder what it needs from outside, and whatever that makes it need next."""
+        match need:
+            case FactsNeeded(relation):
+                self.encoder.learn(await self._catalog.facts(relation))
+            case Announcement(topic, record):
+                await self.sink.require_topic(topic)
+                await self.sink.publish(record)
+                self.encoder.met()
+            case _:
+                await self.sink.require_topic(need.topic)
+                self.encoder.met()
 
     def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
@@ -272,7 +275,7 @@ class Session:
         rest_s = self._status_due - now
         if self.ledger.flush_lsn > self.confirmed_lsn:
             rest_s = min(rest_s, _STATUS_LEAST_S)
-        if not self.ledger.idle or self._outbox:
+        if not self.ledger.idle or self._outbox or self._errand is not None:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
         if self._outbox:

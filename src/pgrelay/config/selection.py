@@ -1,0 +1,41 @@
+"""Which tables are relayed and to which topics, and what becomes of columns that must not be seen."""
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from pgrelay.config import fields
+from pgrelay.config.section import Section
+
+
+class Route(Section):
+    """Tables that share a topic: `match` is a regular expression over the whole of `schema.table`."""
+
+    match: fields.Pattern = Field(description="regular expression that the whole of schema.table matches")
+    topic: fields.RouteTemplate = Field(description="their topic, of {prefix}, {schema} and {table}")
+
+
+class Tables(Section):
+    """Regular expressions over the whole of `schema.table`."""
+
+    include: tuple[fields.Pattern, ...] = Field(default=(), description="tables that are relayed; empty: all")
+    exclude: tuple[fields.Pattern, ...] = Field(default=(), description="tables that are not")
+
+
+class Columns(Section):
+    """Regular expressions over the whole of `schema.table.column`; the first list that matches decides."""
+
+    drop: tuple[fields.Pattern, ...] = Field(default=(), description="columns that are left out")
+    mask: tuple[fields.Pattern, ...] = Field(default=(), description="columns whose values are mask_with")
+    mask_with: str = Field(default="***", description="what stands for a masked value")
+    hash: tuple[fields.Pattern, ...] = Field(
+        default=(), description="columns whose values are the hexadecimal HMAC-SHA-256 of their JSON"
+    )
+    hash_key: str | None = Field(
+        default=None, repr=False, validate_default=True, description="the key of that HMAC, a secret"
+    )
+
+    @field_validator("hash_key")
+    @classmethod
+    def _needed_to_hash(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("hash") and not value:
+            raise ValueError("missing; columns are hashed with a key, such as ${HASH_KEY}")
+        return value

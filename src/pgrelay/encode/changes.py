@@ -1,0 +1,230 @@
+"""One change to its records: an insert, update, delete, truncate or logical message.
+
+Layout: manual, "Logical Replication Message Formats". The classes of the wire room are skipped for rows: the
+bytes of the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages;
+`body` is where the message's fields begin, after the tag and, inside a stream, the xid.
+"""
+
+import base64
+
+from librt.strings import BytesWriter
+
+from pgrelay.encode.boundaries import Boundaries
+from pgrelay.encode.debezium import DebeziumJson
+from pgrelay.encode.envelope import Envelope
+from pgrelay.encode.flat import FlatJson
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.records import (
+    BY_KEY,
+    CREATE,
+    DELETE,
+    EVERY,
+    MESSAGE,
+    TRUNCATE,
+    UPDATE,
+    Headers,
+    Segment,
+)
+from pgrelay.encode.rows import OldValue, RowWriter
+from pgrelay.encode.topics import Topics
+from pgrelay.errors import ProtocolError
+from pgrelay.wire import pgoutput
+from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
+from pgrelay.wire.replication import HEADER_SIZE, frame_lsn
+
+
+class Changes:
+    """Adds the records of each change to `segment`, that of the transaction on its way out."""
+
+    def __init__(self, options: RecordOptions, topics: Topics) -> None:
+        self.envelope: Envelope = (
+            DebeziumJson(options) if options.envelope == "debezium" else FlatJson(options)
+        )
+        self.segment: Segment | None = None
+        self.messages = 0
+        self._options = options
+        self._message_topic = topics.message
+        self._boundaries: Boundaries | None = Boundaries(topics.transaction) if options.transactions else None
+        self._row = RowWriter(options.placeholder)
+        self._value = BytesWriter()
+        self._image = BytesWriter()
+
+    def begin(self, segment: Segment) -> None:
+        assert segment.begin is not None
+        self.segment = segment
+        self.envelope.begin(segment.begin)
+        if self._boundaries is not None:
+            self._boundaries.begin()
+
+    def end(self, end_lsn: int) -> None:
+        segment = self.segment
+        assert segment is not None, "a transaction ended that never began"
+        if self._boundaries is not None and self._boundaries.begun:
+            segment.records.append(self._boundaries.end_record(self.envelope))
+        segment.end_lsn = end_lsn
+        self.segment = None
+        self.envelope.end()
+
+    def insert(self, plan: Plan, frame: bytes, body: int) -> None:
+        if frame[body + 4] != NEW_TUPLE:
+            raise ProtocolError(f"an insert into {plan.table} has no new row")
+        value = self._value
+        value.truncate(0)
+        self.envelope.open_after(value)
+        _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
+        plan.creates += 1
+        self._emit(plan, self._key(plan), frame, CREATE, None)
+
+    def update(self, plan: Plan, frame: bytes, body: int) -> None:
+        kind = frame[body + 4]
+        value = self._value
+        value.truncate(0)
+        if kind == NEW_TUPLE:
+            self.envelope.open_after(value)
+            _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
+            plan.updates += 1
+            self._emit(plan, self._key(plan), frame, UPDATE, None)
+            return
+        old: list[OldValue | None] = []
+        self._image.truncate(0)
+        pos = self._row.write(self._image, plan, frame, body + 5, _is_key(kind, plan, "update"), None, old)
+        before, old_key = self._image.getvalue(), self._key(plan)
+        if frame[pos] != NEW_TUPLE:
+            raise ProtocolError(f"an update of {plan.table} has no new row")
+        self._image.truncate(0)
+        _finish(frame, self._row.write(self._image, plan, frame, pos + 1, False, old, None))
+        after, new_key = self._image.getvalue(), self._key(plan)
+        if new_key == old_key:
+            self.envelope.both(value, before, after)
+            plan.updates += 1
+            self._emit(plan, new_key, frame, UPDATE, None)
+        else:
+            self._move(plan, frame, old_key, new_key, before, after)
+
+    def _move(
+        self,
+        plan: Plan,
+        frame: bytes,
+        old_key: bytes | None,
+        new_key: bytes | None,
+        before: bytes,
+        after: bytes,
+    ) -> None:
+        """A change of the key: the old key's row ends, the new key's begins."""
+        value, unchanged = self._value, self._row.unchanged
+        self._row.unchanged = []
+        self.envelope.open_before(value)
+        value.write(before)
+        self.envelope.close_before(value)
+        plan.deletes += 1
+        self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_key)])
+        self._row.unchanged = unchanged
+        value.truncate(0)
+        self.envelope.open_after(value)
+        value.write(after)
+        plan.creates += 1
+        self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key)])
+
+    def delete(self, plan: Plan, frame: bytes, body: int) -> None:
+        key_only = _is_key(frame[body + 4], plan, "delete")
+        value = self._value
+        value.truncate(0)
+        self.envelope.open_before(value)
+        _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
+        self.envelope.close_before(value)
+        plan.deletes += 1
+        self._emit(plan, self._key(plan), frame, DELETE, None)
+
+    def truncate(self, message: pgoutput.Truncate, plan: Plan, frame: bytes) -> None:
+        content = b'{"cascade":%b,"restart_identity":%b}' % (
+            _boolean(message.cascade),
+            _boolean(message.restart_identity),
+        )
+        plan.truncates += 1
+        self._rowless(plan, "truncate", content, TRUNCATE, plan.topic, None, EVERY, frame)
+        assert self.segment is not None
+        self.segment.has_truncate = True
+
+    def message(self, message: pgoutput.Message, frame: bytes) -> None:
+        prefix = json_text(message.prefix)
+        content = b'{"prefix":%b,"content":"%b"}' % (prefix, base64.b64encode(message.content))
+        key, partition = (b'{"prefix":%b}' % prefix, BY_KEY) if self._options.key else (None, 0)
+        self.messages += 1
+        self._rowless(None, "message", content, MESSAGE, self._message_topic, key, partition, frame)
+
+    def _rowless(
+        self,
+        plan: Plan | None,
+        name: str,
+        content: bytes,
+        op: str,
+        topic: str,
+        key: bytes | None,
+        partition: int,
+        frame: bytes,
+    ) -> None:
+        self._value.truncate(0)
+        self._row.unchanged = []
+        self.envelope.rowless(self._value, name, content)
+        self._add(plan, topic, key, partition, frame, op, None)
+
+    def _key(self, plan: Plan) -> bytes | None:
+        return self._row.key.getvalue() if plan.keyed else None
+
+    def _emit(self, plan: Plan, key: bytes | None, frame: bytes, op: str, extra: Headers | None) -> None:
+        """Add a row's record. Without a key there is one partition, so that order holds."""
+        self._add(plan, plan.topic, key, 0 if key is None else BY_KEY, frame, op, extra)
+
+    def _add(
+        self,
+        plan: Plan | None,
+        topic: str,
+        key: bytes | None,
+        partition: int,
+        frame: bytes,
+        op: str,
+        extra: Headers | None,
+    ) -> None:
+        """Close the value and add the record, with a tombstone behind a keyed delete."""
+        segment, envelope = self.segment, self.envelope
+        if segment is None:
+            raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
+        order = b"null"
+        boundaries = self._boundaries
+        if boundaries is not None and envelope.in_transaction:
+            if not boundaries.begun:
+                segment.records.append(boundaries.begin_record(envelope))
+            order = boundaries.count("message" if plan is None else plan.table, envelope)
+        envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, order)
+        headers = self._headers(op, extra) if self._options.headers else extra
+        segment.records.append((topic, key, self._value.getvalue(), headers, partition))
+        if op == DELETE and key is not None and self._options.tombstones:
+            segment.records.append((topic, key, None, headers, partition))
+        envelope.seq += 1
+
+    def _headers(self, op: str, extra: Headers | None) -> Headers:
+        envelope = self.envelope
+        headers: Headers = [
+            ("op", op.encode()),
+            ("commit_lsn", b"%d" % envelope.commit_lsn),
+            ("seq", b"%d" % envelope.seq),
+            ("txid", envelope.xid),
+        ]
+        return headers if extra is None else headers + extra
+
+
+def _is_key(kind: int, plan: Plan, what: str) -> bool:
+    """Whether an old tuple holds the key alone; the whole old row otherwise."""
+    if kind != KEY_TUPLE and kind != OLD_TUPLE:
+        raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
+    return kind == KEY_TUPLE
+
+
+def _finish(frame: bytes, end: int) -> None:
+    if end != len(frame):
+        raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is oversized: bytes left at offset {end}")
+
+
+def _boolean(value: bool) -> bytes:
+    return b"true" if value else b"false"

@@ -1,0 +1,100 @@
+"""Debezium's envelope, as JSON: before, after, source, op, the times, transaction.
+
+`source` is mostly constant: its head for a table in a transaction, its middle for a transaction, its tail for
+a transaction and an operation at one instant. Only the change's own LSN and `seq` are written per record.
+"""
+
+from librt.strings import BytesWriter
+
+from pgrelay.encode.envelope import Envelope, list_of
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Plan, json_text
+
+
+class DebeziumJson(Envelope):
+    def __init__(self, options: RecordOptions) -> None:
+        super().__init__(options)
+        self._middle: bytes = b""
+        self._after_lsn: bytes = b""
+        self._tails: dict[str, bytes] = {}
+        self._no_table: bytes = b',"schema":"","table":""'
+        self._database: bytes = json_text(options.database)
+        self._head: bytes = (
+            b'{"version":' + json_text(options.version) + b',"connector":"postgresql","name":'
+        ) + json_text(options.prefix)
+
+    def changed(self) -> None:
+        previous = b"null" if self.previous_commit is None else b'\\"%d\\"' % self.previous_commit
+        self._middle = b',"xmin":null,"sequence":"[' + previous + b',\\"'
+        self._after_lsn = b'\\"]","commit_lsn":%d,"seq":' % self.commit_lsn
+        self._tails = {}
+
+    def open_after(self, writer: BytesWriter) -> None:
+        writer.write(b'{"before":null,"after":')
+
+    def open_before(self, writer: BytesWriter) -> None:
+        writer.write(b'{"before":')
+
+    def close_before(self, writer: BytesWriter) -> None:
+        writer.write(b',"after":null')
+
+    def both(self, writer: BytesWriter, before: bytes, after: bytes) -> None:
+        writer.write(b'{"before":')
+        writer.write(before)
+        writer.write(b',"after":')
+        writer.write(after)
+
+    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
+        writer.write(b'{"before":null,"after":null,' + json_text(name) + b":" + content)
+
+    def close(
+        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], order: bytes
+    ) -> None:
+        if unchanged:
+            writer.write(b',"unchanged":' + list_of(unchanged))
+        digits = b"%d" % lsn
+        writer.write(self._head_of(plan))
+        writer.write(digits)
+        writer.write(self._middle)
+        writer.write(digits)
+        writer.write(self._after_lsn)
+        writer.write(b"%d" % self.seq)
+        writer.write(self._tail(op))
+        writer.write(order)
+        writer.write(b"}")
+
+    def _head_of(self, plan: Plan | None) -> bytes:
+        if plan is None:
+            return self._source_head(self._no_table)
+        if plan.source_of != self.serial:
+            plan.source_head = self._source_head(plan.source_names)
+            plan.source_of = self.serial
+        return plan.source_head
+
+    def _source_head(self, names: bytes) -> bytes:
+        commit_us = self.commit_us
+        return b"".join(
+            (
+                b',"source":',
+                self._head,
+                b',"ts_ms":%d,"ts_us":%d,"snapshot":"false","db":' % (commit_us // 1000, commit_us),
+                self._database,
+                names,
+                b',"txId":',
+                self.xid,
+                b',"lsn":',
+            )
+        )
+
+    def _tail(self, op: str) -> bytes:
+        tail = self._tails.get(op)
+        if tail is None:
+            now_us = self.now_us
+            tail = b',"origin":%b},"op":"%b","ts_ms":%d,"ts_us":%d,"transaction":' % (
+                self.origin,
+                op.encode(),
+                now_us // 1000,
+                now_us,
+            )
+            self._tails[op] = tail
+        return tail

@@ -1,0 +1,53 @@
+"""The flat envelope: the row alone, with what a consumer needs to order and apply it beside the columns."""
+
+from librt.strings import BytesWriter
+
+from pgrelay.encode.envelope import Envelope, list_of
+from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.records import DELETE
+
+
+class FlatJson(Envelope):
+    """`__op`, `__deleted`, `__commit_lsn`, `__seq` and `__ts_ms` (the commit's time) follow the columns.
+
+    The row of a delete is what the server sent of the old one. `__unchanged` is there only where columns are
+    absent because their TOAST value was not sent.
+    """
+
+    def changed(self) -> None:
+        """Nothing is kept."""
+
+    def open_after(self, writer: BytesWriter) -> None:
+        """The row opens the value."""
+
+    def open_before(self, writer: BytesWriter) -> None:
+        """The row opens the value."""
+
+    def close_before(self, writer: BytesWriter) -> None:
+        """There is no other row."""
+
+    def both(self, writer: BytesWriter, before: bytes, after: bytes) -> None:
+        writer.write(after)
+
+    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
+        writer.write(b"{" + json_text("__" + name) + b":" + content + b"}")
+
+    def close(
+        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], order: bytes
+    ) -> None:
+        # The row is a closed object: take its brace away, and put a comma where it has members.
+        writer.truncate(len(writer) - 1)
+        if len(writer) > 1:
+            writer.write(b",")
+        if unchanged:
+            writer.write(b'"__unchanged":' + list_of(unchanged) + b",")
+        writer.write(
+            b'"__op":"%b","__deleted":%b,"__commit_lsn":%d,"__seq":%d,"__ts_ms":%d}'
+            % (
+                op.encode(),
+                b"true" if op == DELETE else b"false",
+                self.commit_lsn,
+                self.seq,
+                self.commit_us // 1000,
+            )
+        )

@@ -1,0 +1,35 @@
+"""What the encoder gives: records, and segments of them, one after the other in commit order."""
+
+from typing import Final
+
+from pgrelay.events import TransactionBegin
+
+# Kafka's client takes a header's value as text, bytes or nothing; ours are bytes.
+Headers = list[tuple[str, str | bytes | None]]
+
+# Where a record goes: the partition its key hashes to, or every partition of the topic.
+BY_KEY: Final = -1
+EVERY: Final = -2
+
+# Topic, key, value (None: a tombstone), headers, partition.
+Record = tuple[str, bytes | None, bytes | None, Headers | None, int]
+
+CREATE: Final = "c"
+UPDATE: Final = "u"
+DELETE: Final = "d"
+TRUNCATE: Final = "t"
+MESSAGE: Final = "m"
+
+
+class Segment:
+    """Records of one transaction.
+
+    `begin` is None where it goes on from the segment before, `end_lsn` None where it goes on in the next.
+    `has_truncate`: one of its records is for every partition.
+    """
+
+    def __init__(self, begin: TransactionBegin | None) -> None:
+        self.begin = begin
+        self.records: list[Record] = []
+        self.end_lsn: int | None = None
+        self.has_truncate = False

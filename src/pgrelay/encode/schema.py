@@ -1,0 +1,48 @@
+"""The schema topic: what a table's columns are, and from where on, for consumers that have no registry.
+
+One record whenever a relation is first seen or is not what it was, acknowledged before the first row that
+needs it is sent. It holds from `lsn` (the commit LSN of the transaction that brought it) and, inside that
+transaction, from `seq` on; a consumer needs no database credentials and no registry to read the rows.
+"""
+
+import json
+from typing import Any, Final
+
+from pgrelay.encode.plan import Plan
+from pgrelay.encode.records import Record
+
+_IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+
+
+def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> Record:
+    """The record for the schema topic `topic`; key and value are JSON."""
+    relation = plan.relation
+    value: dict[str, Any] = {
+        "systemid": systemid,
+        "topic": plan.topic,
+        "schema": relation.namespace,
+        "table": relation.name,
+        "relation_id": relation.oid,
+        "replica_identity": _IDENTITIES[relation.replica_identity],
+        "lsn": lsn,
+        "seq": seq,
+        "columns": [
+            {
+                "name": column.name,
+                "type_oid": column.type_oid,
+                "type_name": column.type.name,
+                "type_modifier": column.type.typmod,
+                "key": column.key,
+                "encoding": column.encoding,
+            }
+            for column in plan.columns
+            if not column.dropped
+        ],
+    }
+    # One partition, so that a topic's schemas come in the order in which they hold.
+    return (topic, _json({"topic": plan.topic}), _json(value), None, 0)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    # Escaped, so that identifiers which are no UTF-8 (SQL_ASCII) stay valid JSON.
+    return json.dumps(value, separators=(",", ":")).encode()

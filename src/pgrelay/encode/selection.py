@@ -1,0 +1,77 @@
+"""Which tables are relayed, and what becomes of columns that must not be seen downstream.
+
+Patterns are regular expressions that must match the whole of `schema.table` or `schema.table.column`. They
+are asked once for each relation; a column's values are treated while they are encoded, so that what is
+dropped, masked or hashed never reaches Kafka, the log or an error.
+"""
+
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pgrelay.encode.text import json_string, whole_converter
+from pgrelay.encode.types import STRING, Converter, Encoding
+from pgrelay.errors import SetupError
+
+KEEP: Final = "keep"
+DROP: Final = "drop"
+MASK: Final = "mask"
+HASH: Final = "hash"
+
+# What the schema topic calls the values of masked and hashed columns.
+HIDDEN_ENCODING: Final = STRING
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`include` empty: every table. The first of drop, mask and hash that matches a column decides."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    mask: tuple[str, ...] = ()
+    hash: tuple[str, ...] = ()
+    mask_with: str = "***"
+    hash_key: bytes = field(default=b"", repr=False)
+
+    def takes(self, table: str) -> bool:
+        """Whether a table, as `schema.table`, is relayed."""
+        included = not self.include or _matches(self.include, table)
+        return included and not _matches(self.exclude, table)
+
+    def treatment(self, table: str, column: str, key: bool) -> str:
+        """What becomes of a column. Raises SetupError where a key would no longer tell rows apart."""
+        name = f"{table}.{column}"
+        treatments = ((DROP, self.drop), (MASK, self.mask), (HASH, self.hash))
+        chosen = next((treatment for treatment, patterns in treatments if _matches(patterns, name)), KEEP)
+        if key and chosen in (DROP, MASK):
+            raise SetupError(
+                f"records.columns.{chosen}: {name} belongs to the key, without which rows can't be told "
+                "apart; hash it instead, or leave it out of the patterns"
+            )
+        return chosen
+
+
+def _matches(patterns: Iterable[str], name: str) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+
+def hashed(encoding: Encoding, key: bytes) -> Converter:
+    """A converter to the hexadecimal HMAC-SHA-256 of the value's JSON, whichever form it came in."""
+    convert = whole_converter(encoding)
+
+    def conversion(value: bytes) -> bytes:
+        try:
+            plain = convert(value)
+        except ValueError:
+            raise ValueError("its value is not shown, since the column is hashed") from None
+        return b'"' + hmac.new(key, plain, "sha256").hexdigest().encode() + b'"'
+
+    return conversion
+
+
+def masked(text: str) -> bytes:
+    """What stands for every value of a masked column, JSON."""
+    return json_string(text.encode())

@@ -1,0 +1,44 @@
+"""The configuration's section `records`, in the form that the pure rooms take it."""
+
+from pgrelay import __version__
+from pgrelay.config import Config
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.selection import Selection
+from pgrelay.encode.types import Encodings
+
+
+def record_options(config: Config, database: str, systemid: str, server_encoding: str) -> RecordOptions:
+    """What the encoder is to do: the configuration's choices, and what it must know of the server."""
+    records = config.records
+    columns = records.columns
+    return RecordOptions(
+        version=__version__,
+        prefix=records.prefix,
+        database=database,
+        systemid=systemid,
+        topic=records.topic,
+        routes=tuple((route.match, route.topic) for route in records.routes),
+        envelope=records.envelope,
+        key=records.key,
+        tombstones=records.tombstones,
+        transactions=records.transaction_topic,
+        placeholder=records.unchanged == "placeholder",
+        headers=records.headers,
+        encodings=Encodings(
+            numeric=records.numeric,
+            time=records.time,
+            binary=records.binary,
+            json=records.json_,
+            # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
+            checked=server_encoding == "SQL_ASCII",
+        ),
+        selection=Selection(
+            include=records.tables.include,
+            exclude=records.tables.exclude,
+            drop=columns.drop,
+            mask=columns.mask,
+            hash=columns.hash,
+            mask_with=columns.mask_with,
+            hash_key=(columns.hash_key or "").encode(),
+        ),
+    )
