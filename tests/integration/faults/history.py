@@ -1,0 +1,117 @@
+"""What the records of a `Workload` must say, however often the relay began again."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.integration.changes import change, place
+from tests.integration.databases import Database
+from tests.integration.faults.slots import wait_free
+from tests.integration.faults.workload import TABLES
+from tests.integration.relays import Relay
+from tests.integration.topics import Record
+
+Rows = list[dict[str, Any]]
+
+
+def history(relay: Relay) -> list[Record]:
+    """All records of the workload, less tombstones. Fails unless they tell the tables' whole history.
+
+    The workload must have ended, and the relay caught up.
+    """
+    records = [record for table in TABLES for record in relay.records(table) if record.value is not None]
+    changes = [record.json for record in without_repeats(records)]
+    assert_transactions_are_whole(changes)
+    assert_every_count_is_there(changes)
+    for table in TABLES:
+        assert rows_after(changes, table) == rows_in(relay.database, table)
+    return records
+
+
+def without_repeats(records: Iterable[Record]) -> list[Record]:
+    """The first record of each change. Fails where a repeat says anything else, or one comes out of order."""
+    first: dict[tuple[int, int], Record] = {}
+    last_new: dict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for record in records:
+        partition, at = (record.topic, record.partition), place(record)
+        if at in first:
+            assert change(record) == change(first[at])
+        else:
+            assert at > last_new[partition], f"{at} comes after {last_new[partition]} in {partition}"
+            last_new[partition] = at
+            first[at] = record
+    return list(first.values())
+
+
+def assert_transactions_are_whole(changes: Iterable[Any]) -> None:
+    positions = defaultdict[int, list[int]](list)
+    for value in changes:
+        positions[value["source"]["commit_lsn"]].append(value["source"]["seq"])
+    for commit_lsn, found in positions.items():
+        assert sorted(found) == list(range(len(found))), f"transaction {commit_lsn:X} is not whole"
+
+
+def assert_every_count_is_there(changes: Iterable[Any]) -> None:
+    """The history of a counter is 0, 1, 2 and so on, in this order."""
+    counts = defaultdict[int, list[int]](list)
+    for value in changes:
+        if value["source"]["table"] == "counter":
+            counts[value["after"]["id"]].append(value["after"]["n"])
+    assert counts
+    for counted in counts.values():
+        assert counted == list(range(len(counted)))
+
+
+def rows_after(changes: Iterable[Any], table: str) -> Rows:
+    """What is in the table after the changes, in the order of its key."""
+    rows: dict[tuple[int, ...], dict[str, Any]] = {}
+    for value in changes:
+        if value["source"]["table"] == table:
+            key = _key(value["after"] or value["before"])
+            rows.pop(key, None)
+            if value["after"] is not None:
+                rows[key] = value["after"]
+    return [row for _, row in sorted(rows.items())]
+
+
+def rows_in(database: Database, table: str) -> Rows:
+    with database.connect() as connection:
+        rows = connection.execute(f"SELECT to_jsonb(t) FROM {table} t".encode()).fetchall()
+    return sorted((row for (row,) in rows), key=_key)
+
+
+def _key(row: dict[str, Any]) -> tuple[int, ...]:
+    return (row["id"],) if "id" in row else (row["session"], row["number"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A relay that ended: what its slot had confirmed, and where the partitions (topic, number) ended."""
+
+    confirmed_lsn: int
+    ends: dict[tuple[str, int], int]
+
+    def repeats_what_was_confirmed(self, record: Record) -> bool:
+        later = record.offset >= self.ends.get((record.topic, record.partition), 0)
+        return later and record.json["source"]["commit_lsn"] < self.confirmed_lsn
+
+
+def cut(relay: Relay) -> Cut:
+    """Where everything stands now that the relay has ended."""
+    wait_free(relay.database, relay.prefix)
+    confirmed_lsn = relay.confirmed_lsn()
+    consumer = Consumer({"bootstrap.servers": relay.kafka.bootstrap, "group.id": "cut"})
+    try:
+        topics = consumer.list_topics(timeout=10).topics
+        ours = [
+            (relay.topic(table), number)
+            for table in TABLES
+            for number in topics[relay.topic(table)].partitions
+        ]
+        ends = {at: consumer.get_watermark_offsets(TopicPartition(*at), timeout=10)[1] for at in ours}
+    finally:
+        consumer.close()
+    return Cut(confirmed_lsn, ends)

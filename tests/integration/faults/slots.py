@@ -1,0 +1,29 @@
+"""Who uses a slot, and from where it goes on."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tests.integration.databases import Database
+from tests.integration.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Walsender:
+    pid: int
+    backend_start: datetime
+
+
+def walsender(database: Database, slot: str) -> Walsender | None:
+    """The server's process at the other end of a relay's stream."""
+    with database.connect() as connection:
+        row = connection.execute(
+            "SELECT pid, backend_start FROM pg_replication_slots JOIN pg_stat_replication ON pid = active_pid"
+            " WHERE slot_name = %s",
+            [slot],
+        ).fetchone()
+    return None if row is None else Walsender(*row)
+
+
+def wait_free(database: Database, slot: str) -> None:
+    """Return once nobody uses the slot: the server has taken in all that its last user sent."""
+    wait_until(lambda: walsender(database, slot) is None, f"slot {slot} to be free")

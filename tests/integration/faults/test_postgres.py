@@ -1,0 +1,115 @@
+"""Postgres stops, cuts connections, refuses us or is not there yet: rows 7, 21, 29 and more of faults.md."""
+
+import time
+
+import psycopg
+import pytest
+
+from pgrelay.embedded.postgres import Postgres
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.history import history
+from tests.integration.faults.own_servers import own_postgres
+from tests.integration.faults.slots import walsender
+from tests.integration.faults.workload import Workload, prepare
+from tests.integration.relays import Relay
+
+AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
+WAITING = "waiting, will go on by itself"
+
+
+@own_postgres()
+def test_a_fast_stop_does_not_wait_for_us(server: Postgres, database: Database, new_relay: NewRelay) -> None:
+    """Row 7: the server that is idle, and the one that was busy until then; afterwards the relay goes on."""
+    prepare(database)
+    relay = new_relay().start().wait_streaming()
+    assert stopping_takes(server) < AT_ONCE
+    relay.wait_event(WAITING)
+    assert relay.get("/readyz")[0] == 503
+    server.start()
+    relay.wait_streaming()
+    with Workload(database) as load:
+        load.wait_for(200)
+        assert stopping_takes(server) < AT_ONCE
+        server.start()
+        load.wait_for(100)
+    relay.caught_up()
+    assert relay.stop() == 0
+    history(relay)
+
+
+def stopping_takes(server: Postgres) -> float:
+    began = time.monotonic()
+    server.stop("fast")
+    return time.monotonic() - began
+
+
+@own_postgres()
+def test_a_server_that_is_down_at_the_start_is_waited_for(
+    server: Postgres, database: Database, new_relay: NewRelay
+) -> None:
+    """Told once, in the log and on /readyz."""
+    server.stop()
+    relay = new_relay().start()
+    relay.wait_event(WAITING)
+    reconnects = relay.metric("pgrelay_reconnects_total")
+    relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") >= reconnects + 3, "more tries")
+    status, reason = relay.get("/readyz")
+    assert status == 503
+    assert "Connection refused" in reason
+    assert len(relay.events(WAITING)) == 1
+    server.start()
+    relay.wait_streaming()
+    assert relay.stop() == 0
+
+
+def test_a_cut_connection_doubles_no_row_of_a_transaction_half_sent(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """Row 21: what had come of it is dropped, since the server sends it all again."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
+    database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
+    relay = new_relay().start().wait_streaming()
+    with psycopg.connect(database.dsn) as writer:
+        insert = "INSERT INTO t SELECT i, repeat('x', 300) FROM generate_series(%s::int, %s) i"
+        for first in (1, 1001):
+            # New rows, since nothing is sent again before there is something new to send.
+            writer.execute(insert, [first, first + 999])
+            relay.wait_for(lambda: relay.metric("pgrelay_open_transactions") == 1, "a transaction half sent")
+            cut_connection(database, relay)
+        writer.execute(insert, [2001, 3000])
+    relay.caught_up()
+    assert [record.json_key["id"] for record in relay.records("t")] == list(range(1, 3001))
+    assert relay.metric("pgrelay_spool_size_bytes") == 0
+
+
+def cut_connection(database: Database, relay: Relay) -> None:
+    """Returns once the relay has a new one."""
+    before = walsender(database, relay.prefix)
+    assert before is not None
+    with database.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [before.pid])
+    relay.wait_for(lambda: walsender(database, relay.prefix) not in (None, before), "a new connection")
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_second_relay_waits_and_takes_over(
+    database: Database, relay: Relay, new_relay: NewRelay, end: str
+) -> None:
+    """Row 29: and tells whom it waits for."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    owner = walsender(database, relay.prefix)
+    assert owner is not None
+    second = new_relay().start()
+    second.wait_event(WAITING)
+    assert f"active for PID {owner.pid}" in second.get("/readyz")[1]
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert second.get("/readyz")[0] == 503
+    assert len(second.events(WAITING)) == 1
+    getattr(relay, end)()
+    second.wait_streaming()
+    database.execute("INSERT INTO t VALUES (2)")
+    second.caught_up()
+    assert [record.json_key for record in second.records("t")] == [{"id": 1}, {"id": 2}]
+    assert second.stop() == 0

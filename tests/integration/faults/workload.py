@@ -1,0 +1,145 @@
+"""Several sessions that write at once, through whatever happens to the server.
+
+Rows of `counter` belong to all: whoever updates one adds 1 to its `n`, so that its history in commit order is
+1, 2, 3 and so on without a gap. Rows of `entry` are a session's own: made, changed and deleted, few at a time
+or in a transaction large enough to be streamed. Savepoints and whole transactions are rolled back among them.
+"""
+
+import random
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from tests.integration.databases import Database
+from tests.integration.waiting import wait_until
+
+TABLES = ("counter", "entry")
+
+_SCHEMA = """
+CREATE TABLE counter (id int PRIMARY KEY, n bigint NOT NULL);
+CREATE TABLE entry (session int, number int, body text NOT NULL, PRIMARY KEY (session, number));
+"""
+_INSERT = """
+INSERT INTO entry SELECT %(session)s, i, repeat(md5(i::text), 10)
+FROM generate_series(%(first)s::int, %(last)s) i
+"""
+_COUNTERS = 10
+_LARGE = (400, 400, 400, 4000)  # rows of 350 bytes: streamed, the last more than memory_mb: 1 holds
+_PAUSE = 0.005  # seconds between transactions, so that the relay can keep up
+
+Connection = psycopg.Connection[Any]
+
+
+def prepare(database: Database) -> None:
+    """Makes the tables, and has the server stream whatever does not fit into the least memory."""
+    database.execute(_SCHEMA)
+    database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
+
+
+class Workload:
+    """Writes while its block lasts. `prepare` the database ahead of it."""
+
+    def __init__(self, database: Database, sessions: int = 3) -> None:
+        self._database = database
+        self._stopping = threading.Event()
+        self._sessions = [_Session(database, number, self._stopping) for number in range(sessions)]
+
+    def __enter__(self) -> Self:
+        self._database.execute(f"INSERT INTO counter SELECT i, 0 FROM generate_series(1, {_COUNTERS}) i")
+        for session in self._sessions:
+            session.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        for session in self._sessions:
+            session.join()
+
+    @property
+    def ended(self) -> int:
+        """How many transactions have ended, those rolled back included."""
+        return sum(session.ended for session in self._sessions)
+
+    def wait_for(self, transactions: int) -> None:
+        """Return once so many more have ended."""
+        target = self.ended + transactions
+        wait_until(lambda: self.ended >= target, f"{transactions} transactions", 60)
+
+
+class _Session(threading.Thread):
+    def __init__(self, database: Database, number: int, stopping: threading.Event) -> None:
+        super().__init__(name=f"session {number}")
+        self.ended = 0
+        self._database = database
+        self._number = number
+        self._stopping = stopping
+        self._last = 0
+        self._random = random.Random(number)
+
+    def run(self) -> None:
+        while not self._stopping.wait(_PAUSE):
+            try:
+                with self._database.connect() as connection:
+                    self._write(connection)
+            except psycopg.OperationalError:
+                continue  # the server is down, or was: connect again
+
+    def _write(self, connection: Connection) -> None:
+        kinds = (self._small, self._savepoint, self._large, self._rolled_back)
+        while not self._stopping.wait(_PAUSE):
+            [kind] = self._random.choices(kinds, (75, 20, 3, 2))
+            with connection.transaction():
+                kind(connection)
+            self.ended += 1
+
+    def _small(self, connection: Connection) -> None:
+        self._insert(connection, 2)
+        self._change(connection)
+        self._count(connection)
+
+    def _savepoint(self, connection: Connection) -> None:
+        self._insert(connection, 1)
+        with connection.transaction(force_rollback=True):
+            self._insert(connection, 2)
+            self._count(connection)
+        with connection.transaction():
+            self._insert(connection, 1)
+        self._count(connection)
+
+    def _large(self, connection: Connection) -> None:
+        self._insert(connection, self._random.choice(_LARGE))
+        with connection.transaction(force_rollback=True):
+            self._insert(connection, 400)
+        with connection.transaction():
+            self._change(connection)
+        self._count(connection)
+
+    def _rolled_back(self, connection: Connection) -> None:
+        with connection.transaction(force_rollback=True):
+            self._large(connection)
+
+    def _insert(self, connection: Connection, rows: int) -> None:
+        first = self._last + 1
+        self._last += rows
+        connection.execute(_INSERT, {"session": self._number, "first": first, "last": self._last})
+
+    def _change(self, connection: Connection) -> None:
+        """Updates a few rows and deletes one, if they are still there."""
+        some = self._random.randrange(self._last) + 1
+        connection.execute(
+            "UPDATE entry SET body = body || '+' WHERE session = %s AND number BETWEEN %s AND %s",
+            [self._number, some - 2, some],
+        )
+        connection.execute(
+            "DELETE FROM entry WHERE session = %s AND number = %s",
+            [self._number, self._random.randrange(self._last) + 1],
+        )
+
+    def _count(self, connection: Connection) -> None:
+        """In the order of ids, so that no two sessions wait for each other."""
+        for counter in sorted(self._random.sample(range(1, _COUNTERS + 1), 2)):
+            connection.execute("UPDATE counter SET n = n + 1 WHERE id = %s", [counter])
