@@ -104,10 +104,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from pgrelay.demo import demo  # type: ignore[import-not-found, unused-ignore]
+    from pgrelay.demo import demo
 
     with _results():
-        return int(demo(options.rows, options.keep))
+        return demo(options.rows, options.keep)
     return 0
 
 

@@ -1,0 +1,203 @@
+"""The demo, from its first server to its last line."""
+
+import io
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from pgrelay.demo.fold import compare
+from pgrelay.demo.relay_process import PREFIX, SLOT, RelayProcess
+from pgrelay.demo.screen import Screen
+from pgrelay.demo.servers import Servers, Stopped
+from pgrelay.demo.shop import SCHEMA, TABLES, transactions
+from pgrelay.demo.show import Show
+from pgrelay.demo.slot import Slot
+from pgrelay.demo.summary import Outcome, summary
+from pgrelay.demo.topics import Topics
+from pgrelay.demo.workload import Workload
+from pgrelay.embedded.daemon import ServerFailed, log_tail
+from pgrelay.embedded.kafka import Kafka
+from pgrelay.embedded.kafka_jars import KAFKA_VERSION
+from pgrelay.embedded.postgres import Postgres
+from pgrelay.errors import PgrelayError
+from pgrelay.postgres import one_line
+
+_SEED: Final = 1
+_PAUSE_S: Final = 0.35
+_ALL_ROWS_S: Final = 15.0  # with --rows: about this long divided by the rows of a transaction
+
+_LAST_RECORDS_TIMEOUT_S: Final = 20.0
+
+
+def demo(rows: int | None, keep: bool) -> int:
+    """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; returns the exit code.
+
+    With `keep` the servers outlive it. Raises Unavailable where something it is made of can't be had, and
+    ServerFailed where a server or the relay does not start or ends too soon.
+    """
+    _forget_environment()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    stop = threading.Event()
+    folder = Path(tempfile.mkdtemp(prefix="pgrelay-demo-"))
+    folder.chmod(0o755)  # under root, Postgres runs as another account and has to reach its data in there
+    servers = Servers(folder if keep else None, stop)
+    try:
+        with _set_by_signals(stop), Screen(sys.stdout) as screen:
+            return _Demo(screen, servers, folder, stop).run(rows, keep)
+    except Stopped:
+        return 0
+    except (psycopg.Error, KafkaException) as error:
+        raise PgrelayError(f"the demo lost a server: {one_line(error)}") from error
+    finally:
+        if not servers.kept:
+            shutil.rmtree(folder)
+
+
+def _forget_environment() -> None:
+    """Drop what libpq and the relay would read: PGHOSTADDR leads elsewhere, and so do our own overrides."""
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]
+
+
+@contextmanager
+def _set_by_signals(stop: threading.Event) -> Iterator[None]:
+    """The first signal asks for the end, the second for a quick one; more are of no use to anybody."""
+    signals = 0
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal signals
+        signals += 1
+        stop.set()
+        if signals == 2:
+            raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+class _Demo:
+    def __init__(self, screen: Screen, servers: Servers, folder: Path, stop: threading.Event) -> None:
+        self._screen = screen
+        self._servers = servers
+        self._folder = folder
+        self._stop = stop
+        self._began = time.monotonic()
+
+    def run(self, rows: int | None, keep: bool) -> int:
+        self._screen.say(f"A shop on Postgres 18, relayed to Kafka {KAFKA_VERSION}. Ctrl-C ends it.", "bold")
+        with self._servers.running(_Start(self._screen, self._servers)):
+            dsn = self._servers.postgres.create_database("shop")
+            with Slot(dsn, SLOT) as slot:
+                slot.connection.execute(SCHEMA)
+                outcome = self._relay(rows, dsn, slot)
+            self._screen.show(summary(outcome))
+            if keep:
+                self._servers.kept = True
+                self._tell_how_to_connect(dsn)
+        return 0 if outcome.good else 1
+
+    def _relay(self, rows: int | None, dsn: str, slot: Slot) -> Outcome:
+        def streaming() -> bool:
+            if self._stop.is_set():
+                raise Stopped
+            return slot.active()
+
+        bootstrap = self._servers.kafka.bootstrap
+        with RelayProcess(self._folder, dsn, bootstrap, streaming) as relay:
+            self._tell_where(dsn, relay)
+            pause_s = _PAUSE_S if rows is None else min(_PAUSE_S, _ALL_ROWS_S / rows)
+            with (
+                Topics(bootstrap, PREFIX) as topics,
+                Workload(dsn, transactions(_SEED, rows), pause_s) as workload,
+            ):
+                show = Show(self._screen, topics, slot, workload, lambda: self._look(relay))
+                self._watch(show, slot, topics, workload)
+                return self._outcome(show, slot, relay)
+
+    def _watch(self, show: Show, slot: Slot, topics: Topics, workload: Workload) -> None:
+        """Until the workload ends or is to end, and then until its last record is here."""
+        show.go_on_until(lambda: self._stop.is_set() or not workload.running)
+        workload.stop()
+        show.go_on_until(lambda: not workload.running)
+        end = slot.wal_end()
+        came = show.go_on_until(
+            lambda: slot.confirmed() >= end and topics.at_end(), timeout_s=_LAST_RECORDS_TIMEOUT_S
+        )
+        show.end()
+        if not came:
+            log = log_tail(self._folder / "relay.log")
+            raise ServerFailed(f"the last records did not come; the end of the relay's log:\n{log}")
+
+    def _outcome(self, show: Show, slot: Slot, relay: RelayProcess) -> Outcome:
+        return Outcome(
+            show.tally,
+            [compare(slot.connection, show.fold, table) for table in TABLES],
+            slot.streamed(),
+            show.feed.shown,
+            time.monotonic() - self._began,
+            relay.stop(),
+        )
+
+    def _look(self, relay: RelayProcess) -> None:
+        servers: dict[str, Postgres | Kafka | RelayProcess]
+        servers = {"Postgres": self._servers.postgres, "Kafka": self._servers.kafka, "the relay": relay}
+        for name, server in servers.items():
+            if not server.running:
+                raise ServerFailed(f"{name} has ended; the end of its log:\n{log_tail(server.log)}")
+
+    def _tell_where(self, dsn: str, relay: RelayProcess) -> None:
+        say = self._screen.say
+        say(f"Postgres   {dsn}")
+        say(f"Kafka      {self._servers.kafka.bootstrap}, topics {PREFIX}.public.*")
+        say(f"pgrelay    streaming after {time.monotonic() - self._began:.1f} s; http://{relay.http}/metrics")
+        say()
+
+    def _tell_how_to_connect(self, dsn: str) -> None:
+        postgres, kafka, say = self._servers.postgres, self._servers.kafka, self._screen.say
+        psql = shutil.which("psql") or postgres.bin / "psql"
+        folder = shlex.quote(str(self._folder))
+        say()
+        say("Both servers are left running.", "bold")
+        say(f"Postgres   {psql} {dsn}")
+        say(f"Kafka      bootstrap.servers={kafka.bootstrap}")
+        say(f"relay on   pgrelay run --config {folder}/pgrelay.yaml")
+        say(f"stop both  kill -QUIT {postgres.pid}; kill -KILL {kafka.pid}; sleep 1; rm -rf {folder}")
+
+
+class _Start:
+    """Tells how far the servers are."""
+
+    def __init__(self, screen: Screen, servers: Servers) -> None:
+        self._screen = screen
+        self._downloads = servers.downloads
+        self._told = 0
+        self._began = time.monotonic()
+
+    def __call__(self) -> None:
+        names = self._downloads.names()
+        text = f"both are starting … {time.monotonic() - self._began:.0f} s"
+        if names:
+            text = f"fetching Kafka, this once: {self._downloads}, {names[-1]}"
+        self._screen.stay([("dim", text)])
+        if not self._screen.live:
+            for name in names[self._told :]:
+                self._screen.say(f"fetching {name}")
+            self._told = len(names)

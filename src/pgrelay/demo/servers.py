@@ -1,0 +1,80 @@
+"""Postgres and Kafka, started side by side."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pgrelay.embedded.kafka import Kafka
+from pgrelay.embedded.postgres import Postgres
+
+# A transaction of more than this is sent before it commits; the default, 64MB, takes longer to fill.
+_SETTINGS: Final = {"logical_decoding_work_mem": "64kB"}
+
+_DRAW_EVERY_S: Final = 0.1
+
+
+class Stopped(Exception):
+    """The demo was asked to end before it began."""
+
+
+class Downloads:
+    """How much of the jars has come. The threads that fetch them tell it, and end where `stop` is set."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._received: dict[str, int] = {}
+
+    def __call__(self, name: str, received: int) -> None:
+        if self._stop.is_set():
+            raise Stopped
+        with self._lock:
+            self._received[name] = received
+
+    def names(self) -> list[str]:
+        """The jars of which something has come, in the order they were begun."""
+        with self._lock:
+            return list(self._received)
+
+    def __str__(self) -> str:
+        with self._lock:
+            return f"{sum(self._received.values()) / 1e6:.1f} MB in {len(self._received)} jars"
+
+
+class Servers:
+    """Both servers. With a folder, their data stay there; with `kept`, they outlive the block."""
+
+    def __init__(self, folder: Path | None, stop: threading.Event) -> None:
+        self.downloads = Downloads(stop)
+        self.postgres = Postgres(folder and folder / "postgres", settings=_SETTINGS)
+        self.kafka = Kafka(folder and folder / "kafka", progress=self.downloads)
+        self.kept = False
+        self._stop = stop
+
+    @contextmanager
+    def running(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """The block; `waiting` is called every now and then until both servers answer.
+
+        Raises Stopped where `stop` is set by then.
+        """
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(2))
+            starts: list[Future[Any]] = []
+            for server in (self.postgres, self.kafka):
+                starts.append(pool.submit(server.__enter__))
+                stack.callback(self._leave, server, starts[-1])
+            while wait(starts, _DRAW_EVERY_S).not_done:
+                waiting()
+            for start in starts:
+                start.result()
+            if self._stop.is_set():
+                raise Stopped
+            yield
+
+    def _leave(self, server: Postgres | Kafka, start: Future[Any]) -> None:
+        # Waits for the start, which may still be under way when something else went wrong.
+        if start.exception() is None and not self.kept:
+            server.__exit__(None, None, None)

@@ -1,0 +1,270 @@
+"""A small shop: its tables, and the transactions of its days. Pure: the same seed gives the same statements.
+
+The shop knows what it has committed so far, as far as the next transactions depend on it, and gives every row
+its id itself; so what must never reach Kafka, because a savepoint took it back, is known by key.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, LiteralString
+
+from psycopg.types.json import Jsonb
+
+from pgrelay.demo.names import CITIES, FIRST_NAMES, LAST_NAMES, PRODUCTS, TAGS
+
+TABLES: Final = ("customers", "products", "orders", "order_items", "supplier_prices")
+
+SCHEMA: Final = """
+CREATE TABLE customers (
+    id bigint PRIMARY KEY,
+    name text NOT NULL,
+    email text NOT NULL UNIQUE,
+    city text NOT NULL,
+    tags text[] NOT NULL,
+    joined_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE products (
+    id bigint PRIMARY KEY,
+    name text NOT NULL,
+    price numeric(10, 2) NOT NULL,
+    stock integer NOT NULL,
+    attributes jsonb NOT NULL
+);
+CREATE TABLE orders (
+    id bigint PRIMARY KEY,
+    customer_id bigint NOT NULL REFERENCES customers,
+    status text NOT NULL,
+    total numeric(10, 2) NOT NULL,
+    shipping jsonb,
+    placed_at timestamptz NOT NULL DEFAULT now()
+);
+ALTER TABLE orders REPLICA IDENTITY FULL;
+CREATE TABLE order_items (
+    order_id bigint REFERENCES orders,
+    line smallint,
+    product_id bigint NOT NULL REFERENCES products,
+    quantity integer NOT NULL,
+    price numeric(10, 2) NOT NULL,
+    PRIMARY KEY (order_id, line)
+);
+CREATE TABLE supplier_prices (
+    sku text PRIMARY KEY,
+    supplier text NOT NULL,
+    price numeric(10, 2) NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT now()
+);
+"""
+
+# An import brings so many prices, and a last page that is taken back.
+IMPORTED: Final = 5_000
+TAKEN_BACK: Final = 200
+
+# The terminal shows so many changes of one transaction; only these count towards `--rows`.
+SHOWN_OF_ONE: Final = 10
+
+# A table and the values of its key.
+Key = tuple[str, tuple[Any, ...]]
+
+Statement = tuple[LiteralString, tuple[Any, ...]]
+
+_SIGN_UP: Final = "INSERT INTO customers (id, name, email, city, tags) VALUES (%s, %s, %s, %s, %s)"
+_ORDER: Final = "INSERT INTO orders (id, customer_id, status, total) VALUES (%s, %s, 'placed', %s)"
+_ITEM: Final = "INSERT INTO order_items VALUES (%s, %s, %s, %s, %s)"
+_TAKE: Final = "UPDATE products SET stock = stock - %s WHERE id = %s"
+_PAY: Final = "UPDATE orders SET status = 'paid' WHERE id = %s"
+_SHIP: Final = "UPDATE orders SET status = 'shipped', shipping = %s WHERE id = %s"
+_IMPORT: Final = """
+INSERT INTO supplier_prices (sku, supplier, price)
+SELECT 'HB-' || lpad(n::text, 5, '0'), 'Halden Brothers', (100 + (n * 7919 + %s * 613) %% 20000) / 100.0
+FROM generate_series(%s::int, %s::int) n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Statements that commit together: `changes` rows come of them, and the keys in `never` do not."""
+
+    title: str
+    statements: tuple[Statement, ...]
+    changes: int
+    never: frozenset[Key] = frozenset()
+
+    @property
+    def shown(self) -> int:
+        return min(self.changes, SHOWN_OF_ONE)
+
+
+@dataclass(slots=True)
+class _Order:
+    lines: int
+    status: str = "placed"
+
+
+def transactions(seed: int, rows: int | None = None) -> Iterator[Transaction]:
+    """The shop's transactions, for ever, or until exactly `rows` changes have been shown."""
+    shop = _Shop(seed)
+    left = rows
+    for transaction in shop.days():
+        if left is not None:
+            if transaction.shown > left:
+                break
+            left -= transaction.shown
+        yield transaction
+    # The rest is smaller than a transaction, so that any number comes out even.
+    for _ in range(left or 0):
+        yield shop.sign_up()
+
+
+class _Shop:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._customers = 0
+        self._order_ids = itertools.count(1001)
+        self._orders: dict[int, _Order] = {}
+        self._imports = 0
+
+    def days(self) -> Iterator[Transaction]:
+        yield self._stock_up()
+        for _ in range(5):
+            yield self.sign_up()
+        yield self._place_order()
+        for n in itertools.count(1):
+            if n % 60 == 4:
+                yield self._import_prices()
+            elif n % 15 == 2:
+                yield self._refuse_voucher()
+            elif n % 30 == 9:
+                yield self._close_till(n)
+            else:
+                yield self._anything()
+
+    def _anything(self) -> Transaction:
+        actions = (
+            self._place_order,
+            self._pay,
+            self._ship,
+            self._cancel,
+            self._reprice,
+            self._restock,
+            self._move_house,
+            self.sign_up,
+        )
+        return self._random.choices(actions, (30, 20, 15, 10, 8, 7, 5, 5))[0]()
+
+    def _stock_up(self) -> Transaction:
+        insert: LiteralString = "INSERT INTO products VALUES (%s, %s, %s, %s, %s)"
+        statements = [
+            (insert, (number, name, Decimal(price), 40 + 10 * number, Jsonb(attributes)))
+            for number, (name, price, attributes) in enumerate(PRODUCTS, 1)
+        ]
+        return Transaction("the shelves are filled", tuple(statements), len(statements))
+
+    def sign_up(self) -> Transaction:
+        self._customers += 1
+        first, last = self._random.choice(FIRST_NAMES), self._random.choice(LAST_NAMES)
+        # The number keeps addresses apart where names repeat.
+        email = f"{last.lower()}{self._customers}@example.com"
+        tags = sorted(self._random.sample(TAGS, self._random.randint(0, 2)))
+        row = (self._customers, f"{first} {last}", email, self._random.choice(CITIES), tags)
+        return Transaction("a customer signs up", ((_SIGN_UP, row),), 1)
+
+    def _place_order(self) -> Transaction:
+        order, statements = self._begin_order()
+        return Transaction(f"order {order} is placed", tuple(statements), len(statements))
+
+    def _begin_order(self) -> tuple[int, list[Statement]]:
+        """An order of one to three products, each taken off the shelf."""
+        order = next(self._order_ids)
+        numbers = self._random.sample(range(1, len(PRODUCTS) + 1), self._random.randint(1, 3))
+        items = [(n, self._random.randint(1, 4), Decimal(PRODUCTS[n - 1][1])) for n in numbers]
+        self._orders[order] = _Order(len(items))
+        total = sum(quantity * price for _, quantity, price in items)
+        statements: list[Statement] = [(_ORDER, (order, self._customer(), total))]
+        for line, (product, quantity, price) in enumerate(items, 1):
+            statements.append((_ITEM, (order, line, product, quantity, price)))
+            statements.append((_TAKE, (quantity, product)))
+        return order, statements
+
+    def _refuse_voucher(self) -> Transaction:
+        """An order whose free gifts are taken back, for the voucher has expired."""
+        order, statements = self._begin_order()
+        changes = len(statements)
+        gifts = range(91, 94)
+        statements.append(("SAVEPOINT voucher", ()))
+        statements += [(_ITEM, (order, line, 1 + line % len(PRODUCTS), 1, Decimal(0))) for line in gifts]
+        statements.append(("ROLLBACK TO SAVEPOINT voucher", ()))
+        never = frozenset(("order_items", (order, line)) for line in gifts)
+        return Transaction(f"order {order} is placed, its voucher refused", tuple(statements), changes, never)
+
+    def _pay(self) -> Transaction:
+        order = self._some_order("placed")
+        if order is None:
+            return self._place_order()
+        self._orders[order].status = "paid"
+        return Transaction(f"order {order} is paid", ((_PAY, (order,)),), 1)
+
+    def _ship(self) -> Transaction:
+        order = self._some_order("paid")
+        if order is None:
+            return self._pay()
+        del self._orders[order]
+        carrier = self._random.choice(("Bring", "DHL", "PostNord"))
+        shipping = Jsonb({"carrier": carrier, "parcel": f"{carrier[:2].upper()}{order * 7919 % 100_000:05}"})
+        return Transaction(f"order {order} is shipped", ((_SHIP, (shipping, order)),), 1)
+
+    def _cancel(self) -> Transaction:
+        order = self._some_order("placed")
+        if order is None:
+            return self._restock()
+        lines = self._orders.pop(order).lines
+        statements: tuple[Statement, ...] = (
+            ("DELETE FROM order_items WHERE order_id = %s", (order,)),
+            ("DELETE FROM orders WHERE id = %s", (order,)),
+        )
+        return Transaction(f"order {order} is cancelled", statements, lines + 1)
+
+    def _reprice(self) -> Transaction:
+        factor = Decimal(self._random.randint(90, 112)) / 100
+        update: LiteralString = "UPDATE products SET price = round(price * %s, 2) WHERE id = %s"
+        return Transaction("a price changes", ((update, (factor, self._product())),), 1)
+
+    def _restock(self) -> Transaction:
+        update: LiteralString = "UPDATE products SET stock = stock + %s WHERE id = %s"
+        amount = self._random.randint(2, 9) * 10
+        return Transaction("a product is restocked", ((update, (amount, self._product())),), 1)
+
+    def _move_house(self) -> Transaction:
+        update: LiteralString = "UPDATE customers SET city = %s, tags = tags || %s WHERE id = %s"
+        city = f"{self._random.choice(CITIES)} {self._random.randint(2, 9)}"
+        return Transaction("a customer moves", ((update, (city, ["moved"], self._customer())),), 1)
+
+    def _close_till(self, number: int) -> Transaction:
+        emit: LiteralString = "SELECT pg_logical_emit_message(true, 'till', %s)"
+        return Transaction("the till is closed", ((emit, (f"till closed, no. {number}",)),), 1)
+
+    def _import_prices(self) -> Transaction:
+        """The large one: all prices of a supplier anew, and a last page that is taken back."""
+        self._imports += 1
+        last = IMPORTED + TAKEN_BACK
+        statements: tuple[Statement, ...] = (
+            ("TRUNCATE supplier_prices", ()),
+            (_IMPORT, (self._imports, 1, IMPORTED)),
+            ("SAVEPOINT page", ()),
+            (_IMPORT, (self._imports, IMPORTED + 1, last)),
+            ("ROLLBACK TO SAVEPOINT page", ()),
+        )
+        never = frozenset(("supplier_prices", (f"HB-{n:05}",)) for n in range(IMPORTED + 1, last + 1))
+        return Transaction(f"{IMPORTED:,} prices are imported", statements, IMPORTED + 1, never)
+
+    def _customer(self) -> int:
+        return self._random.randint(1, self._customers)
+
+    def _product(self) -> int:
+        return self._random.randint(1, len(PRODUCTS))
+
+    def _some_order(self, status: str) -> int | None:
+        orders = [number for number, order in self._orders.items() if order.status == status]
+        return self._random.choice(orders) if orders else None

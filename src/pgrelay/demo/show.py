@@ -1,0 +1,62 @@
+"""The show: records taken in as they arrive, counted, folded, and put on the screen."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pgrelay.demo.fold import Fold
+from pgrelay.demo.screen import Screen
+from pgrelay.demo.slot import Slot
+from pgrelay.demo.tally import Tally
+from pgrelay.demo.topics import Topics
+from pgrelay.demo.view import Feed
+from pgrelay.demo.workload import Workload
+
+_TURN_S: Final = 0.1
+
+# A large transaction may pause for a few turns before the rest of it comes.
+_QUIET_TURNS: Final = 5
+
+
+class Show:
+    """`look` is called every turn; what it raises ends the show."""
+
+    def __init__(
+        self, screen: Screen, topics: Topics, slot: Slot, workload: Workload, look: Callable[[], None]
+    ) -> None:
+        self.tally = Tally(workload.taken_back)
+        self.fold = Fold()
+        self.feed = Feed()
+        self._screen = screen
+        self._topics = topics
+        self._slot = slot
+        self._workload = workload
+        self._look = look
+        self._quiet_turns = 0
+
+    def go_on_until(self, over: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Take turns until it is over; false where it is not within the time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not over():
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            self._turn()
+        return True
+
+    def end(self) -> None:
+        """Show what is still held back."""
+        self._screen.show(self.feed.rest())
+
+    def _turn(self) -> None:
+        self._look()
+        self._topics.look()
+        changes = self._topics.read(_TURN_S)
+        for change in changes:
+            self.tally.add(change)
+            self._screen.show(self.feed.lines(change, self.fold.apply(change)))
+        self._quiet_turns = 0 if changes else self._quiet_turns + 1
+        if self._quiet_turns == _QUIET_TURNS:
+            self._screen.show(self.feed.rest())
+        if self._screen.live:
+            lag_bytes = max(0, self._slot.wal_end() - self._slot.confirmed())
+            self._screen.stay(self.tally.status(lag_bytes, self._workload.title))

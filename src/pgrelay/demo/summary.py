@@ -1,0 +1,98 @@
+"""What a demo comes to: the records counted, and the proof that they are the tables."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pgrelay.demo.change import TOMBSTONE, TRUNCATE
+from pgrelay.demo.fold import Comparison
+from pgrelay.demo.screen import Line
+from pgrelay.demo.tally import Tally
+from pgrelay.demo.view import OP_STYLES
+
+_OPS: Final = ("c", "u", "d", TOMBSTONE, TRUNCATE, "m")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`streamed`: how many transactions were sent before they committed, and in how many parts."""
+
+    tally: Tally
+    comparisons: Sequence[Comparison]
+    streamed: tuple[int, int]
+    shown: int
+    elapsed_s: float
+    relay_exit_code: int
+
+    @property
+    def good(self) -> bool:
+        equal = all(comparison.equal for comparison in self.comparisons)
+        return equal and not self.tally.seen_anyway and self.relay_exit_code == 0
+
+
+def summary(outcome: Outcome) -> Iterator[Line]:
+    """The lines, good or bad."""
+    yield []
+    yield from _counts(outcome)
+    yield []
+    yield from _equality(outcome.comparisons)
+    yield from _taken_back(outcome.tally)
+    transactions, parts = outcome.streamed
+    if transactions:
+        yield _point(
+            "streamed", f"{_many(transactions, 'large transaction')} sent before commit, in {parts} parts"
+        )
+    tally = outcome.tally
+    yield _point("lag", f"{tally.lag_ms:.0f} ms from commit to consumer, {tally.longest_ms:.0f} ms at most")
+    yield _point(
+        "records",
+        f"{tally.total:,} in {outcome.elapsed_s:.1f} s; {_many(outcome.shown, 'row change')} shown above",
+    )
+    code = outcome.relay_exit_code
+    yield _point("relay", f"stopped with exit code {code}", good=code == 0)
+
+
+def _counts(outcome: Outcome) -> Iterator[Line]:
+    """A table's records by op, and the rows that it has now."""
+    rows = {comparison.table: comparison.rows for comparison in outcome.comparisons}
+    records = outcome.tally.records
+    tables = [*rows, *sorted({table for table, _ in records} - rows.keys())]
+    yield [("", f"{'':15}"), *((OP_STYLES[op], f"{op:>8}") for op in _OPS), ("dim", f"{'rows now':>12}")]
+    for table in tables:
+        counts = [records[table, op] for op in _OPS]
+        now = f"{rows[table]:,}" if table in rows else ""
+        cells = [("", f"{count:>8,}") if count else ("dim", f"{'·':>8}") for count in counts]
+        yield [("", f"{table:15}"), *cells, ("", f"{now:>12}")]
+
+
+def _equality(comparisons: Sequence[Comparison]) -> Iterator[Line]:
+    different = [comparison for comparison in comparisons if not comparison.equal]
+    for each in different:
+        text = (
+            f"{each.table}: {each.missing:,} of its {_many(each.rows, 'row')} not in the topic, "
+            f"{_many(each.surplus, 'row')} of the topic not in the table"
+        )
+        yield _point("DIFFERENT", text, good=False)
+    if not different:
+        rows = sum(comparison.rows for comparison in comparisons)
+        yield _point(
+            "equal",
+            f"the topics, folded, are the {len(comparisons)} tables: {_many(rows, 'row')}, value for value",
+        )
+
+
+def _taken_back(tally: Tally) -> Iterator[Line]:
+    count = len(tally.taken_back)
+    if tally.seen_anyway:
+        text = f"{len(tally.seen_anyway):,} of {_many(count, 'row')} that savepoints rolled back are in Kafka"
+        yield _point("ROLLED BACK", text, good=False)
+    elif count:
+        yield _point("rolled back", f"{_many(count, 'row')} at savepoints; none of them came")
+
+
+def _point(label: str, text: str, *, good: bool = True) -> Line:
+    return [("green" if good else "red", f"{label:<13}"), ("", text)]
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,90 @@
+"""What the demo counts while records arrive, and the line that tells of it."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from statistics import median
+from typing import Final
+
+from pgrelay.demo.change import Change
+from pgrelay.demo.screen import Line
+from pgrelay.demo.shop import Key
+from pgrelay.demo.view import OP_STYLES
+
+_RATE_OVER_S: Final = 3.0
+_LAGS_KEPT: Final = 50
+
+
+class Tally:
+    """Counts the records of each table by op, and how long each transaction takes from commit to consumer.
+
+    `taken_back` are keys of rows that must never arrive; it may grow meanwhile.
+    """
+
+    def __init__(self, taken_back: set[Key], clock: Callable[[], float] = time.time) -> None:
+        self.records: Counter[tuple[str, str]] = Counter()
+        self.taken_back = taken_back
+        self.seen_anyway = set[Key]()
+        self._clock = clock
+        self._arrivals: deque[tuple[float, int]] = deque([(clock(), 0)])
+        self._last_commit = 0
+        self._lags_ms: deque[float] = deque(maxlen=_LAGS_KEPT)
+        self.longest_ms = 0.0
+
+    def add(self, change: Change) -> None:
+        self.records[change.table, change.op] += 1
+        if (change.table, change.row_key) in self.taken_back:
+            self.seen_anyway.add((change.table, change.row_key))
+        self._measure(change)
+
+    def _measure(self, change: Change) -> None:
+        lag_ms = self._clock() * 1e3 - change.commit_us / 1e3
+        self.longest_ms = max(self.longest_ms, lag_ms)
+        if change.position[0] == self._last_commit:
+            # A transaction is here when its last record is.
+            self._lags_ms.pop()
+        self._last_commit = change.position[0]
+        self._lags_ms.append(lag_ms)
+
+    @property
+    def total(self) -> int:
+        """Records, tombstones included."""
+        return self.records.total()
+
+    @property
+    def lag_ms(self) -> float:
+        """The median of the last transactions."""
+        return median(self._lags_ms) if self._lags_ms else 0.0
+
+    def of_op(self, op: str) -> int:
+        return sum(count for (_, other), count in self.records.items() if other == op)
+
+    def rate(self) -> float:
+        """Records a second, over the last few; to be asked now and then."""
+        now, total = self._clock(), self.total
+        self._arrivals.append((now, total))
+        while len(self._arrivals) > 2 and self._arrivals[1][0] < now - _RATE_OVER_S:
+            self._arrivals.popleft()
+        since, before = self._arrivals[0]
+        return (total - before) / (now - since) if now > since else 0.0
+
+    def status(self, lag_bytes: int, note: str) -> Line:
+        """The line for the bottom of the terminal; what matters least is at its end."""
+        line: Line = [("bold", f"{self.total:,}"), ("", " records ")]
+        for op in ("c", "u", "d", "t", "m"):
+            if count := self.of_op(op):
+                line.append((OP_STYLES[op], f" {op} {count:,}"))
+        line += [("", f"  {self.rate():,.0f}/s  lag {byte_count(lag_bytes)}, {self.lag_ms:.0f} ms")]
+        if self.taken_back:
+            line.append(("", f"  rolled back {len(self.taken_back)}, {len(self.seen_anyway)} came"))
+        return [*line, ("dim", f"  {note}")]
+
+
+def byte_count(count: float) -> str:
+    """A number of bytes in three digits or so."""
+    units = iter(("B", "kB", "MB", "GB"))
+    unit = next(units)
+    while count >= 1000:
+        count /= 1000
+        unit = next(units)
+    return f"{count:.3g} {unit}"

@@ -1,0 +1,100 @@
+"""Records as lines to read: when, what, which row, and what became of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from pgrelay.demo.change import TOMBSTONE, TRUNCATE, Change, Row
+from pgrelay.demo.screen import Line, Piece
+from pgrelay.demo.shop import SHOWN_OF_ONE
+
+OP_STYLES: Final = {
+    "c": "green",
+    "u": "yellow",
+    "d": "red",
+    "r": "cyan",
+    TRUNCATE: "magenta",
+    "m": "blue",
+    TOMBSTONE: "dim",
+}
+
+_TABLE_WIDTH: Final = len("supplier_prices")
+_KEY_WIDTH: Final = len("HB-00001")
+
+
+def change_line(change: Change, previous: Row | None) -> Line:
+    """One line for one record. `previous` is the row before it, as earlier records left it."""
+    style = OP_STYLES[change.op]
+    faded = "dim" if change.op == TOMBSTONE else ""
+    return [
+        ("dim", f"{_clock(change.commit_us)} "),
+        (style, f"{change.op} {change.table:<{_TABLE_WIDTH}} "),
+        (faded or "bold", f"{'/'.join(map(_value, change.key.values())):<{_KEY_WIDTH}} "),
+        *_particulars(change, previous),
+    ]
+
+
+def _particulars(change: Change, previous: Row | None) -> list[Piece]:
+    if change.op == TOMBSTONE:
+        return [("dim", "tombstone")]
+    if change.op == TRUNCATE:
+        return [("", "every row of the table")]
+    if change.after is None:
+        return _columns(change, change.before or {})
+    old = change.before or previous
+    if change.op == "u" and old is not None:
+        return _differences(old, change.after)
+    return _columns(change, change.after)
+
+
+def _columns(change: Change, row: Row) -> list[Piece]:
+    shown = [(name, value) for name, value in row.items() if name not in change.key]
+    return [piece for name, value in shown for piece in (("dim", f"{name}="), ("", f"{_value(value)}  "))]
+
+
+def _differences(old: Row, new: Row) -> list[Piece]:
+    pieces: list[Piece] = []
+    for name, value in new.items():
+        if name not in old or old[name] != value:
+            pieces += [("dim", f"{name} {_value(old.get(name))} → "), ("", f"{_value(value)}  ")]
+    return pieces or [("dim", "the same again")]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str) and value.isprintable():
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _clock(unix_us: int) -> str:
+    return datetime.fromtimestamp(unix_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+
+
+class Feed:
+    """Decides what of a transaction is shown: how it begins, and how much more there was."""
+
+    def __init__(self) -> None:
+        self.shown = 0
+        self._of: Counter[int] = Counter()
+        self._held: Counter[tuple[int | None, str]] = Counter()
+
+    def lines(self, change: Change, previous: Row | None) -> Iterator[Line]:
+        """The lines that this change brings about; there may be none."""
+        commit = change.position[0]
+        if change.op != TOMBSTONE:
+            self._of[commit] += 1
+        if self._of[commit] > SHOWN_OF_ONE:
+            self._held[change.xid, change.table] += 1
+            return
+        yield from self.rest()
+        self.shown += change.op != TOMBSTONE
+        yield change_line(change, previous)
+
+    def rest(self) -> Iterator[Line]:
+        """A line for what was not shown since the last time, if there was any."""
+        for (xid, table), count in self._held.items():
+            indent = " " * len("00:00:00.000 ")
+            yield [("dim", f"{indent}… {table:<{_TABLE_WIDTH}} {count:,} more of transaction {xid}")]
+        self._held.clear()

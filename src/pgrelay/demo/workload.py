@@ -1,0 +1,69 @@
+"""The shop at work: its transactions committed one after the other, in a thread of their own."""
+
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+from pgrelay.demo.shop import Key, Transaction
+
+
+class Workload:
+    """Runs while its block does: until the transactions end, or it is told to stop between two of them.
+
+    `pause_s` passes between two. `taken_back` are the keys of all rows that a savepoint took back.
+    """
+
+    def __init__(self, dsn: str, transactions: Iterable[Transaction], pause_s: float) -> None:
+        self.taken_back = set[Key]()
+        self.title = ""
+        self._dsn = dsn
+        self._transactions = transactions
+        self._pause_s = pause_s
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="shop")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """Begin no other transaction."""
+        self._stop.set()
+
+    @property
+    def running(self) -> bool:
+        """Whether more may come. Raises what ended the thread too soon."""
+        if self._thread.is_alive():
+            return True
+        if self._error is not None:
+            raise self._error
+        return False
+
+    def _run(self) -> None:
+        try:
+            with psycopg.connect(self._dsn, autocommit=True, application_name="shop") as connection:
+                for transaction in self._transactions:
+                    if self._stop.is_set():
+                        break
+                    self._commit(connection, transaction)
+                    self._stop.wait(self._pause_s)
+        except Exception as error:
+            self._error = error
+
+    def _commit(self, connection: psycopg.Connection, transaction: Transaction) -> None:
+        self.title = transaction.title
+        # Beforehand: what must not arrive is known before anything can.
+        self.taken_back |= transaction.never
+        with connection.transaction():
+            for statement, parameters in transaction.statements:
+                connection.execute(statement, parameters)
