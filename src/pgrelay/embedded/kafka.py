@@ -167,7 +167,9 @@ class Kafka:
 
     def _java_command(self, *options: str) -> list[StrPath]:
         logging_to = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        return [self._java, *options, *_JVM_OPTIONS, logging_to, "-cp", self._class_path]
+        # The codecs unpack their libraries there, and after a kill nobody else removes them.
+        temporary = f"-Djava.io.tmpdir={self._folder}"
+        return [self._java, *options, *_JVM_OPTIONS, temporary, logging_to, "-cp", self._class_path]
 
     def _configure(self, data: Path, settings: Mapping[str, str]) -> Path:
         direct, proxied = f"DIRECT://{self.bootstrap}", f"PROXIED://{self.proxied_bootstrap}"
