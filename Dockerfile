@@ -8,6 +8,7 @@ RUN apt-get update \
 WORKDIR /src
 COPY pyproject.toml setup.py README.md ./
 COPY src ./src
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/pgrelay && /opt/pgrelay/bin/pip install . \
     && /opt/pgrelay/bin/pgrelay --version | grep -q compiled
