@@ -29,6 +29,10 @@ _WAL_REMOVED: Final = "58P01"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 
+# PostgreSQL 14 to 18.4: how it fails, while it streams, to find a table that a large transaction altered, then
+# rolled back to a savepoint, and altered again. Sent whole at its commit, the same transaction is no trouble.
+_UNMAPPED: Final = ("could not map filenode", "could not map filenumber")
+
 # libpq tells a refused connection by text alone, so these are all there is to go by.
 _REFUSALS: Final = (
     "password authentication failed",
@@ -82,7 +86,12 @@ def server_error(sqlstate: str | None, text: str) -> PgrelayError:
     if sqlstate == _NOT_IN_PREREQUISITE_STATE:
         return GapError(f"{text}: drop the slot, and copy the tables anew")
     if sqlstate == _UNDEFINED_OBJECT:
-        return SetupError(f"{text}: create it, or correct source.slot and source.publications")
+        return SetupError(
+            f"{text}: create it, or correct source.slot and source.publications; if it was dropped and made "
+            "again, rows written meanwhile can't be decoded: drop the slot, and copy the tables anew"
+        )
+    if text.startswith(_UNMAPPED):
+        return SourceUnavailable(f"{text}: a bug of Postgres's streaming; set source.streaming: off")
     if sqlstate is None or sqlstate.startswith(_PASSING):
         return SourceUnavailable(text)
     return SetupError(text)

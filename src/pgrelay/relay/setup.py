@@ -59,18 +59,29 @@ async def prepare(catalog: Catalog, config: SourceConfig, position: Position) ->
 
     Raises SetupError where something is missing or not what it should be, GapError where the slot is gone.
     """
-    await _require_publications(catalog, config)
     slot = await catalog.slot(config.slot)
-    if slot is None:
-        slot = await _make_slot(catalog, config, position)
-    _check_kind(slot, config.slot, catalog.database)
-    return slot
+    if slot is None and position.system is not None:
+        raise GapError(
+            f"slot {config.slot} is gone: changes since {format_lsn(position.confirmed_lsn)} are lost to it; "
+            "copy the tables anew, and start again with a new slot"
+        )
+    if slot is not None:
+        _check_kind(slot, config.slot, catalog.database)
+    await _require_publications(catalog, config, slot)
+    return slot or await _make_slot(catalog, config)
 
 
-async def _require_publications(catalog: Catalog, config: SourceConfig) -> None:
+async def _require_publications(catalog: Catalog, config: SourceConfig, slot: Slot | None) -> None:
     missing = await catalog.missing_publications(config.publications)
     if not missing:
         return
+    if slot is not None:
+        # What was written while it was missing stays out of the stream, even if it is there again.
+        raise SetupError(
+            f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
+            f"although slot {config.slot} does: was it dropped? Correct the name; or drop the slot, copy the "
+            "tables anew, and start with a new one"
+        )
     if not config.create or len(config.publications) > 1:
         raise SetupError(
             f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
@@ -81,12 +92,7 @@ async def _require_publications(catalog: Catalog, config: SourceConfig) -> None:
     _log.info("publication created", publication=missing[0], tables=holds)
 
 
-async def _make_slot(catalog: Catalog, config: SourceConfig, position: Position) -> Slot:
-    if position.system is not None:
-        raise GapError(
-            f"slot {config.slot} is gone: changes since {format_lsn(position.confirmed_lsn)} are lost to it; "
-            "copy the tables anew, and start again with a new slot"
-        )
+async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
     if not config.create:
         raise SetupError(
             f"source.slot: {config.slot} does not exist; create it with SELECT "
