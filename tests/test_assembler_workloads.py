@@ -6,9 +6,9 @@ The server is the one in tests/walsender.py; its oracle knows nothing of how the
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgrelay.assembler import Assembler
@@ -19,56 +19,81 @@ from tests.assembly import UNLIMITED, batches, events, transactions
 from tests.encode.encoding import encoder_of, records_of
 from tests.walsender import TABLES, Committed, Transaction, Walsender
 
-_ON_ONE: Final[dict[str, Callable[[Walsender, Transaction, int], None]]] = {
+# What a session does in its transaction, and what happens around it. The number is a table.
+_DOINGS: Final[dict[str, Callable[[Walsender, Transaction, int], None]]] = {
     "insert": Walsender.insert,
     "alter": Walsender.alter,
     "savepoint": lambda server, transaction, _: server.savepoint(transaction),
     "release": lambda server, transaction, _: server.release(transaction),
     "rollback to": lambda server, transaction, _: server.rollback_to(transaction),
     "stream": lambda server, transaction, _: server.stream(transaction),
-    "commit": lambda server, transaction, _: server.commit(transaction),
-    "abort": lambda server, transaction, _: server.abort(transaction),
-    "prepare": lambda server, transaction, _: server.prepare(transaction),
+    "keepalive": lambda server, *_: server.keepalive(),
+    "message": lambda server, *_: server.message(),
+    "stray abort": lambda server, *_: server.stray_abort(),
+    "reconnect": lambda server, *_: server.reconnect(),
 }
-_ON_PREPARED: Final[dict[str, Callable[[Walsender, Transaction], None]]] = {
-    "commit prepared": Walsender.commit_prepared,
-    "rollback prepared": Walsender.rollback_prepared,
-}
-_ON_NONE: Final[dict[str, Callable[[Walsender], None]]] = {
-    "begin": Walsender.begin,
-    "keepalive": Walsender.keepalive,
-    "message": Walsender.message,
-    "stray abort": Walsender.stray_abort,
-    "reconnect": Walsender.reconnect,
-}
+_OFTEN: Final = [*["insert"] * 8, *["stream", "alter", "savepoint"] * 3, *["rollback to", "release"] * 2]
+_ENDS: Final = ["commit", "abort", "prepare and commit", "prepare and roll back", "stay open"]
 
-# An action, which transaction it is on, and which table.
-Step = tuple[str, int, int]
+Doing = tuple[str, int]
 
-_OFTEN: Final = ["begin", "insert", "insert", "insert", "stream", "stream", "commit"]
-steps = st.tuples(
-    st.sampled_from([*_OFTEN, *_ON_ONE, *_ON_PREPARED, *_ON_NONE]),
-    st.integers(0, 2),
-    st.integers(0, TABLES - 1),
-)
-# What does not apply is passed over, so that any list is a workload; short ones would seldom be one.
-workloads = st.lists(steps, min_size=20, max_size=80)
+
+class Script(NamedTuple):
+    """One transaction. Small ones are not streamed."""
+
+    doings: list[Doing]
+    small: bool
+    end: str
+
+
+class Workload(NamedTuple):
+    """`schedule` says which of the transactions that have begun takes its next step."""
+
+    scripts: list[Script]
+    schedule: list[int]
+
+
+doings = st.tuples(st.sampled_from([*_OFTEN, *_DOINGS]), st.integers(0, TABLES - 1))
+ends = st.sampled_from(["commit", "commit", "prepare and commit", *_ENDS])
+scripts = st.builds(Script, st.lists(doings, min_size=6, max_size=16), st.booleans(), ends)
+schedules = st.lists(st.integers(0, 2), max_size=60)
+workloads = st.builds(Workload, st.lists(scripts, min_size=3, max_size=8), schedules)
 memory_limits = st.one_of(st.just(0), st.integers(0, 600), st.just(UNLIMITED))
 slice_sizes = st.one_of(st.just(1), st.integers(1, 600), st.just(UNLIMITED))
 
 
-def perform(workload: list[Step]) -> Walsender:
+def perform(workload: Workload) -> Walsender:
+    """Three sessions side by side as scheduled, then each script that is left to its end."""
     server = Walsender()
-    for action, which, table in workload:
-        if action in _ON_NONE:
-            _ON_NONE[action](server)
-        elif action in _ON_ONE:
-            if not server.running:
-                server.begin()
-            _ON_ONE[action](server, server.running[which % len(server.running)], table)
-        elif action in _ON_PREPARED and server.prepared:
-            _ON_PREPARED[action](server, server.prepared[which % len(server.prepared)])
+    playing = [play(server, script) for script in workload.scripts]
+    for which in workload.schedule:
+        session = playing[which % len(playing)]
+        if next(session, "at its end") is not None:
+            playing.remove(session)
+        if not playing:
+            break
+    for session in playing:
+        list(session)
     return server
+
+
+def play(server: Walsender, script: Script) -> Iterator[None]:
+    transaction = server.begin()
+    for doing, table in script.doings:
+        if not (script.small and doing == "stream"):
+            _DOINGS[doing](server, transaction, table)
+        yield
+    if script.end == "commit":
+        server.commit(transaction)
+    elif script.end == "abort":
+        server.abort(transaction)
+    elif script.end != "stay open":
+        server.prepare(transaction)
+        yield
+        if script.end == "prepare and commit":
+            server.commit_prepared(transaction)
+        else:
+            server.rollback_prepared(transaction)
 
 
 def assemblers(connections: list[list[bytes]], memory_limit: int) -> Iterator[tuple[Assembler, list[bytes]]]:
@@ -94,7 +119,7 @@ def relayed(connections: list[list[bytes]], memory_limit: int, slice_size: int) 
 
 @given(workloads, memory_limits, slice_sizes)
 def test_what_was_committed_comes_out_in_commit_order_and_nothing_else(
-    workload: list[Step], memory_limit: int, slice_size: int
+    workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
     server = perform(workload)
     out = transactions(relayed(server.connections, memory_limit, slice_size))
@@ -104,16 +129,15 @@ def test_what_was_committed_comes_out_in_commit_order_and_nothing_else(
 
 
 @given(workloads, memory_limits, slice_sizes)
-def test_spilling_and_slicing_change_nothing(
-    workload: list[Step], memory_limit: int, slice_size: int
-) -> None:
+def test_spilling_and_slicing_change_nothing(workload: Workload, memory_limit: int, slice_size: int) -> None:
     connections = perform(workload).connections
     assert relayed(connections, memory_limit, slice_size) == relayed(connections, UNLIMITED, UNLIMITED)
 
 
+@settings(max_examples=200)
 @given(workloads, memory_limits, slice_sizes)
 def test_every_row_is_read_by_the_relation_that_preceded_it(
-    workload: list[Step], memory_limit: int, slice_size: int
+    workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
     """Also where the Relation came in another transaction, or long ago, or was rolled back."""
     server = perform(workload)

@@ -14,7 +14,7 @@ from typing import Final
 from tests.wire import build
 from tests.wire.build import Column
 
-TABLES: Final = 3
+TABLES: Final = 2
 _FIRST_OID: Final = 16384
 
 
@@ -98,8 +98,10 @@ class Walsender:
 
     # --- What sessions do
 
-    def begin(self) -> None:
-        self.running.append(Transaction(self._next_xid()))
+    def begin(self) -> Transaction:
+        transaction = Transaction(self._next_xid())
+        self.running.append(transaction)
+        return transaction
 
     def insert(self, transaction: Transaction, table: int) -> None:
         if self._locked(transaction, table):

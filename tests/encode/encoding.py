@@ -1,13 +1,14 @@
-"""Events through an encoder, as the relay drives it, and its records as a reader has them."""
+"""Events through an encoder, as the relay drives it, and its records as a consumer reads them."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pgrelay.encode.encoder import Encoder, Record, Segment
+from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.records import Record, Segment
 from pgrelay.encode.topics import Topics
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from tests.wire import build
@@ -16,32 +17,32 @@ from tests.wire.build import NOON
 NOW: Final = NOON + 1_234_567
 """When the records are encoded: 1.234567 s after the commits."""
 
-OPTIONS: Final = RecordOptions(version="0.1.0", prefix="app", database="shop")
-NOTHING_ELSE: Final = RelationFacts()
+OPTIONS: Final = RecordOptions(version="0.1.0", prefix="app", database="shop", systemid="7301")
+NO_FACTS: Final = RelationFacts()
 
 
 def encoder_of(options: RecordOptions = OPTIONS) -> Encoder:
-    return Encoder(options, Topics(options.prefix, options.topic))
+    return Encoder(options, Topics(options.prefix, options.topic, options.routes))
 
 
 def outcomes(
-    encoder: Encoder, events: list[Event], facts: RelationFacts = NOTHING_ELSE, now_us: int = NOW
-) -> Iterator[Segment | Reached]:
-    """What comes of the events, every relation having the same `facts`, and topics existing when wanted."""
+    encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS, now_us: int = NOW
+) -> Iterator[Segment | Reached | Announcement]:
+    """What comes of the events, every need being met: each relation has the same `facts`."""
     encoder.feed(events)
     yield from encoder.encode(now_us)
-    while encoder.wanted is not None or encoder.wants_message_topic:
-        if encoder.wanted is not None:
+    while encoder.need is not None:
+        if isinstance(encoder.need, FactsNeeded):
             encoder.learn(facts)
         else:
-            encoder.allow_messages()
+            if isinstance(encoder.need, Announcement):
+                yield encoder.need
+            encoder.met()
         yield from encoder.encode(now_us)
 
 
-def segments(
-    encoder: Encoder, events: list[Event], facts: RelationFacts = NOTHING_ELSE, now_us: int = NOW
-) -> Iterator[Segment]:
-    return (it for it in outcomes(encoder, events, facts, now_us) if isinstance(it, Segment))
+def segments(encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS) -> list[Segment]:
+    return [it for it in outcomes(encoder, events, facts) if isinstance(it, Segment)]
 
 
 def transaction(
@@ -61,32 +62,43 @@ def transaction(
 
 @dataclass(frozen=True)
 class Written:
-    """A record as a consumer reads it: JSON parsed, members in their order."""
+    """A record as a consumer reads it: JSON parsed, its members in their order."""
 
     topic: str
     key: Any
     value: Any
-    headers: dict[str, Any] | None
+    headers: dict[str, bytes | None]
     partition: int
 
 
 def written(record: Record) -> Written:
     topic, key, value, headers, partition = record
-    return Written(
-        topic,
-        None if key is None else json.loads(key),
-        None if value is None else json.loads(value),
-        None if headers is None else {name: json.loads(text) for name, text in headers if text is not None},
-        partition,
-    )
+    values = {name: value.encode() if isinstance(value, str) else value for name, value in headers or []}
+    return Written(topic, _parsed(key), _parsed(value), values, partition)
+
+
+def _parsed(json_text: bytes | None) -> Any:
+    """Strictly: NaN is no JSON, and no member comes twice."""
+    if json_text is None:
+        return None
+    return json.loads(json_text, parse_constant=_refuse, object_pairs_hook=_without_repeats)
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(dict(members)) == len(members), f"a member comes twice: {members}"
+    return dict(members)
+
+
+def records_of(events: list[Event], encoder: Encoder, facts: RelationFacts = NO_FACTS) -> list[Written]:
+    return [written(record) for segment in segments(encoder, events, facts) for record in segment.records]
 
 
 def records(
-    *messages: bytes, options: RecordOptions = OPTIONS, facts: RelationFacts = NOTHING_ELSE
+    *messages: bytes, options: RecordOptions = OPTIONS, facts: RelationFacts = NO_FACTS
 ) -> list[Written]:
     """The records of one transaction of these messages."""
     return records_of(transaction(*messages), encoder_of(options), facts)
-
-
-def records_of(events: list[Event], encoder: Encoder, facts: RelationFacts = NOTHING_ELSE) -> list[Written]:
-    return [written(record) for segment in segments(encoder, events, facts) for record in segment.records]
