@@ -29,8 +29,8 @@ _WAL_REMOVED: Final = "58P01"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 
-# PostgreSQL 14 to 18.4: how it fails, while it streams, to find a table that a large transaction altered, then
-# rolled back to a savepoint, and altered again. Sent whole at its commit, the same transaction is no trouble.
+# PostgreSQL 14 to 18.4: how it fails, while it streams, to find a table that a large transaction altered,
+# rolled back to a savepoint, and altered again. Sent whole at its commit, that transaction is no trouble.
 _UNMAPPED: Final = ("could not map filenode", "could not map filenumber")
 
 # libpq tells a refused connection by text alone, so these are all there is to go by.

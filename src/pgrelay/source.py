@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import pq
 
-from pgrelay.errors import SourceUnavailable
+from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres import connect, one_line, server_error
 from pgrelay.wire.replication import KEEPALIVE, StandbyStatusUpdate, StreamOptions, start_replication
@@ -42,6 +42,7 @@ class Source:
         self._pgconn: pq.abc.PGconn
         self._readable = asyncio.Event()
         self._streaming = False
+        self._ended_by: PgrelayError | None = None
         self._socket = -1
 
     async def __aenter__(self) -> Self:
@@ -102,7 +103,7 @@ class Source:
             raise self._result_error(result)
         return result
 
-    def _result_error(self, result: pq.abc.PGresult | None) -> Exception:
+    def _result_error(self, result: pq.abc.PGresult | None) -> PgrelayError:
         if result is None:
             return SourceUnavailable("Postgres ended the stream")
         sqlstate = result.error_field(pq.DiagnosticField.SQLSTATE)
@@ -125,6 +126,8 @@ class Source:
 
         Empty where nothing has arrived. Raises what the server's error means when it ends the stream.
         """
+        if self._ended_by is not None:
+            raise self._ended_by
         frames: list[bytes] = []
         get_copy_data = self._pgconn.get_copy_data
         # TLS may hold back decrypted bytes that the socket no longer announces: look once more.
@@ -144,17 +147,21 @@ class Source:
                         break
                     self._pgconn.consume_input()
                     looks -= 1
-                elif frames:
-                    break
                 else:
-                    raise self._result_error(self._pgconn.get_result())
+                    # libpq tells the reason once: keep it until the frames before it are taken.
+                    self._ended_by = self._result_error(self._pgconn.get_result())
+                    if frames:
+                        break
+                    raise self._ended_by
         except psycopg.OperationalError as error:
             if not frames:
                 raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
         return frames
 
     def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
-        """Tell the server how far we are; `flush_lsn` moves the slot. False where the socket is full."""
+        """Tell the server how far we are; `flush_lsn` moves the slot. False where it takes nothing now."""
+        if self._ended_by is not None:
+            return False
         update = StandbyStatusUpdate(received_lsn, flush_lsn, flush_lsn, time.time_ns() // 1000)
         try:
             sent = self._pgconn.put_copy_data(update.serialize())
