@@ -68,6 +68,16 @@ _POISON: Final = frozenset(
 )
 
 
+def new_topic(name: str, config: SinkConfig, lasting: bool) -> NewTopic:
+    """A topic as the configuration wants it made; `lasting`: of one partition, and never cleaned."""
+    return NewTopic(
+        name,
+        num_partitions=1 if lasting else config.partitions,
+        replication_factor=config.replication_factor,
+        config=dict(_LASTING if lasting else config.topic_config),
+    )
+
+
 class Delivery:
     """Counts the reports on one transaction's records. One bound method serves them all."""
 
@@ -231,20 +241,13 @@ class Sink:
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     async def _create(self, topic: str, lasting: bool) -> None:
-        config = self._config
-        partitions = 1 if lasting else config.partitions
-        wanted = NewTopic(
-            topic,
-            num_partitions=partitions,
-            replication_factor=config.replication_factor,
-            config=dict(_LASTING if lasting else config.topic_config),
-        )
+        wanted = new_topic(topic, self._config, lasting)
         futures: dict[str, Future[Any]] = self._admin.create_topics(
             [wanted], operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
         )
         try:
             await asyncio.wrap_future(futures[topic])
-            self._partitions[topic] = partitions
+            self._partitions[topic] = wanted.num_partitions
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:

@@ -18,33 +18,40 @@ from pgrelay.check.publications import publication_findings
 from pgrelay.check.server import server_findings
 from pgrelay.check.slot import slot_findings
 from pgrelay.check.table_queries import Published
-from pgrelay.check.tables import table_findings
+from pgrelay.check.tables import selected, table_findings
 from pgrelay.check.topics import wanted_topics
 from pgrelay.config import Config
+from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
+from pgrelay.relay.records import record_options
 
 __all__ = ["Finding", "check"]
 
 
 async def check(config: Config) -> list[Finding]:
     """What a run with this configuration would meet. Raises nothing that a server's state could cause."""
-    found, published = await _source(config)
-    topics, collisions = wanted_topics(published.tables, config.records, config.source.messages)
+    # Of the server's facts, names and selections need none.
+    options = record_options(config, database="", systemid="", server_encoding="")
+    found, published = await _source(config, options.selection)
+    relayed = selected(published, options.selection)
+    topics, collisions = wanted_topics(relayed.tables, options, config)
     found += collisions
     found += await kafka_findings(config.sink, topics, published.truncates)
     return found + machine_findings(config)
 
 
-async def _source(config: Config) -> tuple[list[Finding], Published]:
+async def _source(config: Config, selection: Selection) -> tuple[list[Finding], Published]:
     dsn = config.source.dsn
     try:
         async with Catalog(dsn) as catalog:
-            return await _catalogue(config, catalog)
+            return await _catalogue(config, selection, catalog)
     except PgrelayError as refusal:
         return [refused_connection(refusal, dsn)], Published()
 
 
-async def _catalogue(config: Config, catalog: Catalog) -> tuple[list[Finding], Published]:
+async def _catalogue(
+    config: Config, selection: Selection, catalog: Catalog
+) -> tuple[list[Finding], Published]:
     source = config.source
     server = await queries.server(catalog)
     slot = await catalog.slot(source.slot)
@@ -56,7 +63,7 @@ async def _catalogue(config: Config, catalog: Catalog) -> tuple[list[Finding], P
     except PgrelayError as refusal:
         return [*found, unexamined("the publications", refusal)], Published()
     found += more
-    found += await _guarded("the tables", table_findings(catalog, config, published))
+    found += await _guarded("the tables", table_findings(catalog, config, published, selection))
     return found, published
 
 

@@ -25,13 +25,14 @@ _CURES: Final = (
     ),
     (("_RESOLVE", "Failed to resolve"), "correct the host in sink.kafka's bootstrap.servers"),
     (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
-    (
-        ("APIVERSION_QUERY", "Disconnected"),
-        "correct security.protocol in sink.kafka: the listener may want SSL or SASL",
-    ),
 )
 _SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
+# Who connects and is hung up on hears no reason.
+_SPEECHLESS: Final = (
+    "set security.protocol in sink.kafka as the listener wants it (SSL, SASL_SSL, ...), "
+    "or see whether the broker is well"
+)
 _OTHERWISE: Final = "start the broker, or correct sink.kafka's bootstrap.servers"
 
 
@@ -46,7 +47,7 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     try:
         overview = await cluster.overview()
     except KafkaException as failure:
-        return [unreachable(cluster.complaint or failure.args[0], config.kafka[BOOTSTRAP])]
+        return [unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])]
     found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}: {counted(len(overview.brokers), 'broker')}")]
     limits, silent = await _brokers(cluster, overview)
     if silent:
@@ -54,10 +55,13 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     try:
         return found + await topic_findings(cluster, config, wanted, overview, limits, truncates)
     except KafkaException as failure:
-        return [*found, unreachable(failure.args[0], config.kafka[BOOTSTRAP])]
+        return [*found, unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])]
 
 
-def unreachable(complaint: KafkaError, bootstrap: str) -> Finding:
+def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:
+    """`complaint` is what librdkafka said on the way to `failure`."""
+    if complaint is None:
+        return error(f"Kafka does not answer at {bootstrap}", failure.str(), _SPEECHLESS)
     text = f"{complaint.name()} {complaint.str()}"
     cure = next((cure for parts, cure in _CURES if any(part in text for part in parts)), _OTHERWISE)
     return error(f"Kafka does not answer at {bootstrap}", _AFTER.sub("", complaint.str()), cure)

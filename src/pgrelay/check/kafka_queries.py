@@ -37,11 +37,12 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a topic, or of a broker for topics to come."""
+    """Of a topic, or of a broker for topics to come. `lasting`: nothing is ever cleaned away."""
 
     message_bytes: int
     min_in_sync: int
     compacted: bool
+    lasting: bool
 
 
 class Cluster:
@@ -80,7 +81,7 @@ class Cluster:
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
         values = await _result(futures[resource])
-        return _limits(values, "message.max.bytes", "log.cleanup.policy")
+        return _limits(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms")
 
     async def topic_limits(self, names: Sequence[str]) -> dict[str, Limits]:
         """Of topics that are there; those that we may not see are left out."""
@@ -92,7 +93,7 @@ class Cluster:
                 values = await _result(future)
             except KafkaException:
                 continue
-            found[resource.name] = _limits(values, "max.message.bytes", "cleanup.policy")
+            found[resource.name] = _limits(values, "max.message.bytes", "cleanup.policy", "retention.ms")
         return found
 
     async def unwritable(self, names: Sequence[str]) -> list[str]:
@@ -102,13 +103,9 @@ class Cluster:
         )
         return [name for name, future in futures.items() if not await _is_writable(future)]
 
-    async def uncreatable(self, names: Sequence[str], config: Sink) -> dict[str, KafkaError]:
-        """Have the cluster validate topics as a run would create them; those it refuses, and why."""
-        topics = [
-            NewTopic(name, config.partitions, config.replication_factor, config=dict(config.topic_config))
-            for name in names
-        ]
-        futures = self._admin.create_topics(topics, validate_only=True, request_timeout=_TIMEOUT_S)
+    async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
+        """Have the cluster validate topics as if it created them; those it refuses, and why."""
+        futures = self._admin.create_topics(list(topics), validate_only=True, request_timeout=_TIMEOUT_S)
         refused = {}
         for name, future in futures.items():
             try:
@@ -132,9 +129,10 @@ async def _is_writable(description: "Future[Any]") -> bool:
     return allowed is None or AclOperation.WRITE in allowed
 
 
-def _limits(values: Any, size: str, cleanup: str) -> Limits:
+def _limits(values: Any, size: str, cleanup: str, retention: str) -> Limits:
     return Limits(
         int(values[size].value),
         int(values["min.insync.replicas"].value),
         "compact" in values[cleanup].value,
+        values[cleanup].value == "delete" and values[retention].value == "-1",
     )

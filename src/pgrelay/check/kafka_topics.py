@@ -1,6 +1,7 @@
 """The topics: there or to be made, ours to write, and fit for what a run sends them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -9,6 +10,7 @@ from pgrelay.check.findings import Finding, counted, error, ok, size, some, warn
 from pgrelay.check.kafka_queries import Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
+from pgrelay.sink import new_topic
 
 # librdkafka's default for message.max.bytes.
 _MESSAGE_BYTES: Final = 1_000_000
@@ -35,14 +37,14 @@ async def topic_findings(
     if not config.create_topics:
         found += absent(missing)
     elif missing:
-        found += uncreatable(
-            await cluster.uncreatable(_names(missing), config), config, len(overview.brokers)
-        )
+        topics = [new_topic(topic.name, config, topic.lasting) for topic in missing]
+        found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
         limits |= to_come(missing, config, broker)
     found += [
         *uncompactable(wanted, limits, truncates),
+        *fleeting(wanted, limits),
         *out_of_sync(limits, overview.topics, config),
-        *sizes(limits, broker, config),
+        *sizes(limits, config),
     ]
     return found
 
@@ -56,7 +58,8 @@ def presence(
         if missing
         else f"{counted(total, 'topic')} there"
     )
-    other = sorted({topics[topic.name].partitions for topic in there} - {config.partitions})
+    counts = {topics[topic.name].partitions for topic in there if not topic.lasting}
+    other = sorted(counts - {config.partitions})
     if other:
         what += f" (some with {some([str(n) for n in other])} partitions, not {config.partitions})"
     if missing and config.create_topics:
@@ -85,7 +88,7 @@ def absent(missing: Sequence[WantedTopic]) -> list[Finding]:
         found.append(
             error(
                 f"{counted(len(certain), 'topic')} missing: {some(certain)}",
-                "sink.create_topics is false, so that a run stops at the first change for them",
+                "sink.create_topics is false: a run stops at the first change (or are they hidden from us?)",
                 f"kafka-topics.sh --create --topic {certain[0]} ..., or sink.create_topics: true",
             )
         )
@@ -121,8 +124,8 @@ def _creation_cure(code: int, topic: str, config: Sink, brokers: int) -> str:
     if code == KafkaError.INVALID_REPLICATION_FACTOR:
         return f"set sink.replication_factor to {brokers} or less, it is {config.replication_factor}"
     if code in _DENIED:
-        acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --topic"
-        return f"{acl} {topic}, or create the topics yourself"
+        acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --operation Write --topic"
+        return f"{acl} {topic}"
     if code == KafkaError.TOPIC_EXCEPTION:
         return "change records.prefix or records.topic"
     return "correct sink.topic_config, sink.partitions and sink.replication_factor"
@@ -137,8 +140,10 @@ def to_come(missing: Sequence[WantedTopic], config: Sink, broker: Limits | None)
         int(given.get("max.message.bytes", broker.message_bytes)),
         int(given.get("min.insync.replicas", broker.min_in_sync)),
         "compact" in given["cleanup.policy"] if "cleanup.policy" in given else broker.compacted,
+        lasting=False,
     )
-    return dict.fromkeys(_names(missing), limits)
+    lasting = replace(broker, compacted=False, lasting=True)
+    return {topic.name: lasting if topic.lasting else limits for topic in missing}
 
 
 def uncompactable(
@@ -168,6 +173,19 @@ def uncompactable(
     return found
 
 
+def fleeting(wanted: Sequence[WantedTopic], limits: Mapping[str, Limits]) -> list[Finding]:
+    names = [topic.name for topic in wanted if topic.lasting and topic.name in limits]
+    return [
+        warning(
+            f"topic {name} is cleaned, it does not keep everything",
+            "consumers read it from its beginning: schemas that are gone can't be told from others",
+            f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=delete,retention.ms=-1",
+        )
+        for name in names
+        if not limits[name].lasting
+    ]
+
+
 def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], config: Sink) -> list[Finding]:
     """Topics that take no record now, since too few replicas are there to acknowledge it."""
     made = Topic(config.partitions, config.replication_factor, config.replication_factor)
@@ -186,7 +204,7 @@ def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], confi
     ]
 
 
-def sizes(limits: Mapping[str, Limits], broker: Limits | None, config: Sink) -> list[Finding]:
+def sizes(limits: Mapping[str, Limits], config: Sink) -> list[Finding]:
     """The largest record: what the producer lets pass, and what the topics take."""
     ours = int(config.kafka.get("message.max.bytes", _MESSAGE_BYTES))
     strict = [name for name, each in limits.items() if each.message_bytes < ours]

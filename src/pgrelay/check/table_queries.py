@@ -45,6 +45,9 @@ class Table:
     deferrable: bool
     identity_index: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
     @property
     def identified(self) -> bool:
         """Whether Postgres can tell which row an UPDATE or DELETE was of."""
@@ -98,9 +101,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column whose values come in binary where that is asked for."""
+    """A column whose values come in binary where that is asked for. `quoted` is its table, fit for SQL."""
 
+    schema: str
     table: str
+    quoted: str
     name: str
     type_oid: int
     typmod: int
@@ -259,14 +264,15 @@ async def entries(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> 
 async def binary_columns(catalog: Catalog, published: Published) -> list[Column]:
     """The columns that the server sends in binary when asked: those whose type can."""
     query = sql.SQL(
-        "SELECT a.attrelid, format('%%I.%%I', n.nspname, c.relname), a.attname, a.atttypid, a.atttypmod, "
-        "format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+        "SELECT a.attrelid, n.nspname, c.relname, format('%%I.%%I', n.nspname, c.relname), a.attname, "
+        "a.atttypid, a.atttypmod, format_type(a.atttypid, a.atttypmod) "
+        "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
         "JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = a.atttypid "
         "WHERE a.attrelid = ANY (%s) AND a.attnum > 0 AND NOT a.attisdropped AND t.typsend <> 0 {} "
-        "ORDER BY 2, a.attnum"
+        "ORDER BY 2, 3, a.attnum"
     ).format(sql.SQL("AND a.attgenerated = ''" if 120000 <= catalog.server_version < 180000 else ""))
     rows = await catalog.rows(query, ([table.oid for table in published.tables],))
-    return [Column(*row[1:]) for row in rows if _is_published(row[0], row[2], published)]
+    return [Column(*row[1:]) for row in rows if _is_published(row[0], row[4], published)]
 
 
 def _is_published(oid: int, column: str, published: Published) -> bool:

@@ -1,25 +1,66 @@
 """The tables that a run relays: what fails once they are published, or does not arrive as meant."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, counted, error, ok, some, warning
+from pgrelay.check.findings import Finding, counted, error, ok, refused, some, warning
 from pgrelay.check.table_queries import Column, Published, Table, differing
 from pgrelay.config import Config
 from pgrelay.encode.binary import binary_encoding
+from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.errors import SetupError
+
+_SHOWN: Final = 5
 
 
-async def table_findings(catalog: Catalog, config: Config, published: Published) -> list[Finding]:
+async def table_findings(
+    catalog: Catalog, config: Config, published: Published, selection: Selection
+) -> list[Finding]:
+    relayed = selected(published, selection)
     return [
         *unidentified(published),
         *uncovered(published),
         *conflicting(published),
-        *(keyless(published, config.sink.partitions) if config.records.key else []),
+        *unselected(published, relayed),
+        *hidden_keys(relayed, selection),
+        *(keyless(relayed, config.sink.partitions) if config.records.key else []),
         *await _unlogged(catalog, published),
-        *(await _unreadable(catalog, published) if config.source.binary else []),
+        *(await _unreadable(catalog, relayed, selection) if config.source.binary else []),
     ]
+
+
+def selected(published: Published, selection: Selection) -> Published:
+    """What is published, less the tables that the relay leaves out."""
+    taken = tuple(table for table in published.tables if selection.takes(str(table)))
+    return replace(published, tables=taken)
+
+
+def unselected(published: Published, relayed: Published) -> list[Finding]:
+    left_out = len(published.tables) - len(relayed.tables)
+    if not left_out:
+        return []
+    what = f"records.tables leaves out {left_out:,} of {counted(len(published.tables), 'published table')}"
+    if relayed.tables:
+        return [ok(what)]
+    cure = "write the patterns for the whole of schema.table: public\\.orders_.*"
+    return [warning(what, "there is nothing to relay", cure)]
+
+
+def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
+    """Columns that are to be dropped or masked, but tell rows apart."""
+    why = "a run stops at the first change of the table"
+    found: list[Finding] = []
+    for table in relayed.tables:
+        for column in table.key:
+            try:
+                selection.treatment(str(table), column, key=True)
+            except SetupError as refusal:
+                found.append(refused(refusal, why))
+    return found[:_SHOWN]
 
 
 def unidentified(published: Published) -> list[Finding]:
@@ -111,8 +152,12 @@ async def _unlogged(catalog: Catalog, published: Published) -> list[Finding]:
     ]
 
 
-async def _unreadable(catalog: Catalog, published: Published) -> list[Finding]:
-    columns = await table_queries.binary_columns(catalog, published)
+async def _unreadable(catalog: Catalog, relayed: Published, selection: Selection) -> list[Finding]:
+    columns = [
+        column
+        for column in await table_queries.binary_columns(catalog, relayed)
+        if selection.treatment(f"{column.schema}.{column.table}", column.name, key=False) not in (DROP, MASK)
+    ]
     unknown = {column.type_oid for column in columns if builtin_type(column.type_oid) is None}
     return unreadable(columns, await catalog.types(unknown) if unknown else {})
 
@@ -120,7 +165,7 @@ async def _unreadable(catalog: Catalog, published: Published) -> list[Finding]:
 def unreadable(columns: Sequence[Column], types: dict[int, ColumnType]) -> list[Finding]:
     """Columns whose binary form we don't read; `types` are those that are not built in."""
     names = [
-        f"{column.table}.{column.name} ({column.type_name})"
+        f"{column.quoted}.{column.name} ({column.type_name})"
         for column in columns
         if not _is_read(builtin_type(column.type_oid, column.typmod) or types.get(column.type_oid))
     ]

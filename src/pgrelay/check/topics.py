@@ -1,11 +1,12 @@
-"""The topics that a run writes to: one for each table, and one for logical messages."""
+"""The topics that a run writes to: those of its tables, and its own."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.check.findings import Finding, counted, error, refused
 from pgrelay.check.table_queries import Table
-from pgrelay.config import Records
+from pgrelay.config import Config
+from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
 
@@ -14,36 +15,42 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """`keyless`: its records have no key, which a compacted topic refuses.
+    """`keyless`: some of its records have no key, which a compacted topic refuses.
 
-    `certain`: rows go there. To the topic of logical messages nothing may ever go.
+    `certain`: something will go there; to the topic of logical messages perhaps nothing ever does.
+    `lasting`: never to be cleaned, since consumers read it from its beginning.
     """
 
     name: str
-    keyless: bool
+    keyless: bool = False
     certain: bool = True
+    lasting: bool = False
 
 
 def wanted_topics(
-    tables: tuple[Table, ...], records: Records, messages: bool
+    tables: tuple[Table, ...], options: RecordOptions, config: Config
 ) -> tuple[list[WantedTopic], list[Finding]]:
     """The topics, and what is wrong with their names."""
-    names = Topics(records.prefix, records.topic)
-    wanted: dict[str, WantedTopic] = {}
-    found: list[SetupError] = []
+    names = Topics(options.prefix, options.topic, options.routes)
+    keyless: dict[str, bool] = {}
+    collisions: list[SetupError] = []
     for table in tables:
         try:
             topic = names.of_table(table.schema, table.name)
         except SetupError as refusal:
-            found.append(refusal)
+            collisions.append(refusal)
         else:
-            wanted[topic] = WantedTopic(topic, not (records.key and table.key))
-    if messages:
-        wanted[names.message] = WantedTopic(names.message, not records.key, certain=False)
-    return list(wanted.values()), collisions(found)
+            keyless[topic] = keyless.get(topic, False) or not (options.key and table.key)
+    wanted = [WantedTopic(topic, without) for topic, without in keyless.items()]
+    wanted.append(WantedTopic(names.schema, lasting=True))
+    if options.transactions:
+        wanted.append(WantedTopic(names.transaction))
+    if config.source.messages:
+        wanted.append(WantedTopic(names.message, keyless=not options.key, certain=False))
+    return wanted, colliding(collisions)
 
 
-def collisions(refusals: list[SetupError]) -> list[Finding]:
+def colliding(refusals: list[SetupError]) -> list[Finding]:
     """The first few, and how many more."""
     why = "a run stops at the first change of the second"
     found = [refused(refusal, why) for refusal in refusals[:_SHOWN]]

@@ -1,0 +1,34 @@
+"""A server in which all is well, for tests to spoil."""
+
+from dataclasses import replace
+from typing import Any
+
+from pgrelay.check.queries import Server
+from pgrelay.config import Source
+
+HEALTHY = Server(
+    version=180004,
+    name="18.4",
+    database="shop",
+    role="relay",
+    superuser=False,
+    may_create=True,
+    standby=False,
+    encoding="UTF8",
+    wal_level="logical",
+    max_slots=10,
+    slots=1,
+    unread_slots=(),
+    max_senders=10,
+    senders=1,
+    keep_bytes=None,
+    idle_timeout_s=0,
+)
+
+
+def server(**changes: Any) -> Server:
+    return replace(HEALTHY, **changes)
+
+
+def source(**keys: Any) -> Source:
+    return Source(dsn="", **keys)

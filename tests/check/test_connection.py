@@ -1,0 +1,43 @@
+"""What is told of a refused connection, by the texts that libpq and servers give."""
+
+import pytest
+
+from pgrelay.check.connection import refused_connection
+from pgrelay.errors import SetupError, SourceUnavailable
+
+DSN = "postgresql://relay:s3cret@db:5432/shop"
+AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ('FATAL:  password authentication failed for user "relay"', "give the password of relay"),
+        ("fe_sendauth: no password supplied", "give the password of relay"),
+        ('FATAL:  role "relay" does not exist', "CREATE ROLE relay LOGIN REPLICATION"),
+        ('FATAL:  role "relay" is not permitted to log in', "ALTER ROLE relay LOGIN"),
+        ('FATAL:  database "shop" does not exist', "CREATE DATABASE shop"),
+        ('FATAL:  no pg_hba.conf entry for host "10.0.0.2"', "host shop relay"),
+        ("FATAL:  the database system is starting up", "wait until"),
+        ("FATAL:  permission denied to start WAL sender", "ALTER ROLE relay REPLICATION"),
+        ("FATAL:  must be superuser or replication role to start walsender", "ALTER ROLE relay REPLICATION"),
+        ("FATAL:  number of requested standby connections exceeds max_wal_senders", "ALTER SYSTEM"),
+        ("FATAL:  unsupported startup parameter: replication", "not at a connection pooler"),
+        ("server does not support SSL, but SSL was required", "sslmode"),
+        ("Connection refused\n\tIs the server running on that host?", "start Postgres"),
+        ("something new", "psql with the same string"),
+    ],
+)
+def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
+    finding = refused_connection(SetupError(f"source.dsn: {AT}{text}"), DSN)
+    assert finding.level == "error"
+    assert finding.why.startswith("connection to server at")
+    assert cure in finding.cure
+    assert "s3cret" not in f"{finding}"
+
+
+def test_who_is_unknown_is_left_open() -> None:
+    finding = refused_connection(
+        SourceUnavailable('Postgres can\'t be reached: FATAL:  role "x" does not exist'), ""
+    )
+    assert "CREATE ROLE <role>" in finding.cure

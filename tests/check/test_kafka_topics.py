@@ -1,0 +1,165 @@
+"""Topics judged: there, ours to write, and fit for what comes."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pgrelay.check.findings import Finding
+from pgrelay.check.kafka import unadvertised, unreachable
+from pgrelay.check.kafka_queries import Limits, Topic
+from pgrelay.check.kafka_topics import (
+    absent,
+    fleeting,
+    out_of_sync,
+    presence,
+    sizes,
+    to_come,
+    uncompactable,
+    uncreatable,
+    unwritable,
+)
+from pgrelay.check.topics import WantedTopic
+from pgrelay.config import Sink
+
+BROKER = Limits(message_bytes=1_048_588, min_in_sync=1, compacted=False, lasting=False)
+LASTING = Limits(message_bytes=1_048_588, min_in_sync=1, compacted=False, lasting=True)
+COMPACTED = Limits(message_bytes=1_048_588, min_in_sync=1, compacted=True, lasting=False)
+ORDERS = WantedTopic("orders")
+LOG = WantedTopic("log", keyless=True)
+MESSAGE = WantedTopic("message", certain=False)
+SCHEMA = WantedTopic("schema", lasting=True)
+ONE = Topic(partitions=1, replicas=1, in_sync=1)
+
+
+def sink(**keys: Any) -> Sink:
+    options = {"bootstrap.servers": "b:9092", **keys.pop("kafka", {})}
+    return Sink(kafka=options, **keys)
+
+
+@pytest.mark.parametrize(
+    ("there", "missing", "what"),
+    [
+        ([ORDERS, LOG], [], "2 topics there"),
+        ([], [ORDERS, LOG], "0 of 2 topics there; a run creates orders, log, with 1 partition"),
+    ],
+)
+def test_what_is_there(there: list[WantedTopic], missing: list[WantedTopic], what: str) -> None:
+    assert presence(there, missing, {"orders": ONE, "log": ONE}, sink()) == Finding("ok", what)
+
+
+def test_another_count_of_partitions_is_mentioned() -> None:
+    finding = presence([ORDERS], [], {"orders": Topic(6, 1, 1)}, sink())
+    assert finding == Finding("ok", "1 topic there (some with 6 partitions, not 1)")
+
+
+def test_topics_that_we_may_not_write() -> None:
+    (finding,) = unwritable(["orders", "log"])
+    assert finding.level == "error"
+    assert "--operation Write --topic orders" in finding.cure
+    assert unwritable([]) == []
+
+
+def test_missing_topics_that_a_run_may_not_create() -> None:
+    tables, messages = absent([ORDERS, LOG, MESSAGE])
+    assert (tables.level, tables.what) == ("error", "2 topics missing: orders, log")
+    assert (messages.level, messages.what) == ("warning", "topic message is missing")
+
+
+@pytest.mark.parametrize(
+    ("code", "cure"),
+    [
+        (KafkaError.INVALID_REPLICATION_FACTOR, "set sink.replication_factor to 2 or less, it is 3"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "--operation Create --operation Write --topic orders"),
+        (KafkaError.TOPIC_EXCEPTION, "records.prefix"),
+        (KafkaError.INVALID_CONFIG, "sink.topic_config"),
+    ],
+)
+def test_topics_that_the_cluster_would_not_create(code: int, cure: str) -> None:
+    refusals = {"orders": KafkaError(code, "because"), "log": KafkaError(code, "because")}
+    (finding,) = uncreatable(refusals, sink(replication_factor=3), brokers=2)
+    assert finding.level == "error"
+    assert finding.what == "2 topics can't be created: orders, log"
+    assert finding.why == "because"
+    assert cure in finding.cure
+
+
+def test_a_topic_that_is_there_after_all_is_no_refusal() -> None:
+    assert uncreatable({"orders": KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)}, sink(), 1) == []
+
+
+def test_topics_to_come_have_the_brokers_limits_but_for_ours() -> None:
+    assert to_come([ORDERS], sink(), BROKER) == {"orders": BROKER}
+    ours = sink(
+        topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
+    )
+    assert to_come([ORDERS], ours, BROKER) == {"orders": Limits(5, 2, True, False)}
+    assert to_come([ORDERS], ours, None) == {}
+    assert to_come([SCHEMA], ours, BROKER) == {"schema": LASTING}
+
+
+def test_the_schema_topic_must_keep_everything() -> None:
+    (finding,) = fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": BROKER})
+    assert finding.level == "warning"
+    assert "--topic schema --add-config cleanup.policy=delete,retention.ms=-1" in finding.cure
+    assert fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": LASTING}) == []
+
+
+def test_compaction_wants_keys() -> None:
+    limits = {"orders": COMPACTED, "log": COMPACTED}
+    keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], limits, truncates=True)
+    assert (keyless.level, truncate.level) == ("error", "warning")
+    assert keyless.what.endswith(": log")
+    assert truncate.what.endswith(": orders")
+    assert uncompactable([ORDERS], limits, truncates=False) == []
+    assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
+
+
+def test_topics_with_too_few_replicas() -> None:
+    two = Limits(1_048_588, 2, False, False)
+    (finding,) = out_of_sync({"orders": two, "log": BROKER}, {"orders": ONE, "log": ONE}, sink())
+    assert finding.level == "error"
+    assert finding.what.endswith(": orders")
+    assert out_of_sync({"new": two}, {}, sink(replication_factor=2)) == []
+    assert len(out_of_sync({"new": two}, {}, sink())) == 1
+
+
+def test_records_that_topics_would_refuse() -> None:
+    (fine,) = sizes({"orders": BROKER}, sink())
+    assert (fine.level, fine.what) == (
+        "ok",
+        "records of up to 977 KiB are sent (message.max.bytes in sink.kafka)",
+    )
+    (finding,) = sizes({"orders": BROKER}, sink(kafka={"message.max.bytes": 2_000_000}))
+    assert finding.level == "warning"
+    assert "max.message.bytes=2000000" in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "cure"),
+    [
+        (KafkaError._TRANSPORT, "b:9092/bootstrap: Connect failed: Connection refused", "start the broker"),
+        (KafkaError._RESOLVE, "Failed to resolve 'b:9092'", "correct the host"),
+        (KafkaError._AUTHENTICATION, "SASL authentication error", "sasl.username"),
+        (KafkaError._SSL, "SSL handshake failed", "ssl.*"),
+        (KafkaError._TRANSPORT, "SSL handshake failed: Disconnected", "security.protocol"),
+        (KafkaError._BAD_MSG, "Invalid response size 1157627904", "a Kafka listener"),
+    ],
+)
+def test_what_keeps_kafka_from_answering(code: int, text: str, cure: str) -> None:
+    complaint = KafkaError(code, f"{text} (after 3ms in state CONNECT, 2 identical error(s) suppressed)")
+    finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "b:9092")
+    assert (finding.level, finding.what) == ("error", "Kafka does not answer at b:9092")
+    assert finding.why == text
+    assert cure in finding.cure
+
+
+def test_a_broker_that_hangs_up_without_a_word() -> None:
+    finding = unreachable(None, KafkaError(KafkaError._TRANSPORT), "b:9092")
+    assert "security.protocol" in finding.cure
+
+
+def test_a_broker_that_says_where_it_is_not() -> None:
+    finding = unadvertised(1, "kafka:9092")
+    assert finding.what == "broker 1 says that it is at kafka:9092, where nobody answers us"
+    assert "advertised.listeners" in finding.cure

@@ -1,0 +1,55 @@
+"""The spool's directory and the status server's address."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from pgrelay.check import machine
+from pgrelay.check.machine import listen, spool
+
+
+def test_a_directory_to_be_made_is_not_made(tmp_path: Path) -> None:
+    assert spool(tmp_path / "a" / "b").level == "ok"
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    finding = spool(tmp_path / "a" / "b")
+    assert (finding.level, finding.why) == ("error", f"{tmp_path / 'a'} is a file")
+
+
+def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path, mode: int) -> bool:
+        return False
+
+    # The superuser, whom tests may run as, is let in everywhere.
+    monkeypatch.setattr(os, "access", denied)
+    finding = spool(tmp_path)
+    assert finding.level == "error"
+    assert "transactions.spool_dir" in finding.cure
+
+
+def test_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_LITTLE", 1 << 62)
+    finding = spool(tmp_path)
+    assert finding.level == "warning"
+    assert "are free" in finding.what
+
+
+def test_an_address_that_is_free() -> None:
+    assert listen("127.0.0.1", 0).level == "ok"
+
+
+def test_an_address_in_use_is_a_warning_since_this_relay_may_run() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        finding = listen("127.0.0.1", taken.getsockname()[1])
+    assert finding.level == "warning"
+    assert finding.what.endswith("is in use")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "host.invalid"])
+def test_an_address_that_is_not_ours(host: str) -> None:
+    assert listen(host, 8080).level == "error"

@@ -1,0 +1,97 @@
+"""The publications: there, or to be made, by a role that may."""
+
+from dataclasses import replace
+
+import pytest
+
+from pgrelay.check.publications import absent, may_not_create, present, unusable_entries, will_be_made
+from pgrelay.check.table_queries import Entry, Publication
+from tests.check.servers import server, source
+from tests.check.tables import published, table
+
+FOUND = Publication("shop", "shop", True, False, ("insert", "update"))
+MISSING = Publication("Shop", '"Shop"', False, False, ())
+ENTRY = Entry("public", "orders", True, "r", "p", owned=True)
+SCHEMA = Entry("sales", None, True, None, None, owned=False)
+
+
+def test_a_publication_that_is_there() -> None:
+    (finding,) = present([FOUND], published(table()))
+    assert finding.level == "ok"
+    assert finding.what == "publication shop holds 1 table, and publishes insert, update"
+
+
+def test_publications_of_all_tables() -> None:
+    (finding,) = present([FOUND, replace(FOUND, name="b", all_tables=True)], published(table(), schemas=None))
+    assert finding.what.startswith("publications shop, b hold 1 table (all: new tables as well)")
+
+
+@pytest.mark.parametrize(
+    ("publication", "cure"),
+    [(FOUND, "ALTER PUBLICATION shop ADD TABLE ..."), (replace(FOUND, all_tables=True), "create a table")],
+)
+def test_an_empty_publication(publication: Publication, cure: str) -> None:
+    (finding,) = present([publication], published())
+    assert (finding.level, finding.cure) == ("warning", cure)
+
+
+def test_a_missing_publication_that_a_run_may_not_make() -> None:
+    finding = absent([MISSING], source(create=False), "shop")
+    assert finding.level == "error"
+    assert "source.create is false" in finding.why
+    assert 'CREATE PUBLICATION "Shop" FOR ALL TABLES' in finding.cure
+    many = absent([MISSING], source(publications=["a", "b"]), "shop")
+    assert "only if it is the one" in many.why
+
+
+def test_a_publication_to_be_made() -> None:
+    finding = will_be_made("shop", [], published(table()))
+    assert (finding.level, finding.what) == (
+        "ok",
+        "publication shop does not exist; a run creates it for all tables: 1 now",
+    )
+    assert will_be_made("shop", ["sales.*"], published()).level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"),
+    [
+        (replace(ENTRY, kind=None), "does not exist: public.orders"),
+        (replace(SCHEMA, schema_exists=False), "does not exist: sales.*"),
+        (replace(ENTRY, kind="v"), "can't be published: public.orders"),
+        (replace(ENTRY, persistence="u"), "unlogged tables: public.orders"),
+    ],
+)
+def test_tables_that_cannot_be_published(entry: Entry, what: str) -> None:
+    (finding,) = unusable_entries([ENTRY, entry], 180000)
+    assert finding.level == "error"
+    assert finding.what.endswith(what)
+
+
+def test_partitioned_tables_can_be_published_since_13() -> None:
+    partitioned = replace(ENTRY, kind="p")
+    assert unusable_entries([partitioned, SCHEMA], 130000) == []
+    assert len(unusable_entries([partitioned, SCHEMA], 120000)) == 1
+
+
+def test_who_may_create() -> None:
+    assert may_not_create("p", [], server(superuser=True), "CREATE ...") == []
+    assert may_not_create("p", [ENTRY], server(), "CREATE ...") == []
+    assert may_not_create("p", [SCHEMA], server(version=140000), "CREATE ...") == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "changes", "why"),
+    [
+        ([], {}, "only a superuser"),
+        ([SCHEMA], {}, "only a superuser"),
+        ([ENTRY], {"may_create": False}, "no right to CREATE in database shop"),
+        ([replace(ENTRY, owned=False)], {}, "public.orders is another role's table"),
+        ([ENTRY], {"standby": True, "superuser": True}, "the server is a standby"),
+    ],
+)
+def test_who_may_not_create(entries: list[Entry], changes: dict[str, bool], why: str) -> None:
+    (finding,) = may_not_create("p", entries, server(**changes), "CREATE ...")
+    assert finding.level == "error"
+    assert why in finding.why
+    assert "CREATE ..." in finding.cure

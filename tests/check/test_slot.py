@@ -1,0 +1,127 @@
+"""The slot: its kind, its reader, what it holds back, and how long it lasts."""
+
+from dataclasses import replace
+
+import pytest
+
+from pgrelay.catalog import Slot
+from pgrelay.check.queries import OpenTransaction, SlotWal
+from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, wrong_kind
+from tests.check.servers import server, source
+
+GIB = 1 << 30
+SLOT = Slot("pgoutput", "logical", "shop", None, 1, 1, "reserved")
+WAL = SlotWal(held_bytes=5, safe_bytes=None, reason=None, inactive_s=10.0)
+LONG = OpenTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
+
+
+def test_a_slot_that_is_ours() -> None:
+    assert wrong_kind(SLOT, "pgrelay", "shop") is None
+    assert taken("pgrelay", None, "").level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("slot", "what"),
+    [
+        (replace(SLOT, slot_type="physical", plugin=None, database=None), "slot s is a physical slot"),
+        (replace(SLOT, plugin="wal2json"), "slot s uses plugin wal2json"),
+        (replace(SLOT, database="other"), "slot s belongs to database other"),
+    ],
+)
+def test_a_slot_that_we_cannot_read(slot: Slot, what: str) -> None:
+    finding = wrong_kind(slot, "s", "shop")
+    assert finding is not None
+    assert (finding.level, finding.what) == ("error", what)
+    assert "choose another source.slot" in finding.cure
+
+
+def test_a_slot_in_use_names_its_reader() -> None:
+    finding = taken("s", 77, "pgrelay from 10.0.0.7")
+    assert (finding.level, finding.what) == ("warning", "slot s is in use by PID 77, pgrelay from 10.0.0.7")
+    assert "pg_terminate_backend(77)" in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        (None, "max_slot_wal_keep_size"),
+        ("wal_removed", "max_slot_wal_keep_size"),
+        ("idle_timeout", "idle_replication_slot_timeout"),
+        ("new_reason", "new_reason"),
+    ],
+)
+def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
+    finding = lost("s", reason)
+    assert finding.level == "error"
+    assert why in finding.why
+    assert "pg_drop_replication_slot('s')" in finding.cure
+
+
+def test_a_slot_to_be_made() -> None:
+    found = absent(source(), server(), None, 0.0)
+    assert {finding.level for finding in found} == {"ok"}
+
+
+def test_a_slot_that_a_run_may_not_make() -> None:
+    (finding,) = absent(source(create=False), server(), None, 0.0)
+    assert finding.level == "error"
+    assert "SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput')" in finding.cure
+
+
+def test_a_new_slot_waits_for_an_old_transaction() -> None:
+    (finding,) = (each for each in absent(source(), server(), LONG, 0.0) if each.level == "warning")
+    assert finding.what == "PID 77 (psql) has a transaction open for 2 h 0 min"
+    assert finding.cure == LONG.end
+    brief = replace(LONG, age_s=1.0)
+    assert all(each.level == "ok" for each in absent(source(), server(), brief, 0.0))
+
+
+def test_a_slot_that_holds_little_back() -> None:
+    assert held("s", SLOT, WAL, LONG).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("slot", "oldest", "why", "cure"),
+    [
+        (SLOT, LONG, "nobody reads it", "pg_drop_replication_slot('s')"),
+        (replace(SLOT, active_pid=1), LONG, "PID 77", "pg_terminate_backend(77)"),
+        (replace(SLOT, active_pid=1), None, "its reader is behind", "log"),
+        (replace(SLOT, wal_status="unreserved"), None, "the next checkpoint", "start the relay"),
+    ],
+)
+def test_a_slot_that_holds_much_back_says_because_of_whom(
+    slot: Slot, oldest: OpenTransaction | None, why: str, cure: str
+) -> None:
+    finding = held("s", slot, replace(WAL, held_bytes=11 * GIB), oldest)
+    assert finding.level == "warning"
+    assert why in finding.why
+    assert cure in finding.cure
+
+
+def test_the_budget_without_a_limit() -> None:
+    finding = forecast("s", server(), WAL, 1024.0)
+    assert finding.level == "ok"
+    assert finding.what.startswith("WAL grows by 1.0 KiB/s now, 84 MiB a day;")
+
+
+def test_the_budget_that_does_not_last_a_day() -> None:
+    limited = server(keep_bytes=10 * GIB)
+    finding = forecast("s", limited, replace(WAL, held_bytes=GIB, safe_bytes=9 * GIB), 9 * GIB / 11400)
+    assert finding.level == "warning"
+    assert "slot s outlives 3 h 10 min without its relay" in finding.what
+    assert "9.0 GiB are left of max_slot_wal_keep_size, 10 GiB" in finding.why
+    assert "max_slot_wal_keep_size = '70GB'" in finding.cure
+
+
+@pytest.mark.parametrize(("rate", "span"), [(0.0, "any time"), (1024.0, "109 d")])
+def test_the_budget_that_lasts(rate: float, span: str) -> None:
+    finding = forecast("s", server(keep_bytes=10 * GIB), replace(WAL, safe_bytes=9 * GIB), rate)
+    assert finding.level == "ok"
+    assert f"slot s outlives {span} without its relay" in finding.what
+
+
+def test_a_slot_that_idles_away() -> None:
+    (finding,) = idle("s", server(idle_timeout_s=3600), SLOT, replace(WAL, inactive_s=600.0))
+    assert finding.what == "slot s is lost in 50 min 0 s unless it is read"
+    assert idle("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1), WAL) == []
+    assert idle("s", server(), SLOT, WAL) == []

@@ -1,0 +1,34 @@
+"""What identifies a table's rows, and what their key is (manual, ALTER TABLE, REPLICA IDENTITY)."""
+
+from typing import Any
+
+import pytest
+
+from pgrelay.check.table_queries import differing
+from tests.check.tables import table
+
+
+@pytest.mark.parametrize(
+    ("changes", "identified", "key"),
+    [
+        ({}, True, ("id",)),
+        ({"primary_key": ()}, False, ()),
+        ({"deferrable": True}, False, ()),
+        ({"identity": "f"}, True, ("id",)),
+        ({"identity": "f", "deferrable": True}, True, ("id",)),
+        ({"identity": "f", "primary_key": ()}, True, ()),
+        ({"identity": "n"}, False, ()),
+        ({"identity": "i", "identity_index": ("a", "b")}, True, ("a", "b")),
+        ({"identity": "i"}, False, ()),
+    ],
+)
+def test_identity_and_key(changes: dict[str, Any], identified: bool, key: tuple[str, ...]) -> None:
+    each = table(**changes)
+    assert (each.identified, each.key) == (identified, key)
+
+
+def test_column_lists_differ_by_their_columns_alone() -> None:
+    assert not differing([])
+    assert not differing([["a", "b"]])
+    assert not differing([["a", "b"], ["b", "a"]])
+    assert differing([["a", "b"], ["a"]])

@@ -1,0 +1,73 @@
+"""The topics that a run writes to."""
+
+from typing import Any
+
+from pgrelay.check.findings import Finding
+from pgrelay.check.table_queries import Table
+from pgrelay.check.topics import WantedTopic, wanted_topics
+from pgrelay.config import Config
+from pgrelay.relay.records import record_options
+from tests.check.tables import table
+
+SCHEMA = WantedTopic("app.schema", lasting=True)
+
+
+def topics_of(
+    *tables: Table, messages: bool = False, **records: Any
+) -> tuple[list[WantedTopic], list[Finding]]:
+    sections = {
+        "source": {"dsn": "", "messages": messages},
+        "sink": {"kafka": {"bootstrap.servers": "b"}},
+        "records": records,
+    }
+    config = Config.model_validate(sections)
+    return wanted_topics(tables, record_options(config, "", "", ""), config)
+
+
+def test_a_topic_for_each_table_and_our_own() -> None:
+    topics, found = topics_of(
+        table("orders"),
+        table("log", identity="f", primary_key=()),
+        messages=True,
+        transaction_topic=True,
+    )
+    assert found == []
+    assert topics == [
+        WantedTopic("app.public.orders"),
+        WantedTopic("app.public.log", keyless=True),
+        SCHEMA,
+        WantedTopic("app.transaction"),
+        WantedTopic("app.message", certain=False),
+    ]
+
+
+def test_records_without_keys_at_all() -> None:
+    topics, _ = topics_of(table(), messages=True, key=False)
+    assert topics == [
+        WantedTopic("app.public.orders", keyless=True),
+        SCHEMA,
+        WantedTopic("app.message", keyless=True, certain=False),
+    ]
+
+
+def test_a_route_that_tables_share() -> None:
+    route = {"match": r"public\.orders_.*", "topic": "{prefix}.orders"}
+    topics, found = topics_of(table("orders_a"), table("orders_b", identity="n"), routes=[route])
+    assert found == []
+    assert topics == [WantedTopic("app.orders", keyless=True), SCHEMA]
+
+
+def test_tables_that_share_a_topic_by_accident() -> None:
+    tables = (table(schema="s_", name="t"), table(schema="s", name="_t"))
+    topics, found = topics_of(*tables, topic="{prefix}_{schema}_{table}")
+    assert topics == [WantedTopic("app_s__t"), SCHEMA]
+    (finding,) = found
+    assert finding.level == "error"
+    assert "would share the topic" in finding.what
+    assert "records." in finding.cure
+
+
+def test_many_that_share_are_counted() -> None:
+    _, found = topics_of(*(table(schema=f"s{n}", name="t") for n in range(9)), topic="{prefix}.{table}")
+    assert len(found) == 6
+    assert found[-1].what == "3 more tables would share a topic with another"
