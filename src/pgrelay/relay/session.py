@@ -146,23 +146,38 @@ class Session:
 
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
-        drained = await self.sink.drain(lambda: self.ledger.waiting, grace_s)
+        drained = await self.sink.drain(self._finishing, grace_s)
         self._acknowledge()
         self._send_status()
         return drained
 
+    def _finishing(self) -> bool:
+        """The same as `_settling`, telling the server, which may have less patience than the grace is long."""
+        self._acknowledge()
+        return self._settling()
+
     async def settle(self, timeout_s: float) -> None:
         """After trouble with Postgres: give what the producer holds a moment to be acknowledged."""
-        await self.sink.drain(lambda: self.ledger.waiting, timeout_s)
-        self.ledger.advance()
+        await self.sink.drain(self._settling, timeout_s)
 
-    def _acknowledge(self) -> None:
-        if self.sink.poll():
-            self._rest_s = _REST_LEAST_S
+    def _settling(self) -> bool:
+        """True while a whole transaction waits for Kafka; what the producer had no room for follows."""
+        self._advance()
+        if not self.ledger.waiting:
+            return False
+        self._produce()
+        return True
+
+    def _advance(self) -> None:
         for passed in self.ledger.advance():
             self._metrics.add_transactions(1)
             if passed.commit_us is not None:
                 self._metrics.observe_delivery(passed.commit_us)
+
+    def _acknowledge(self) -> None:
+        if self.sink.poll():
+            self._rest_s = _REST_LEAST_S
+        self._advance()
         now = time.monotonic()
         moved = self.ledger.flush_lsn > self.confirmed_lsn and now >= self._status_sent + _STATUS_LEAST_S
         if moved or now >= self._status_due:
