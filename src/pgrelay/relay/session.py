@@ -152,7 +152,7 @@ class Session:
         return drained
 
     def _finishing(self) -> bool:
-        """The same as `_settling`, telling the server, which may have less patience than the grace is long."""
+        """As `_settling`, but tells the server, whose patience may be shorter than the grace."""
         self._acknowledge()
         return self._settling()
 
