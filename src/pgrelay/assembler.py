@@ -243,7 +243,9 @@ class Assembler:
                 self._commit(self._plain, message, frame)
             case transactions.StreamStop() if self._segment is not None:
                 self._segment = None
-            case transactions.StreamPrepare() if not inside:
+            case transactions.StreamPrepare():
+                if inside:
+                    raise self._misplaced(frame)
                 self._stream_prepare(message, frame)
             case transactions.Prepare() if self._preparing is not None:
                 self._prepare(self._preparing, message)
