@@ -195,7 +195,7 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="the findings as a JSON array")
     if name == "demo":
         parser.add_argument(
-            "--rows", type=_positive, metavar="N", help="stop after N rows; else until Ctrl-C"
+            "--rows", type=_positive, metavar="N", help="end after N row changes were shown; else at Ctrl-C"
         )
         parser.add_argument(
             "--keep", action="store_true", help="leave the servers up, and tell how to connect"

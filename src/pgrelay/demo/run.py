@@ -26,6 +26,7 @@ from pgrelay.demo.show import Show
 from pgrelay.demo.slot import Slot
 from pgrelay.demo.summary import Outcome, summary
 from pgrelay.demo.topics import Topics
+from pgrelay.demo.view import legend
 from pgrelay.demo.workload import Workload
 from pgrelay.embedded.daemon import ServerFailed, log_tail
 from pgrelay.embedded.kafka import Kafka
@@ -102,8 +103,10 @@ class _Demo:
         self._began = time.monotonic()
 
     def run(self, rows: int | None, keep: bool) -> int:
-        self._screen.say(f"A shop on Postgres 18, relayed to Kafka {KAFKA_VERSION}. Ctrl-C ends it.", "bold")
-        with self._servers.running(_Start(self._screen, self._servers)):
+        version = self._servers.postgres.version
+        title = f"A shop on Postgres {version}, relayed to Kafka {KAFKA_VERSION}. Ctrl-C ends it."
+        self._screen.say(title, "bold")
+        with self._servers.running(_Start(self._screen, self._servers, self._stop)):
             dsn = self._servers.postgres.create_database("shop")
             with Slot(dsn, SLOT) as slot:
                 slot.connection.execute(SCHEMA)
@@ -168,7 +171,7 @@ class _Demo:
         say(f"Postgres   {dsn}")
         say(f"Kafka      {self._servers.kafka.bootstrap}, topics {PREFIX}.public.*")
         say(f"pgrelay    streaming after {time.monotonic() - self._began:.1f} s; http://{relay.http}/metrics")
-        say()
+        self._screen.show([[], legend(), []])
 
     def _tell_how_to_connect(self, dsn: str) -> None:
         postgres, kafka, say = self._servers.postgres, self._servers.kafka, self._screen.say
@@ -178,24 +181,28 @@ class _Demo:
         say("Both servers are left running.", "bold")
         say(f"Postgres   {psql} {dsn}")
         say(f"Kafka      bootstrap.servers={kafka.bootstrap}")
-        say(f"relay on   pgrelay run --config {folder}/pgrelay.yaml")
-        say(f"stop both  kill -QUIT {postgres.pid}; kill -KILL {kafka.pid}; sleep 1; rm -rf {folder}")
+        say(f"pgrelay    pgrelay run --config {folder}/pgrelay.yaml, to go on relaying")
+        say(f"to stop    kill -QUIT {postgres.pid}; kill -KILL {kafka.pid}; sleep 1; rm -rf {folder}")
 
 
 class _Start:
     """Tells how far the servers are."""
 
-    def __init__(self, screen: Screen, servers: Servers) -> None:
+    def __init__(self, screen: Screen, servers: Servers, stop: threading.Event) -> None:
         self._screen = screen
         self._downloads = servers.downloads
+        self._stop = stop
         self._told = 0
         self._began = time.monotonic()
 
     def __call__(self) -> None:
         names = self._downloads.names()
-        text = f"both are starting … {time.monotonic() - self._began:.0f} s"
-        if names:
+        if self._stop.is_set():
+            text = "stopping as soon as what is under way answers …"
+        elif names:
             text = f"fetching Kafka, this once: {self._downloads}, {names[-1]}"
+        else:
+            text = f"both are starting … {time.monotonic() - self._began:.0f} s"
         self._screen.stay([("dim", text)])
         if not self._screen.live:
             for name in names[self._told :]:

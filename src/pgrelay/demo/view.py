@@ -20,8 +20,22 @@ OP_STYLES: Final = {
     TOMBSTONE: "dim",
 }
 
+_OP_NAMES: Final = {
+    "c": "created",
+    "u": "updated",
+    "d": "deleted",
+    TOMBSTONE: "tombstone",
+    TRUNCATE: "truncated",
+    "m": "message",
+}
+
 _TABLE_WIDTH: Final = len("supplier_prices")
 _KEY_WIDTH: Final = len("HB-00001")
+
+
+def legend() -> Line:
+    """What the letters mean."""
+    return [(OP_STYLES[op], f"{op} {name}   ") for op, name in _OP_NAMES.items()]
 
 
 def change_line(change: Change, previous: Row | None) -> Line:
