@@ -1,0 +1,109 @@
+"""The flat envelope: the row alone, and beside it `__op`, `__deleted`, `__commit_lsn`, `__seq`, `__ts_ms`."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from pgrelay.encode.records import EVERY
+from tests.encode.encoding import OPTIONS, Written, encoder_of, records, segments, transaction
+from tests.wire import build
+from tests.wire.build import INT4, NOON, UNCHANGED, Column
+
+FLAT: Final = replace(OPTIONS, envelope="flat")
+OID: Final = 16384
+PEOPLE: Final = build.relation(
+    OID, "public", "people", "d", [Column("id", INT4, key=True), Column("name"), Column("big")]
+)
+PEOPLE_FULL: Final = build.relation(
+    OID, "public", "people", "f", [Column("id", INT4, key=True), Column("name"), Column("big")]
+)
+
+
+def flat(*messages: bytes) -> list[Written]:
+    return records(*messages, options=FLAT)
+
+
+def beside(op: str, seq: int = 0, *, deleted: bool = False) -> dict[str, Any]:
+    """What follows the columns of a record of the transaction that commits at 0x1800."""
+    return {
+        "__op": op,
+        "__deleted": deleted,
+        "__commit_lsn": 0x1800,
+        "__seq": seq,
+        "__ts_ms": NOON // 1000,
+    }
+
+
+def test_a_value_is_the_row_and_then_what_stands_beside_it() -> None:
+    events = transaction(PEOPLE, build.insert(OID, ["1", "Ada", None]))
+    (segment,) = [segment for segment in segments(encoder_of(FLAT), events) if segment.records]
+    ((topic, key, value, _, _),) = segment.records
+    assert (topic, key) == ("app.public.people", b'{"id":1}')
+    assert value == (
+        b'{"id":1,"name":"Ada","big":null,'
+        b'"__op":"c","__deleted":false,"__commit_lsn":6144,"__seq":0,"__ts_ms":%d}' % (NOON // 1000)
+    )
+
+
+@pytest.mark.parametrize("relation", [PEOPLE, PEOPLE_FULL])
+def test_an_update_is_the_new_row_alone(relation: bytes) -> None:
+    old = None if relation is PEOPLE else ["1", "Ada", "x"]
+    (update,) = flat(relation, build.update(OID, ["1", "Ada L", "x"], old=old))
+    assert update.value == {"id": 1, "name": "Ada L", "big": "x"} | beside("u")
+
+
+def test_a_delete_is_what_the_server_sent_of_the_old_row_marked_as_deleted() -> None:
+    deleted, tombstone = flat(PEOPLE, build.delete(OID, key=["1", None, None]))
+    assert deleted.value == {"id": 1} | beside("d", deleted=True)
+    assert (tombstone.key, tombstone.value) == ({"id": 1}, None)
+
+
+def test_a_delete_under_full_is_the_whole_old_row() -> None:
+    (deleted,) = flat(PEOPLE_FULL, build.delete(OID, old=["1", "Ada", None]))  # no primary key: no tombstone
+    assert deleted.value == {"id": 1, "name": "Ada", "big": None} | beside("d", deleted=True)
+
+
+def test_a_change_of_the_key_is_a_delete_and_a_create() -> None:
+    deleted, tombstone, created = flat(
+        PEOPLE, build.update(OID, ["2", "Ada", UNCHANGED], key=["1", None, None])
+    )
+    assert deleted.value == {"id": 1} | beside("d", deleted=True)
+    assert tombstone.value is None
+    assert created.value == {"id": 2, "name": "Ada", "__unchanged": ["big"]} | beside("c", seq=1)
+    assert deleted.headers == tombstone.headers == {"__debezium.newkey": b'{"id":2}'}
+    assert created.headers == {"__debezium.oldkey": b'{"id":1}'}
+
+
+def test_unchanged_columns_are_absent_and_named() -> None:
+    (update,) = flat(PEOPLE, build.update(OID, ["1", "Ada", UNCHANGED]))
+    assert update.value == {"id": 1, "name": "Ada", "__unchanged": ["big"]} | beside("u")
+
+
+def test_only_a_record_with_unchanged_columns_names_any() -> None:
+    _, whole = flat(PEOPLE, build.update(OID, ["1", "Ada", UNCHANGED]), build.update(OID, ["1", "Ada", "x"]))
+    assert whole.value == {"id": 1, "name": "Ada", "big": "x"} | beside("u", seq=1)
+
+
+def test_an_unchanged_column_is_filled_in_from_the_old_row() -> None:
+    (update,) = flat(PEOPLE_FULL, build.update(OID, ["1", "Ada", UNCHANGED], old=["1", "A", "x"]))
+    assert update.value == {"id": 1, "name": "Ada", "big": "x"} | beside("u")
+
+
+def test_a_table_without_columns_has_what_stands_beside_it_alone() -> None:
+    (created,) = flat(build.relation(OID, "public", "marks", "d", []), build.insert(OID, []))
+    assert (created.key, created.partition) == (None, 0)
+    assert created.value == beside("c")
+
+
+def test_a_truncate_goes_to_every_partition() -> None:
+    (truncated,) = flat(PEOPLE, build.truncate([OID], cascade=True))
+    assert (truncated.key, truncated.partition) == (None, EVERY)
+    content = {"cascade": True, "restart_identity": False}
+    assert truncated.value == {"__truncate": content} | beside("t")
+
+
+def test_a_logical_message() -> None:
+    (message,) = flat(build.message("note", b"hi", lsn=0x1000))
+    assert (message.topic, message.key) == ("app.message", {"prefix": "note"})
+    assert message.value == {"__message": {"prefix": "note", "content": "aGk="}} | beside("m")
