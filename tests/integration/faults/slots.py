@@ -27,3 +27,10 @@ def walsender(database: Database, slot: str) -> Walsender | None:
 def wait_free(database: Database, slot: str) -> None:
     """Return once nobody uses the slot: the server has taken in all that its last user sent."""
     wait_until(lambda: walsender(database, slot) is None, f"slot {slot} to be free")
+
+
+def exists(database: Database, slot: str) -> bool:
+    """Whether there is such a slot, be it only in the making."""
+    with database.connect() as connection:
+        found = connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot])
+        return found.fetchone() is not None

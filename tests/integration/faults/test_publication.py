@@ -1,0 +1,69 @@
+"""The publication and its tables change under the relay: rows 13 and 14 of faults.md."""
+
+import time
+
+import pytest
+
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.last_words import WRONG, last_words
+from tests.integration.relays import Relay
+
+SOON = 10.0  # seconds
+
+by_version = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
+
+
+@by_version
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
+def test_a_publication_that_was_dropped_ends_the_relay(database: Database, relay: Relay, busy: bool) -> None:
+    """Row 13: PostgreSQL 18 would skip the rows in silence; and to make it anew would hide the gap."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.caught_up()
+    began = time.monotonic()
+    database.execute("DROP PUBLICATION pgrelay")
+    if busy:
+        database.execute("INSERT INTO t VALUES (1)")
+    assert "publication" in last_words(relay, WRONG)
+    assert time.monotonic() - began < SOON
+    assert "although slot" in last_words(relay.start(), WRONG)
+
+
+@pytest.mark.parametrize("version", ["16"], indirect=True)
+def test_a_publication_that_came_back_too_late(database: Database, relay: Relay) -> None:
+    """Row 13: until PostgreSQL 17 the rows written without it can't be decoded any more."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.stop()
+    database.execute("DROP PUBLICATION pgrelay")
+    database.execute("INSERT INTO t VALUES (1)")
+    database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
+    assert "drop the slot, and copy the tables anew" in last_words(relay.start(), WRONG)
+
+
+def test_a_publication_that_is_misspelt(new_relay: NewRelay) -> None:
+    """Row 13."""
+    relay = new_relay(source={"publications": ["pgrelais"], "create": False}).start()
+    assert "source.publications: pgrelais does not exist" in last_words(relay, WRONG)
+
+
+TABLE_CHANGES = {
+    "dropped": "DROP TABLE gone",
+    "renamed": "ALTER TABLE gone RENAME TO elsewhere",
+    "moved": "CREATE SCHEMA s; ALTER TABLE gone SET SCHEMA s",
+    "unpublished": "ALTER PUBLICATION pgrelay DROP TABLE gone",
+}
+
+
+@pytest.mark.parametrize("statement", TABLE_CHANGES.values(), ids=TABLE_CHANGES)
+def test_a_table_that_goes_leaves_the_others_flowing(
+    database: Database, new_relay: NewRelay, statement: str
+) -> None:
+    """Row 14: in the middle of a transaction."""
+    database.execute("CREATE TABLE gone (id int PRIMARY KEY); CREATE TABLE stays (id int PRIMARY KEY)")
+    relay = new_relay(source={"tables": ["public.gone", "public.stays"]}).start().wait_streaming()
+    database.execute("INSERT INTO gone VALUES (1); INSERT INTO stays VALUES (1)")
+    database.execute(f"BEGIN; INSERT INTO gone VALUES (2); INSERT INTO stays VALUES (2); {statement}; COMMIT")
+    database.execute("INSERT INTO stays VALUES (3)")
+    relay.caught_up()
+    assert [record.json_key["id"] for record in relay.records("stays")] == [1, 2, 3]
+    assert [record.json_key["id"] for record in relay.records("gone")] == [1, 2]

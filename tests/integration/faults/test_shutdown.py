@@ -1,0 +1,113 @@
+"""The relay is asked to stop, whatever it is at: row 36 of faults.md."""
+
+import signal
+import time
+
+import psycopg
+import pytest
+
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.slots import exists
+from tests.integration.proxy import Proxy
+from tests.integration.relays import Relay
+from tests.integration.waiting import wait_until
+
+ROWS = 30_000
+GRACE = 2.0  # seconds
+AT_ONCE = 1.5  # seconds
+
+
+@pytest.fixture
+def slow_relay(database: Database, kafka_proxy: Proxy, new_relay: NewRelay) -> Relay:
+    """A relay of table t whose broker takes its time, streaming."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    kafka = {
+        "bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}",
+        "queue.buffering.max.messages": 1000,
+        "linger.ms": 0,
+    }
+    relay = new_relay(sink={"kafka": kafka, "shutdown_grace_s": GRACE}).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    kafka_proxy.latency = 0.1
+    return relay
+
+
+def stopping_takes(relay: Relay, number: signal.Signals = signal.SIGTERM) -> float:
+    began = time.monotonic()
+    assert relay.stop(number) == 0
+    return time.monotonic() - began
+
+
+def ids(relay: Relay) -> list[int]:
+    return [record.json_key["id"] for record in relay.records("t")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_stop_within_a_transaction_confirms_nothing_of_it(
+    database: Database, slow_relay: Relay, kafka_proxy: Proxy, number: signal.Signals
+) -> None:
+    """Row 36: and it is sent again, whole."""
+    database.execute(f"INSERT INTO t SELECT generate_series(1, {ROWS})")
+    slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_inflight_records") >= 1000, "a full queue")
+    assert stopping_takes(slow_relay, number) < AT_ONCE
+    delivered = slow_relay.records("t")
+    assert 1 < len(delivered) < ROWS
+    assert slow_relay.confirmed_lsn() < delivered[-1].json["source"]["commit_lsn"]
+    kafka_proxy.release()
+    slow_relay.start().wait_streaming()
+    slow_relay.caught_up()
+    assert ids(slow_relay)[-ROWS:] == list(range(1, ROWS + 1))
+
+
+def test_a_stop_waits_for_what_is_on_its_way(
+    database: Database, slow_relay: Relay, kafka_proxy: Proxy
+) -> None:
+    """Row 36: whole transactions are delivered, confirmed, and not sent again."""
+    for number in range(1, 6):
+        database.execute(f"INSERT INTO t VALUES ({number})")
+    slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 6, "everything to be encoded")
+    assert slow_relay.stop() == 0
+    assert ids(slow_relay) == list(range(6))
+    kafka_proxy.release()
+    slow_relay.start().wait_streaming()
+    slow_relay.caught_up()
+    assert ids(slow_relay) == list(range(6))
+
+
+def test_a_stop_waits_no_longer_than_the_grace(
+    database: Database, slow_relay: Relay, kafka_proxy: Proxy
+) -> None:
+    """Row 36: what Kafka did not acknowledge until then is not confirmed."""
+    confirmed = slow_relay.confirmed_lsn()
+    kafka_proxy.hold_requests()
+    database.execute("INSERT INTO t VALUES (1)")
+    slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
+    assert GRACE <= stopping_takes(slow_relay) < GRACE + AT_ONCE
+    assert slow_relay.confirmed_lsn() == confirmed
+    assert "stopping before Kafka has acknowledged everything" in slow_relay.log_text
+
+
+def test_asked_twice_it_waits_for_nothing(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
+    kafka_proxy.hold_requests()
+    database.execute("INSERT INTO t VALUES (1)")
+    slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
+    slow_relay.send(signal.SIGTERM)
+    assert stopping_takes(slow_relay, signal.SIGINT) < GRACE
+
+
+def test_a_stop_while_the_slot_is_made_leaves_none(database: Database, new_relay: NewRelay) -> None:
+    """The server makes a slot only once every transaction has ended that runs now."""
+    with psycopg.connect(database.dsn) as other:
+        other.execute("CREATE TABLE t (id int)")
+        relay = new_relay().start()
+        relay.wait_event("creating the slot; the server waits for transactions that run now")
+        assert stopping_takes(relay) < AT_ONCE
+        wait_until(lambda: not exists(database, relay.prefix), "the slot to go")
+
+
+def test_a_stop_while_it_waits_for_the_slot(relay: Relay, new_relay: NewRelay) -> None:
+    second = new_relay().start()
+    second.wait_event("waiting, will go on by itself")
+    assert stopping_takes(second) < AT_ONCE

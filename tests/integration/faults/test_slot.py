@@ -1,0 +1,102 @@
+"""What becomes of the slot behind the relay's back: rows 10, 11, 12 and 39 of faults.md."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pgrelay.embedded.postgres import Postgres
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.last_words import LOST, last_words
+from tests.integration.faults.own_servers import own_postgres
+from tests.integration.faults.slots import exists, wait_free, walsender
+from tests.integration.relays import Relay
+
+
+@contextmanager
+def cut_off(relay: Relay) -> Iterator[None]:
+    """The relay has lost its connection, and knows it only after the block."""
+    database, slot = relay.database, relay.prefix
+    owner = walsender(database, slot)
+    assert owner is not None
+    relay.send(signal.SIGSTOP)
+    with database.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
+    wait_free(database, slot)
+    yield
+    relay.send(signal.SIGCONT)
+
+
+def test_a_slot_that_was_dropped_is_not_made_anew(database: Database, relay: Relay) -> None:
+    """Row 10: changes would be missing, silently."""
+    with cut_off(relay):
+        database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
+    assert f"slot {relay.prefix} is gone" in last_words(relay, LOST)
+    assert not exists(database, relay.prefix)
+
+
+@own_postgres()
+def test_a_slot_that_was_dropped_while_we_waited_for_the_server(
+    server: Postgres, database: Database, relay: Relay
+) -> None:
+    """Row 10."""
+    server.stop()
+    relay.wait_event("waiting, will go on by itself")
+    relay.send(signal.SIGSTOP)
+    server.start()
+    database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
+    relay.send(signal.SIGCONT)
+    assert f"slot {relay.prefix} is gone" in last_words(relay, LOST)
+
+
+def test_a_slot_that_was_dropped_and_made_again(database: Database, relay: Relay) -> None:
+    """Row 10: it has the name of ours, but begins after the changes in between."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with cut_off(relay):
+        database.execute("INSERT INTO t VALUES (1)")
+        database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
+        database.execute(f"SELECT pg_create_logical_replication_slot('{relay.prefix}', 'pgoutput')")
+    assert "changes between were skipped" in last_words(relay, LOST)
+
+
+def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay) -> None:
+    """Row 11."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with cut_off(relay):
+        database.execute("INSERT INTO t VALUES (1)")
+        database.execute(f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_lsn())")
+    assert "was moved to" in last_words(relay, LOST)
+
+
+@own_postgres(max_slot_wal_keep_size="1MB")
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "stopped"])
+def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streaming: bool) -> None:
+    """Row 12: the relay fell too far behind."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    if streaming:
+        relay.send(signal.SIGSTOP)
+    else:
+        relay.stop()
+    with database.connect() as connection:
+        for number in range(4):
+            connection.execute("INSERT INTO t VALUES (%s)", [number])
+            connection.execute("SELECT pg_switch_wal()")
+        connection.execute("CHECKPOINT")
+    if streaming:
+        relay.send(signal.SIGCONT)
+    else:
+        relay.start()
+    assert "has lost WAL that it needs" in last_words(relay, LOST)
+
+
+def test_idle_tables_let_go_of_a_busy_server_s_wal(database: Database, new_relay: NewRelay) -> None:
+    """Row 39."""
+    database.execute("CREATE TABLE idle (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE busy (id int)")
+    relay = new_relay(source={"tables": ["public.idle"]}).start().wait_streaming()
+    for _ in range(3):
+        database.execute("INSERT INTO busy SELECT generate_series(1, 10000)")
+        relay.caught_up()
+    assert relay.metric("pgrelay_records_total") == 0
