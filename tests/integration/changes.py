@@ -1,5 +1,7 @@
 """Records as tests look at them: what they say of a change, less what no two runs have in common."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -46,3 +48,50 @@ def place(record: Record) -> tuple[int, int]:
     """Where a change stands among all those of its database."""
     source = record.json["source"]
     return source["commit_lsn"], source["seq"]
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """The changes in commit order, each once; tombstones, which have no place of their own, are left out."""
+    by_place = {place(record): record for record in records if record.value is not None}
+    return [by_place[key] for key in sorted(by_place)]
+
+
+def fold(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """The rows of a table with a key, after all its records, by key.
+
+    AssertionError where a record does not fit what came before: a create of a row that is there, an update
+    or delete of one that is not.
+    """
+    rows: dict[bytes, dict[str, Any]] = {}
+    for record in in_order(records):
+        value, key = record.json, record.key
+        if value["op"] == "t":
+            rows.clear()
+            continue
+        assert key is not None
+        assert (key in rows) == (value["op"] != "c"), f"{value['op']} of {key!r} at {place(record)}"
+        old = rows.pop(key, {})
+        if value["op"] != "d":
+            rows[key] = value["after"] | {name: old[name] for name in value.get("unchanged", ())}
+    return [rows[key] for key in sorted(rows, key=lambda key: sorted(json.loads(key).items()))]
+
+
+def fold_keyless(records: Iterable[Record]) -> Counter[str]:
+    """The same of a table without a key under REPLICA IDENTITY FULL: how often it has which row, as JSON."""
+    rows = Counter[str]()
+    for record in in_order(records):
+        change_ = change(record)
+        if change_.op == "t":
+            rows.clear()
+        if change_.before is not None:
+            row = as_text(change_.before)
+            assert rows[row] > 0, f"{change_.op} of {row}, which is not there, at {place(record)}"
+            rows[row] -= 1
+        if change_.after is not None:
+            rows[as_text(change_.after)] += 1
+    return +rows
+
+
+def as_text(row: dict[str, Any]) -> str:
+    """A row as JSON, the same for equal rows."""
+    return json.dumps(row, sort_keys=True)

@@ -18,7 +18,7 @@ from pgrelay.embedded.ports import free_port
 from pgrelay.lsn import parse_lsn
 from tests.integration.databases import Database
 from tests.integration.servers import KafkaServer
-from tests.integration.topics import Record, read_topic
+from tests.integration.topics import Record, read_topic, topic_names
 from tests.integration.waiting import wait_until
 
 _PGRELAY = Path(sys.executable).with_name("pgrelay")
@@ -167,12 +167,23 @@ class Relay:
         )
         return parse_lsn(found) if found else 0
 
+    def spooled(self) -> list[Path]:
+        """The files of transactions that the relay keeps."""
+        return [path for path in (self._folder / "spool").rglob("*") if path.is_file()]
+
     def topic(self, table: str, schema: str = "public") -> str:
         return f"{self.prefix}.{schema}.{table}"
 
     def records(self, table: str, count: int = 0, *, schema: str = "public") -> list[Record]:
         """The records of a table with a plain name, at least `count`: see `read_topic`."""
-        return read_topic(self.kafka.bootstrap, self.topic(table, schema), count)
+        return self.read(self.topic(table, schema), count)
+
+    def read(self, topic: str, count: int = 0) -> list[Record]:
+        """The records of any topic: see `read_topic`."""
+        return read_topic(self.kafka.bootstrap, topic, count)
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in topic_names(self.kafka.bootstrap)
 
     def _wal_end(self) -> int:
         end = self._ask("SELECT pg_current_wal_lsn()::text")

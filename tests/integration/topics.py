@@ -41,6 +41,11 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
     client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
 
 
+def topic_names(bootstrap: str) -> set[str]:
+    """The topics that there are."""
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
+
+
 def read_topic(
     bootstrap: str,
     topic: str,

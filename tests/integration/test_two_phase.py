@@ -1,0 +1,158 @@
+"""Transactions that are prepared: delivered once they are committed, and only once."""
+
+import pytest
+
+from tests.integration.changes import changes, created, fold
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+
+on_two_phase_versions = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
+
+# A small one is sent whole at PREPARE, a large one in segments before it.
+small_and_large = pytest.mark.parametrize("rows", [3, 1000], ids=["small", "large"])
+
+
+@pytest.fixture
+def two_phase(database: Database, new_relay: NewRelay) -> Relay:
+    """A relay that streams prepared transactions, of a database with the table t."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, payload text)")
+    database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
+    relay = new_relay(source={"two_phase": True}).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    return relay
+
+
+def prepare(database: Database, rows: int, gid: str = "g") -> None:
+    """With a savepoint that is rolled back."""
+    database.execute(
+        f"BEGIN; INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, {rows}) g; SAVEPOINT s;"
+        f"INSERT INTO t SELECT g, repeat('y', 200) FROM generate_series({rows} + 1, {rows} * 2) g;"
+        f"ROLLBACK TO s; PREPARE TRANSACTION '{gid}'"
+    )
+
+
+def ids(relay: Relay) -> list[int]:
+    """In the order in which the records arrived, the repeated ones as well."""
+    return [record.json["after"]["id"] for record in relay.records("t")]
+
+
+@on_two_phase_versions
+@small_and_large
+def test_the_rows_of_a_prepared_transaction_survive_a_kill(
+    database: Database, two_phase: Relay, rows: int
+) -> None:
+    prepare(database, rows)
+    database.execute("INSERT INTO t VALUES (-1)")
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, -1]
+    two_phase.kill()
+    two_phase.start().wait_streaming()
+    database.execute("COMMIT PREPARED 'g'")
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, -1, *range(1, rows + 1)]
+
+
+@on_two_phase_versions
+@small_and_large
+def test_what_is_committed_while_the_relay_is_down_arrives(
+    database: Database, two_phase: Relay, rows: int
+) -> None:
+    prepare(database, rows)
+    two_phase.caught_up()
+    two_phase.stop()
+    database.execute("COMMIT PREPARED 'g'")
+    two_phase.start()
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, *range(1, rows + 1)]
+    two_phase.stop()
+    two_phase.start()
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, *range(1, rows + 1)]
+
+
+@on_two_phase_versions
+@small_and_large
+def test_what_is_rolled_back_never_arrives(database: Database, two_phase: Relay, rows: int) -> None:
+    prepare(database, rows, "while the relay runs")
+    two_phase.caught_up()
+    database.execute("ROLLBACK PREPARED 'while the relay runs'")
+    prepare(database, rows, "while it is down")
+    two_phase.caught_up()
+    two_phase.stop()
+    database.execute("ROLLBACK PREPARED 'while it is down'")
+    database.execute("INSERT INTO t VALUES (-1)")
+    two_phase.start()
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, -1]
+    assert two_phase.spooled() == []
+
+
+@on_two_phase_versions
+def test_a_name_can_be_used_again(database: Database, two_phase: Relay) -> None:
+    prepare(database, 2)
+    database.execute("COMMIT PREPARED 'g'")
+    database.execute("DELETE FROM t WHERE id > 0")
+    prepare(database, 3)
+    two_phase.caught_up()
+    two_phase.stop()
+    two_phase.start().wait_streaming()
+    database.execute("COMMIT PREPARED 'g'")
+    two_phase.caught_up()
+    assert [row["id"] for row in fold(two_phase.records("t"))] == [0, 1, 2, 3]
+
+
+@on_two_phase_versions
+@small_and_large
+def test_one_prepared_before_two_phase_was_switched_on_arrives(
+    database: Database, new_relay: NewRelay, rows: int
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, payload text)")
+    relay = new_relay().start().wait_streaming()
+    prepare(database, rows)
+    relay.caught_up()
+    relay.stop()
+    relay.sections["source"] = {"two_phase": True}
+    relay.start().wait_streaming()
+    database.execute("COMMIT PREPARED 'g'")
+    relay.caught_up()
+    assert ids(relay) == list(range(1, rows + 1))
+
+
+@on_two_phase_versions
+def test_each_row_of_a_prepared_transaction_is_told_by_its_own_schema(
+    database: Database, two_phase: Relay
+) -> None:
+    database.execute("CREATE TABLE other (id int PRIMARY KEY)")
+    database.execute(
+        "BEGIN; INSERT INTO other VALUES (1); ALTER TABLE other ADD name text;"
+        "INSERT INTO other VALUES (2, 'two'); PREPARE TRANSACTION 'g'"
+    )
+    two_phase.caught_up()
+    two_phase.stop()
+    two_phase.start().wait_streaming()
+    database.execute("COMMIT PREPARED 'g'")
+    database.execute("INSERT INTO other VALUES (3, 'three')")
+    two_phase.caught_up()
+    assert changes(two_phase.records("other")) == [
+        created({"id": 1}, {"id": 1}),
+        created({"id": 2}, {"id": 2, "name": "two"}),
+        created({"id": 3}, {"id": 3, "name": "three"}),
+    ]
+
+
+@pytest.mark.parametrize("version", ["14", "16", "18"], indirect=True)
+@small_and_large
+def test_without_two_phase_a_prepared_transaction_is_like_any_other(
+    database: Database, new_relay: NewRelay, rows: int
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, payload text)")
+    relay = new_relay().start().wait_streaming()
+    prepare(database, rows)
+    relay.caught_up()
+    assert not relay.has_topic(relay.topic("t"))
+    relay.stop()
+    relay.start().wait_streaming()
+    database.execute("COMMIT PREPARED 'g'")
+    relay.caught_up()
+    assert ids(relay) == list(range(1, rows + 1))
