@@ -1,0 +1,307 @@
+"""Two-phase transactions: on disk from PREPARE TRANSACTION on, delivered at COMMIT PREPARED."""
+
+from pathlib import Path
+
+import pytest
+
+from pgrelay.assembler import Assembler
+from pgrelay.errors import GapError, ProtocolError, SpoolError, Verdict, verdict
+from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.prepared import PreparedStore
+from pgrelay.spool import Spool
+from tests.assembly import UNLIMITED, events, transactions
+from tests.wire import build
+from tests.wire.build import NOON, xlog_data
+
+ORDERS = 16384
+ITEMS = 16385
+BEGIN = xlog_data(build.begin_prepare(0x800, 0x830, 731, "order-7"), 0x100)
+PREPARE = xlog_data(build.prepare(0x800, 0x830, 731, "order-7"), 0x830)
+COMMIT = xlog_data(build.commit_prepared(0x900, 0x930, 731, "order-7"), 0x930)
+ROLLBACK = xlog_data(build.rollback_prepared(0x830, 0x930, 731, "order-7"), 0x930)
+TYPE = xlog_data(build.type_(16400, "public", "mood"))
+
+
+class Connections:
+    """One spool directory; each connection begins with nothing but what is on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self.spool = Spool(directory)
+        self.current = self._assembler(UNLIMITED)
+
+    def _assembler(self, memory_limit: int) -> Assembler:
+        store = PreparedStore(self.spool)
+        store.load()
+        return Assembler(self.spool, store, memory_limit)
+
+    def reconnect(self, memory_limit: int = UNLIMITED) -> None:
+        self.current.close()
+        self.current = self._assembler(memory_limit)
+
+    def events(self, *frames: bytes) -> list[Event]:
+        return events(self.current, list(frames))
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.spool.directory.iterdir())
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Connections:
+    return Connections(tmp_path)
+
+
+def insert(number: int, table: int = ORDERS, xid: int | None = None) -> bytes:
+    return xlog_data(build.insert(table, [str(number)], xid), 0x100 + number)
+
+
+def relation(column: str = "id", table: int = ORDERS, xid: int | None = None) -> bytes:
+    return xlog_data(build.relation(table, "public", f"table_{table}", "d", [build.Column(column)], xid))
+
+
+def streamed(*frames: bytes, first: bool = True) -> list[bytes]:
+    return [xlog_data(build.stream_start(731, first), 0x100), *frames, xlog_data(build.stream_stop())]
+
+
+STREAM_PREPARE = xlog_data(build.stream_prepare(0x800, 0x830, 731, "order-7"), 0x830)
+
+
+# --- Prepared, then committed
+
+
+def test_a_prepare_is_a_position_that_was_reached(connection: Connections) -> None:
+    """Its rows are on disk by then, so its end may be confirmed."""
+    assert connection.events(BEGIN, insert(1), PREPARE) == [Reached(0x830)]
+    assert connection.files == ["731-0000000000000830.frames", "731-0000000000000830.prepared"]
+    assert connection.spool.on_disk == 0
+
+
+def test_at_commit_prepared_it_comes_out_as_a_transaction_of_its_own(connection: Connections) -> None:
+    connection.events(relation())
+    connection.events(BEGIN, insert(1), insert(2), PREPARE)
+    assert connection.events(COMMIT) == [
+        TransactionBegin(731, commit_lsn=0x900, commit_us=NOON, scoped=True),
+        relation(),
+        insert(1),
+        insert(2),
+        TransactionEnd(0x930),
+    ]
+
+
+def test_other_transactions_come_out_in_between(connection: Connections) -> None:
+    connection.events(BEGIN, insert(1), PREPARE)
+    between = connection.events(
+        xlog_data(build.begin(0x850, xid=732), 0x140), insert(2), xlog_data(build.commit(0x850, 0x880), 0x880)
+    )
+    assert [it.begin.xid for it in transactions(between)] == [732]
+    assert [it.begin.xid for it in transactions(connection.events(COMMIT))] == [731]
+
+
+def test_a_relation_is_the_sessions_at_once(connection: Connections) -> None:
+    """The server will not repeat it for the transactions that follow, whatever becomes of this one."""
+    assert connection.events(BEGIN, TYPE, relation(), insert(1), PREPARE) == [
+        TYPE,
+        relation(),
+        Reached(0x830),
+    ]
+
+
+def test_an_empty_one(connection: Connections) -> None:
+    """The server skips empty transactions, but not prepared ones."""
+    assert connection.events(BEGIN, PREPARE, COMMIT) == [
+        Reached(0x830),
+        TransactionBegin(731, 0x900, NOON, scoped=True),
+        TransactionEnd(0x930),
+    ]
+
+
+def test_keepalives_inside_are_no_positions(connection: Connections) -> None:
+    """What the keepalive says was sent is not on disk yet."""
+    assert connection.events(BEGIN, build.keepalive(0x840), PREPARE, build.keepalive(0x850)) == [
+        Reached(0x830),
+        Reached(0x850),
+    ]
+
+
+def test_the_commit_is_replayed_in_slices(connection: Connections) -> None:
+    connection.events(BEGIN, insert(1), insert(2), PREPARE)
+    assembler = connection.current
+    assert assembler.receive_all([COMMIT, build.keepalive(0x950)], 0) == 1
+    assembler.take()
+    assembler.replay(1)
+    assert assembler.take() == [insert(1)]
+    assembler.replay(1)
+    assert assembler.take() == [insert(2)]
+    assembler.replay(1)
+    assert assembler.take() == [TransactionEnd(0x930)]
+
+
+# --- Streamed, then prepared
+
+
+def test_a_streamed_one_is_without_its_aborted_changes(connection: Connections) -> None:
+    frames = [
+        *streamed(relation(xid=731), insert(1, xid=731), insert(2, xid=732)),
+        xlog_data(build.stream_abort(731, 732), 0x700),
+        *streamed(insert(3, xid=731), first=False),
+        STREAM_PREPARE,
+    ]
+    assert connection.events(*frames) == [Reached(0x830)]
+    connection.reconnect()
+    assert connection.events(COMMIT) == [
+        TransactionBegin(731, 0x900, NOON, streamed=True, scoped=True),
+        relation(xid=731),
+        insert(1, xid=731),
+        insert(3, xid=731),
+        TransactionEnd(0x930),
+    ]
+
+
+# --- Across a restart
+
+
+def test_a_restart_between_prepare_and_commit(connection: Connections) -> None:
+    connection.events(BEGIN, relation(), insert(1), PREPARE)
+    connection.reconnect()
+    assert [it.frames for it in transactions(connection.events(COMMIT))] == [[insert(1)]]
+
+
+def test_the_relations_that_its_rows_rely_on_are_carried_along(connection: Connections) -> None:
+    """They came in an earlier transaction, and the next connection has none of them."""
+    connection.events(TYPE, relation(), relation(table=ITEMS), relation(table=16386))
+    truncate = xlog_data(build.truncate([ITEMS]), 0x102)
+    connection.events(BEGIN, insert(1), truncate, PREPARE)
+    connection.reconnect()
+    out = connection.events(COMMIT)
+    assert out[1:-1] == [TYPE, relation(), relation(table=ITEMS), insert(1), truncate]
+
+
+def test_rows_rely_on_the_relation_that_preceded_them(connection: Connections) -> None:
+    """ALTER TABLE inside the transaction describes only the rows after it."""
+    connection.events(relation("before"))
+    connection.events(BEGIN, insert(1), relation("after"), insert(2), PREPARE)
+    connection.reconnect()
+    assert connection.events(COMMIT)[1:-1] == [relation("before"), insert(1), relation("after"), insert(2)]
+
+
+def test_rows_rely_on_a_relation_that_came_in_a_stream_once_it_committed(connection: Connections) -> None:
+    connection.events(
+        relation("before"),
+        xlog_data(build.stream_start(700), 0x100),
+        xlog_data(build.type_(16400, "public", "mood", xid=700)),
+        relation("after", xid=700),
+        xlog_data(build.stream_stop()),
+        xlog_data(build.stream_commit(700, 0x600, 0x630), 0x630),
+    )
+    connection.events(BEGIN, insert(1), PREPARE)
+    connection.reconnect()
+    assert connection.events(COMMIT)[1:-1] == [TYPE, relation("after"), insert(1)]
+
+
+def test_rows_do_not_rely_on_a_relation_of_a_stream_that_was_rolled_back(connection: Connections) -> None:
+    connection.events(
+        relation("before"),
+        *streamed(relation("dropped", xid=732), relation("dropped", xid=731)),
+        xlog_data(build.stream_abort(731, 732), 0x600),
+        xlog_data(build.stream_abort(731), 0x600),
+    )
+    connection.events(BEGIN, insert(1), PREPARE)
+    assert connection.events(COMMIT)[1:-1] == [relation("before"), insert(1)]
+
+
+def test_a_commit_that_is_sent_again_is_delivered_again(connection: Connections) -> None:
+    """As long as it is not confirmed. Its rows are not sent again."""
+    connection.events(BEGIN, insert(1), PREPARE)
+    once = connection.events(COMMIT)
+    connection.reconnect()
+    assert connection.events(COMMIT) == once
+
+
+def test_a_prepare_that_is_sent_again_replaces_the_first(connection: Connections) -> None:
+    connection.events(BEGIN, insert(1), PREPARE)
+    connection.reconnect()
+    assert connection.events(*streamed(insert(1, xid=731)), STREAM_PREPARE) == [Reached(0x830)]
+    connection.reconnect()
+    assert connection.events(COMMIT)[1:-1] == [insert(1, xid=731)]
+
+
+def test_a_prepare_cut_off_by_the_connection_leaves_nothing(connection: Connections) -> None:
+    connection.reconnect(memory_limit=0)
+    connection.events(BEGIN, insert(1))
+    assert connection.files == ["731-prepare.spool"]
+    connection.reconnect()
+    assert connection.files == []
+
+
+def test_a_prepare_that_was_partial_is_never_delivered(connection: Connections) -> None:
+    """The server cuts it short where the transaction was rolled back meanwhile."""
+    assert connection.events(BEGIN, insert(1), PREPARE, ROLLBACK) == [Reached(0x830), Reached(0x930)]
+
+
+# --- Rolled back
+
+
+def test_rolling_back_removes_the_files(connection: Connections) -> None:
+    connection.events(BEGIN, insert(1), PREPARE)
+    assert connection.events(ROLLBACK) == [Reached(0x930)]
+    assert connection.files == []
+
+
+def test_rolling_back_an_unknown_one_is_nothing_to_do(connection: Connections) -> None:
+    assert connection.events(ROLLBACK) == [Reached(0x930)]
+
+
+# --- What must not go unnoticed
+
+
+def test_a_commit_without_its_rows_is_a_gap(connection: Connections) -> None:
+    with pytest.raises(GapError) as caught:
+        connection.events(COMMIT)
+    assert str(caught.value) == (
+        "COMMIT PREPARED of 'order-7' (xid 731) at 0/900, but its rows are not in "
+        f"{connection.spool.directory}: with source.two_phase, transactions.spool_dir must survive restarts; "
+        "restore it, or copy the tables anew"
+    )
+    assert verdict(caught.value) is Verdict.STOP
+
+
+@pytest.mark.parametrize(("xid", "gid"), [(731, "order-8"), (732, "order-7")])
+def test_neither_the_xid_nor_the_gid_alone_names_a_transaction(
+    connection: Connections, xid: int, gid: str
+) -> None:
+    connection.events(BEGIN, insert(1), PREPARE)
+    with pytest.raises(GapError):
+        connection.events(xlog_data(build.commit_prepared(0x900, 0x930, xid, gid), 0x930))
+
+
+def test_rows_that_were_tampered_with_stop_the_replay(connection: Connections) -> None:
+    connection.events(BEGIN, insert(1), PREPARE)
+    (connection.spool.directory / "731-0000000000000830.frames").write_bytes(b"")
+    with pytest.raises(SpoolError, match=r"830\.frames: the file ends too early"):
+        connection.events(COMMIT)
+
+
+def test_a_full_disk_at_prepare_confirms_nothing(connection: Connections) -> None:
+    (connection.spool.directory / "731-prepare.spool").symlink_to("/dev/full")
+    with pytest.raises(SpoolError, match=r"731-prepare\.spool: No space left on device"):
+        connection.events(BEGIN, insert(1), PREPARE)
+    assert connection.current.take() == []
+    connection.reconnect()
+    assert connection.files == []
+    assert connection.spool.on_disk == 0
+
+
+def test_a_full_disk_at_stream_prepare_confirms_nothing(connection: Connections) -> None:
+    (connection.spool.directory / "731.spool").symlink_to("/dev/full")
+    with pytest.raises(SpoolError, match=r"731\.spool: No space left on device"):
+        connection.events(*streamed(insert(1, xid=731)), STREAM_PREPARE)
+    assert connection.current.take() == []
+    connection.reconnect()
+    assert connection.files == []
+
+
+@pytest.mark.parametrize("tag", "IUDT")
+def test_a_change_too_short_for_its_table(connection: Connections, tag: str) -> None:
+    with pytest.raises(ProtocolError, match=r"truncated.*\(LSN 16/B374D848\)"):
+        connection.events(BEGIN, xlog_data(tag.encode() + b"\0\0\0", 0x16B374D848))
+    connection.reconnect()
