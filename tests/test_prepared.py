@@ -1,0 +1,218 @@
+"""The store of prepared transactions: durable, by transaction id and gid, and gone when it may go."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from pgrelay.errors import SpoolError
+from pgrelay.prepared import PreparedStore
+from pgrelay.spool import FrameBuffer, Spool
+
+FRAMES = [b"first", b"", b"third"]
+NAME = "731-0000000000000830"
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path)
+
+
+@pytest.fixture
+def store(spool: Spool) -> PreparedStore:
+    return PreparedStore(spool)
+
+
+def buffer(spool: Spool, frames: list[bytes] = FRAMES) -> FrameBuffer:
+    frame_buffer = spool.buffer("731-prepare")
+    for frame in frames:
+        frame_buffer.append(frame)
+    return frame_buffer
+
+
+def keep(
+    store: PreparedStore, spool: Spool, frames: list[bytes] = FRAMES, gid: str = "g", end_lsn: int = 0x830
+) -> None:
+    store.keep(731, gid, end_lsn, buffer(spool, frames), streamed=False)
+
+
+def loaded(spool: Spool) -> PreparedStore:
+    """What the next run of the process knows."""
+    store = PreparedStore(spool)
+    store.load()
+    return store
+
+
+def frames_of(store: PreparedStore, gid: str = "g") -> list[bytes]:
+    entry = store.find(731, gid)
+    assert entry is not None
+    return list(store.frames(entry))
+
+
+def files(spool: Spool) -> set[str]:
+    return {path.name for path in spool.directory.iterdir()}
+
+
+def test_what_is_kept_is_found_again(store: PreparedStore, spool: Spool) -> None:
+    store.keep(731, "g", 0x830, buffer(spool), streamed=True, aborted={735, 733}, relations=[b"R\0", b"\xff"])
+    for known in (store, loaded(spool)):
+        entry = known.find(731, "g")
+        assert entry is not None
+        assert (entry.xid, entry.gid, entry.end_lsn, entry.streamed) == (731, "g", 0x830, True)
+        assert entry.aborted == [733, 735]
+        assert entry.committed is None
+        assert list(known.frames(entry)) == [b"R\0", b"\xff", *FRAMES]
+
+
+def test_its_files_are_ours_alone_and_the_spool_is_rid_of_it(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in spool.directory.iterdir()} == {0o600}
+    assert spool.on_disk == 0
+
+
+def test_what_was_spilled_before_is_kept_too(store: PreparedStore, spool: Spool) -> None:
+    half = buffer(spool)
+    half.spill()
+    half.append(b"after the spill")
+    store.keep(731, "g", 0x830, half, streamed=False)
+    assert frames_of(loaded(spool)) == [*FRAMES, b"after the spill"]
+
+
+def test_one_without_frames(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool, [])
+    assert frames_of(loaded(spool)) == []
+
+
+@pytest.mark.parametrize("gid", ["", "../../etc/passwd", "a b/ü", "\udcff", '"\n', "g" * 199], ids=repr)
+def test_any_gid(store: PreparedStore, spool: Spool, gid: str) -> None:
+    """It is the application's own text, at most 199 bytes; never part of a file's name."""
+    keep(store, spool, gid=gid)
+    assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared"}
+    assert frames_of(loaded(spool), gid) == FRAMES
+
+
+def test_gids_and_xids_are_told_apart(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    assert store.find(731, "G") is None
+    assert store.find(732, "g") is None
+
+
+# --- Sent again
+
+
+def test_the_same_prepare_again_replaces_the_first(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    keep(store, spool, [b"other frames"])
+    assert frames_of(store) == frames_of(loaded(spool)) == [b"other frames"]
+
+
+def test_the_same_ids_at_another_lsn_replace_the_first(store: PreparedStore, spool: Spool) -> None:
+    """A cluster made anew, or transaction ids that came round: the old one must never pass for this one."""
+    keep(store, spool, end_lsn=0xFF0)
+    keep(store, spool, [b"of the new cluster"], end_lsn=0x830)
+    assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared"}
+    assert frames_of(loaded(spool)) == [b"of the new cluster"]
+
+
+# --- Committed, rolled back, purged
+
+
+def test_a_commit_is_remembered_but_its_rows_stay(store: PreparedStore, spool: Spool) -> None:
+    """The server sends the commit again, without the rows, until the slot has passed it."""
+    keep(store, spool)
+    entry = store.find(731, "g")
+    assert entry is not None
+    store.committed(entry, 0x930)
+    for known in (store, loaded(spool)):
+        found = known.find(731, "g")
+        assert found is not None
+        assert found.committed == 0x930
+        assert frames_of(known) == FRAMES
+
+
+def test_a_rollback_removes_it(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    store.rolled_back(731, "g")
+    assert store.find(731, "g") is None
+    assert files(spool) == set()
+    store.rolled_back(731, "g")
+
+
+@pytest.mark.parametrize(("restart_lsn", "purged"), [(0, 0), (0x92F, 0), (0x930, 1), (0xFFFF, 1)])
+def test_it_goes_once_decoding_can_not_begin_before_its_commit(
+    store: PreparedStore, spool: Spool, restart_lsn: int, purged: int
+) -> None:
+    keep(store, spool)
+    entry = store.find(731, "g")
+    assert entry is not None
+    store.committed(entry, 0x930)
+    assert loaded(spool).purge(restart_lsn) == purged
+    assert (loaded(spool).find(731, "g") is None) == bool(purged)
+    assert files(spool) == (set() if purged else {f"{NAME}.frames", f"{NAME}.prepared"})
+
+
+def test_what_is_not_committed_never_goes(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    assert store.purge(2**63) == 0
+    assert frames_of(loaded(spool)) == FRAMES
+
+
+# --- Crashes and damage
+
+
+def test_frames_without_their_description_never_became_valid(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    (spool.directory / "732-0000000000000900.frames").write_bytes(b"...")
+    (spool.directory / "732-0000000000000900.tmp").write_bytes(b"{")
+    (spool.directory / "733.spool").touch()
+    assert loaded(spool).find(732, "g") is None
+    assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared", "733.spool"}
+
+
+def test_loading_again_forgets_what_is_gone(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    for path in spool.directory.iterdir():
+        path.unlink()
+    store.load()
+    assert store.find(731, "g") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"xid": 731}', b"\xff"], ids=repr)
+def test_a_damaged_description_is_never_taken_for_an_absent_one(
+    store: PreparedStore, spool: Spool, content: bytes
+) -> None:
+    """Without it a commit would have no rows, so it stops us before."""
+    keep(store, spool)
+    (spool.directory / f"{NAME}.prepared").write_bytes(content)
+    with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: not a prepared transaction of ours"):
+        loaded(spool)
+
+
+def test_members_of_a_later_version_are_refused(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    path = spool.directory / f"{NAME}.prepared"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "new": 1}))
+    with pytest.raises(SpoolError, match="not a prepared transaction of ours"):
+        loaded(spool)
+
+
+def test_every_shorter_file_of_frames_is_found_out(store: PreparedStore, spool: Spool) -> None:
+    keep(store, spool)
+    path = spool.directory / f"{NAME}.frames"
+    content = path.read_bytes()
+    for size in range(len(content)):
+        path.write_bytes(content[:size])
+        with pytest.raises(SpoolError, match=rf"{NAME}\.frames: the file ends too early"):
+            frames_of(loaded(spool))
+
+
+def test_a_description_that_can_not_be_written(store: PreparedStore, spool: Spool) -> None:
+    """Nothing is known that would be forgotten by a restart."""
+    (spool.directory / f"{NAME}.tmp").symlink_to("/dev/full")
+    with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: No space left on device"):
+        keep(store, spool)
+    assert store.find(731, "g") is None
+    assert loaded(spool).find(731, "g") is None
+    assert files(spool) == set()
