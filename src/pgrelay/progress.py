@@ -38,11 +38,15 @@ class InFlight:
 
 
 class Ledger:
-    """What is in flight, in commit order. `flush_lsn` only ever rises."""
+    """What is in flight, in commit order. `flush_lsn` only ever rises.
+
+    `ended_lsn` is where everything that has entered ends, acknowledged or not.
+    """
 
     def __init__(self, flush_lsn: int = 0) -> None:
         self.flush_lsn = flush_lsn
         self.server_lsn = flush_lsn
+        self.ended_lsn = flush_lsn
         self._queue: deque[InFlight] = deque()
         self._current: InFlight | None = None
 
@@ -50,6 +54,11 @@ class Ledger:
     def idle(self) -> bool:
         """Nothing is outstanding: all that came is confirmable."""
         return not self._queue
+
+    @property
+    def in_transaction(self) -> bool:
+        """A transaction has begun and not ended."""
+        return self._current is not None
 
     @property
     def waiting(self) -> bool:
@@ -78,17 +87,21 @@ class Ledger:
         self._check(end_lsn)
         self._current.end_lsn = end_lsn
         self._current = None
+        self.ended_lsn = max(self.ended_lsn, end_lsn)
 
-    def reached(self, lsn: int) -> None:
-        """A position with nothing to deliver. Ignored while a transaction is on its way through."""
+    def reached(self, lsn: int) -> InFlight | None:
+        """A position with nothing to deliver. None, ignored, while a transaction is on its way through."""
         if self._current is not None:
-            return
+            return None
         self._check(lsn)
+        self.ended_lsn = max(self.ended_lsn, lsn)
         tail = self._queue[-1] if self._queue else None
         if tail is not None and tail.commit_us is None:
             tail.end_lsn = max(tail.end_lsn or 0, lsn)
-        else:
-            self._queue.append(InFlight(None, lsn))
+            return tail
+        position = InFlight(None, lsn)
+        self._queue.append(position)
+        return position
 
     def _check(self, lsn: int) -> None:
         # A logical message outside a transaction ends one byte past the position that the server named.

@@ -43,6 +43,7 @@ _FIXED: Final[Mapping[str, object]] = {
 }
 
 _LASTING: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1"}
+_COMPACTED: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
 
 _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
@@ -68,13 +69,17 @@ _POISON: Final = frozenset(
 )
 
 
-def new_topic(name: str, config: SinkConfig, lasting: bool) -> NewTopic:
-    """A topic as the configuration wants it made; `lasting`: of one partition, and never cleaned."""
+def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = False) -> NewTopic:
+    """A topic as the configuration wants it made.
+
+    `lasting`: of one partition, and never cleaned; `compacted`: but for records that later ones replace.
+    """
+    kept = _COMPACTED if compacted else _LASTING
     return NewTopic(
         name,
         num_partitions=1 if lasting else config.partitions,
         replication_factor=config.replication_factor,
-        config=dict(_LASTING if lasting else config.topic_config),
+        config=dict(kept if lasting else config.topic_config),
     )
 
 
@@ -116,7 +121,8 @@ class Sink:
     were last cleared.
     """
 
-    def __init__(self, config: SinkConfig) -> None:
+    def __init__(self, config: SinkConfig, more: Mapping[str, object] | None = None) -> None:
+        """`more`: options of librdkafka that a kind of sink stands on."""
         self._config = config
         self._failure: PgrelayError | None = None
         self._partitions: dict[str, int] = {}
@@ -124,12 +130,12 @@ class Sink:
         self.acknowledged = False
         self._failures = 0
         self._complaints = 0
-        log = logging.getLogger("librdkafka")
-        log.setLevel(logging.CRITICAL)
+        self._log = logging.getLogger("librdkafka")
+        self._log.setLevel(logging.CRITICAL)
         common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
         try:
-            self._producer = Producer({**_DEFAULTS, **common, **_FIXED}, logger=log)
-            self._admin = AdminClient(common, logger=log)
+            self._producer = Producer({**_DEFAULTS, **common, **_FIXED, **(more or {})}, logger=self._log)
+            self._admin = AdminClient(common, logger=self._log)
         except (KafkaException, ValueError, TypeError) as error:
             raise SetupError(f"sink.kafka: {_text(error)}; see librdkafka's CONFIGURATION.md") from error
 
@@ -190,13 +196,15 @@ class Sink:
 
     async def publish(self, record: Record) -> None:
         """Send one record and return once it is acknowledged; somebody must `poll` meanwhile."""
-        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        acknowledged: asyncio.Future[None] = loop.create_future()
         topic, key, value, _, partition = record
 
         def report(error: KafkaError | None, message: Message) -> None:
-            if error is None and not acknowledged.done():
-                acknowledged.set_result(None)
-            elif error is not None:
+            if error is None:
+                # Reports come on whichever thread polls.
+                loop.call_soon_threadsafe(_settle, acknowledged)
+            else:
                 self._fail(delivery_error(error, topic, 0))
 
         while True:
@@ -220,10 +228,8 @@ class Sink:
         if not self._partitions:
             self._partitions = await self._topics()
 
-    async def require_topic(self, topic: str, lasting: bool = False) -> None:
-        """Return once the topic exists, creating it where the configuration says so.
-
-        `lasting`: of one partition, and never cleaned, since consumers need it from its beginning.
+    async def require_topic(self, topic: str, lasting: bool = False, compacted: bool = False) -> None:
+        """Return once the topic exists, creating it where the configuration says so: see `new_topic`.
 
         Raises SetupError where it must not or cannot be created, KafkaUnavailable where nobody answers.
         """
@@ -231,7 +237,7 @@ class Sink:
             return
         if not self._config.create_topics:
             raise SetupError(f"topic {topic} does not exist; create it, or set sink.create_topics: true")
-        await self._create(topic, lasting)
+        await self._create(new_topic(topic, self._config, lasting, compacted))
 
     async def _topics(self) -> dict[str, int]:
         try:
@@ -240,8 +246,8 @@ class Sink:
             raise KafkaUnavailable(f"Kafka can't be reached: {self.problem or _text(error)}") from error
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
-    async def _create(self, topic: str, lasting: bool) -> None:
-        wanted = new_topic(topic, self._config, lasting)
+    async def _create(self, wanted: NewTopic) -> None:
+        topic = wanted.topic
         futures: dict[str, Future[Any]] = self._admin.create_topics(
             [wanted], operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
         )
@@ -273,6 +279,11 @@ class Sink:
         """Let go of everything that was not delivered; it was not confirmed either."""
         self._producer.purge()
         self._producer.poll(0)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _text(error: Exception) -> str:

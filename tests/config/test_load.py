@@ -172,11 +172,6 @@ def test_a_byte_order_mark_is_nothing_to_complain_about(tmp_path: Path) -> None:
     ("section", "keys", "line"),
     [
         ("source", {"snapshot": "initial"}, "source.snapshot: initial comes in a later release; use never"),
-        (
-            "sink",
-            {"delivery": "exactly_once"},
-            "sink.delivery: exactly_once comes in a later release; use at_least_once",
-        ),
         ("records", {"format": "avro"}, "records.format: avro comes in a later release; use json"),
         (
             "records",

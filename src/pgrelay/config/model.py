@@ -23,7 +23,6 @@ from pgrelay.config.selection import Columns, Route, Tables
 # Choices that the contract names and a later release brings: the key, and the one value that works now.
 LATER: Final[Mapping[str, object]] = {
     "source.snapshot": "never",
-    "sink.delivery": "at_least_once",
     "records.format": "json",
     "records.schema_registry": {},
     "errors.on_record": "stop",

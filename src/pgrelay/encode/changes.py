@@ -60,7 +60,7 @@ class Changes:
     def end(self, end_lsn: int) -> None:
         segment = self.segment
         assert segment is not None, "a transaction ended that never began"
-        if self._boundaries is not None and self._boundaries.begun:
+        if self._boundaries is not None and self._boundaries.begun and not self.envelope.all_skipped:
             segment.records.append(self._boundaries.end_record(self.envelope))
         segment.end_lsn = end_lsn
         self.segment = None
@@ -190,12 +190,16 @@ class Changes:
         segment, envelope = self.segment, self.envelope
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
+        delivered = envelope.seq < envelope.skip_below
         order = b"null"
         boundaries = self._boundaries
         if boundaries is not None and envelope.in_transaction:
-            if not boundaries.begun:
+            if not boundaries.begun and not delivered:
                 segment.records.append(boundaries.begin_record(envelope))
             order = boundaries.count("message" if plan is None else plan.table, envelope)
+        if delivered:
+            envelope.seq += 1
+            return
         envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, order)
         headers = self._headers(op, extra) if self._options.headers else extra
         segment.records.append((topic, key, self._value.getvalue(), headers, partition))

@@ -81,6 +81,15 @@ class Encoder:
         """Events were fed that are not encoded yet."""
         return self._next < len(self._events)
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Commit LSN of the transaction on its way out, and the `seq` of its next record."""
+        return self._changes.envelope.commit_lsn, self._changes.envelope.seq
+
+    def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
+        """Leave out what was delivered before: see `Envelope.skip`."""
+        self._changes.envelope.skip(lsn, cut_lsn, cut_seq)
+
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records encoded since the last call."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []

@@ -5,11 +5,15 @@ what is written before, between and after the rows, by the methods that raise he
 since 1970; `seq` counts the records of a transaction from 0.
 """
 
+from typing import Final
+
 from librt.strings import BytesWriter
 
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, json_text
 from pgrelay.events import TransactionBegin
+
+_ALL: Final = 1 << 62
 
 
 class Envelope:
@@ -17,6 +21,11 @@ class Envelope:
 
     def __init__(self, options: RecordOptions) -> None:
         self.seq: int = 0
+        # Records of this transaction below it were delivered before: see `skip`.
+        self.skip_below: int = 0
+        self._skip_lsn: int = 0
+        self._cut_lsn: int = -1
+        self._cut_seq: int = 0
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -30,12 +39,30 @@ class Envelope:
     def begin(self, begin: TransactionBegin) -> None:
         self.serial += 1
         self.seq = 0
+        self.skip_below = self._skip_below(begin.commit_lsn)
         self.commit_lsn = begin.commit_lsn
         self.commit_us = begin.commit_us
         self.in_transaction = begin.xid is not None
         self.xid = b"null" if begin.xid is None else b"%d" % begin.xid
         self.origin = b"null"
         self.changed()
+
+    def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
+        """Leave out what was delivered: transactions that end at `lsn` or before, and of the one that commits
+        at `cut_lsn` the records below `cut_seq`."""
+        self._skip_lsn = lsn
+        self._cut_lsn = -1 if cut_lsn is None else cut_lsn
+        self._cut_seq = cut_seq or 0
+
+    @property
+    def all_skipped(self) -> bool:
+        """The whole transaction was delivered before."""
+        return self.skip_below == _ALL
+
+    def _skip_below(self, commit_lsn: int) -> int:
+        if commit_lsn < self._skip_lsn:
+            return _ALL
+        return self._cut_seq if commit_lsn == self._cut_lsn else 0
 
     def end(self) -> None:
         self.previous_commit = self.commit_lsn

@@ -50,11 +50,13 @@ class Topics:
         self.message = shorten(f"{prefix}.message")
         self.schema = shorten(f"{prefix}.schema")
         self.transaction = shorten(f"{prefix}.transaction")
+        self.offsets = shorten(f"{prefix}.offsets")
         # Kafka refuses two topics that differ only by dot and underscore, so that is what must be unique.
         self._owners: dict[str, str] = {
             _folded(self.message): "logical messages",
             _folded(self.schema): "the schemas",
             _folded(self.transaction): "the transactions",
+            _folded(self.offsets): "the offsets",
         }
 
     def of_table(self, schema: str, table: str) -> str:

@@ -18,7 +18,6 @@ from pgrelay.assembler import Assembler
 from pgrelay.catalog import Catalog
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import KafkaUnavailable, PgrelayError, Verdict, verdict
 from pgrelay.http import Health, StatusServer
@@ -28,6 +27,7 @@ from pgrelay.negotiation import stream_options
 from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
 from pgrelay.relay.backoff import Backoff
+from pgrelay.relay.commits import Commits
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.records import record_options
 from pgrelay.relay.session import Session
@@ -35,6 +35,7 @@ from pgrelay.relay.setup import Position, prepare
 from pgrelay.sink import Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool, base_directory
+from pgrelay.transactional import Identity, TransactionalSink
 
 _log = structlog.get_logger(__name__)
 
@@ -132,7 +133,7 @@ class Daemon:
             options = stream_options(config.source, source.server_version)
             spool, prepared = self._open_spool(system.systemid)
             if self._sink is None:
-                self._sink = Sink(config.sink)
+                self._sink = self._make_sink(system.systemid, catalog.database)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()
             await self._require_topics(self._sink)
@@ -150,30 +151,34 @@ class Daemon:
             )
             interval_s = await _status_interval_s(catalog, config)
             records = record_options(config, catalog.database, system.systemid, source.server_encoding)
-            await self._stream(self._make_session(source, catalog, spool, prepared, records, interval_s))
+            encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
+            ledger = Ledger(self._position.flush_lsn)
+            commits = None
+            if isinstance(self._sink, TransactionalSink):
+                slot_lsn = slot.confirmed_flush_lsn or 0
+                commits = Commits(self._sink, ledger, encoder, system.wal_end, slot_lsn)
+            session = Session(
+                source,
+                catalog,
+                self._sink,
+                Assembler(spool, prepared, config.transactions.memory_mb << 20),
+                encoder,
+                ledger,
+                spool,
+                self._metrics,
+                config.source.publications,
+                interval_s,
+                commits,
+            )
+            await self._stream(session)
 
-    def _make_session(
-        self,
-        source: Source,
-        catalog: Catalog,
-        spool: Spool,
-        prepared: PreparedStore,
-        records: RecordOptions,
-        status_interval_s: float,
-    ) -> Session:
-        assert self._sink is not None
-        return Session(
-            source,
-            catalog,
-            self._sink,
-            Assembler(spool, prepared, self._config.transactions.memory_mb << 20),
-            Encoder(records, Topics(records.prefix, records.topic, records.routes)),
-            Ledger(self._position.flush_lsn),
-            spool,
-            self._metrics,
-            self._config.source.publications,
-            status_interval_s,
-        )
+    def _make_sink(self, systemid: str, database: str) -> Sink:
+        config = self._config
+        if config.sink.delivery == "at_least_once":
+            return Sink(config.sink)
+        identity = Identity(systemid, database, config.source.slot)
+        offsets = Topics(config.records.prefix, config.records.topic).offsets
+        return TransactionalSink(config.sink, identity, offsets)
 
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
@@ -196,6 +201,10 @@ class Daemon:
                 await self._settle(session, verdict(error))
             raise
         finally:
+            if isinstance(self._sink, TransactionalSink):
+                # What it has open belongs to this session: the next one's producer aborts it.
+                self._sink.close()
+                self._sink = None
             self._session_now = None
             session.assembler.close()
             self._observer.publish(session)

@@ -4,7 +4,8 @@ Theory of operation. The loop takes turns. A turn takes in Kafka's reports, move
 server when it is time, and then does one bounded slice of work, the first of these that there is:
 
 1. records that the producer had no room for: until they are gone nothing else is read or encoded
-2. what the encoder needs from outside: an errand is sent for it, and all else waits
+2. a commit to Kafka that is due (exactly once), or what the encoder needs from outside: an errand is sent for
+   it, and all else waits
 3. a transaction that is being replayed from the spool
 4. frames that were read and not yet taken
 5. frames that the socket has
@@ -31,7 +32,8 @@ from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.events import Reached
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
-from pgrelay.progress import Ledger
+from pgrelay.progress import InFlight, Ledger
+from pgrelay.relay.commits import Commits
 from pgrelay.sink import Delivery, Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool
@@ -77,6 +79,7 @@ class Session:
         metrics: Metrics,
         publications: Sequence[str],
         status_interval_s: float,
+        commits: Commits | None,
     ) -> None:
         self.source = source
         self.sink = sink
@@ -90,6 +93,7 @@ class Session:
         self._metrics = metrics
         self._publications = publications
         self._status_interval_s = status_interval_s
+        self._commits = commits
         self._errand: asyncio.Task[None] | None = None
         self._look: asyncio.Task[None] | None = None
         self._look_due = 0.0
@@ -101,9 +105,12 @@ class Session:
         self._outbox: deque[tuple[Delivery, list[Record]]] = deque()
         self._produced = 0
         self._delivery: Delivery | None = None
+        self._entry: InFlight | None = None
 
     async def run(self, stop: asyncio.Event, observer: Observer) -> None:
         """Relay until `stop` is set."""
+        if self._commits is not None:
+            self._send_on_errand(self._commits.recover())
         try:
             while not stop.is_set():
                 self._acknowledge()
@@ -115,8 +122,10 @@ class Session:
                 else:
                     await self._rest()
         finally:
-            for errand in (self._errand, self._look):
-                await _cancelled(errand)
+            await _cancelled(self._look)
+            if self._commits is None:
+                # A commit under way must come to its end: what it did could not be told any more.
+                await _cancelled(self._errand)
 
     def _look_at_server(self) -> None:
         """Now and then, beside the stream: raise what the last look found, and begin the next."""
@@ -163,9 +172,22 @@ class Session:
     def _settling(self) -> bool:
         """True while a whole transaction waits for Kafka; what the producer had no room for follows."""
         self._advance()
+        if self._commits is not None:
+            return self._committing(self._commits)
         if not self.ledger.waiting:
             return False
         self._produce()
+        return True
+
+    def _committing(self, commits: Commits) -> bool:
+        """Likewise where a commit must cover them: one that is under way, or a last one if that can be."""
+        if self._errand is not None and not self._errand_done(self._errand):
+            return True
+        self._advance()
+        if not self.ledger.waiting or self.ledger.in_transaction or not commits.pending:
+            return False
+        if not self._outbox or self._produce():
+            self._send_on_errand(commits.commit())
         return True
 
     def _advance(self) -> None:
@@ -195,6 +217,8 @@ class Session:
             return False
         if self._outbox:
             return self._produce()
+        if self._commits is not None and self._commits.due(nothing_else=False):
+            return self._send_on_errand(self._commits.commit())
         if self.encoder.need is not None:
             return self._send_on_errand(self._meet(self.encoder.need))
         if not self.encoder.pending:
@@ -203,6 +227,8 @@ class Session:
             elif self._taken < len(self._frames) or self._read():
                 self._taken = self.assembler.receive_all(self._frames, self._taken)
                 self.ledger.seen(self.assembler.server_lsn)
+            elif self._commits is not None and self._commits.due(nothing_else=True):
+                return self._send_on_errand(self._commits.commit())
             else:
                 return False
             self.encoder.feed(self.assembler.take())
@@ -250,22 +276,27 @@ class Session:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
         for out in self.encoder.encode(time.time_ns() // 1000):
             if isinstance(out, Reached):
-                self.ledger.reached(out.lsn)
+                position = self.ledger.reached(out.lsn)
+                if self._commits is not None and position is not None:
+                    self._commits.hold(position, records=False)
             else:
                 self._enter(out)
         self._produce()
 
     def _enter(self, segment: Segment) -> None:
         if segment.begin is not None:
-            inflight = self.ledger.begin(segment.begin.commit_us)
-            self._delivery = self.sink.delivery(inflight, segment.begin.commit_lsn)
-        delivery = self._delivery
+            self._entry = self.ledger.begin(segment.begin.commit_us)
+            self._delivery = self.sink.delivery(self._entry, segment.begin.commit_lsn)
+            if self._commits is not None:
+                self._commits.hold(self._entry, records=True)
+        delivery, entry = self._delivery, self._entry
         assert delivery is not None, "a segment goes on from none"
+        assert entry is not None
         records = segment.records
         if segment.has_truncate:
             records = self.sink.to_every_partition(records)
         if records:
-            delivery.inflight.records += len(records)
+            entry.records += len(records)
             self._outbox.append((delivery, records))
         if segment.end_lsn is not None:
             self.ledger.end(segment.end_lsn)

@@ -1,0 +1,109 @@
+"""Exactly once: when to commit to Kafka, what a commit covers, and where to go on after a crash.
+
+Theory of operation. Everything that enters the ledger is held there by one record more than it has, until a
+Kafka commit covers it: so Postgres is never told more than the offsets topic knows. A commit is due at a
+boundary between Postgres transactions, once the Kafka transaction is old enough or there is nothing else to
+do; and inside a Postgres transaction only where it takes longer than a broker would wait, together with the
+position reached.
+
+After a crash Postgres sends again what it was not told of. What the offsets topic says was delivered is then
+skipped: whole transactions by their commit LSN, and the records of the one that was cut by their `seq`, which
+is the same on every repetition. Positions that can't be true are refused.
+"""
+
+import time
+from typing import Final
+
+from pgrelay.encode.encoder import Encoder
+from pgrelay.errors import GapError
+from pgrelay.lsn import format_lsn
+from pgrelay.progress import InFlight, Ledger
+from pgrelay.transactional import Delivered, TransactionalSink
+
+# A Kafka transaction under load, and one that a single Postgres transaction stretches. Brokers end one that
+# is older than transaction.timeout.ms, a minute by default.
+_OLD_ENOUGH_S: Final = 0.25
+_TOO_OLD_S: Final = 15.0
+
+# How often an idle stream's position is committed.
+_IDLE_EVERY_S: Final = 1.0
+
+
+class Commits:
+    """The Kafka transactions of one session."""
+
+    def __init__(
+        self, sink: TransactionalSink, ledger: Ledger, encoder: Encoder, wal_end: int, slot_lsn: int
+    ) -> None:
+        """`wal_end` is the server's, `slot_lsn` where the slot stood, both before streaming began."""
+        self._wal_end = wal_end
+        self._slot_lsn = slot_lsn
+        self._sink = sink
+        self._ledger = ledger
+        self._encoder = encoder
+        self._held: list[InFlight] = []
+        self._records = False
+        self._oldest = 0.0
+        self._committed_at = 0.0
+        self._committed_lsn = 0
+
+    async def recover(self) -> None:
+        """Learn what was delivered, and have the encoder skip it. Raises GapError on what can't be true."""
+        position = await self._sink.recover()
+        if position is None:
+            return
+        cure = "drop the slot, choose another prefix or delete the offsets topic, and copy the tables anew"
+        if position.lsn > self._wal_end:
+            raise GapError(
+                f"Kafka has everything up to {format_lsn(position.lsn)}, and the server's WAL ends at "
+                f"{format_lsn(self._wal_end)}: it was restored from a backup, or lost WAL; {cure}"
+            )
+        if self._slot_lsn > position.lsn:
+            raise GapError(
+                f"the slot stands at {format_lsn(self._slot_lsn)}, and Kafka has everything up to "
+                f"{format_lsn(position.lsn)}: the slot was moved or made anew, and changes between are "
+                f"gone; {cure}"
+            )
+        self._committed_lsn = position.lsn
+        self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
+
+    @property
+    def pending(self) -> bool:
+        """Something entered the ledger that no commit covers."""
+        return bool(self._held)
+
+    def hold(self, entry: InFlight, records: bool) -> None:
+        """Something entered the ledger; `records`: not a mere position."""
+        if self._held and self._held[-1] is entry:
+            return
+        if not self._held:
+            self._oldest = time.monotonic()
+        entry.records += 1
+        self._held.append(entry)
+        self._records = self._records or records
+
+    def due(self, nothing_else: bool) -> bool:
+        """Whether to commit now. All that has entered must have been handed to the producer."""
+        if not self._held:
+            return False
+        age_s = time.monotonic() - self._oldest
+        if self._ledger.in_transaction:
+            return age_s >= _TOO_OLD_S
+        if self._records:
+            return nothing_else or age_s >= _OLD_ENOUGH_S
+        return nothing_else and time.monotonic() >= self._committed_at + _IDLE_EVERY_S
+
+    async def commit(self) -> None:
+        """Commit, and let go of what the commit covers."""
+        lsn = max(self._committed_lsn, self._ledger.ended_lsn)
+        position = Delivered(lsn)
+        if self._ledger.in_transaction:
+            position = Delivered(lsn, *self._encoder.position)
+        await self._sink.commit(position)
+        self._committed_lsn = lsn
+        self._committed_at = self._oldest = time.monotonic()
+        self._records = self._ledger.in_transaction
+        for entry in self._held:
+            whole = entry.end_lsn is not None
+            entry.acknowledged = entry.records if whole else entry.records - 1
+        self._held = [entry for entry in self._held if entry.end_lsn is None]

@@ -1,0 +1,154 @@
+"""The producer for exactly-once delivery: records and the position they reach, in one Kafka transaction.
+
+Readers with isolation.level=read_committed see both or neither. The position is a record in the offsets
+topic, which is compacted and keeps one for each cluster, database and slot; after a crash it tells what was
+delivered, whatever Postgres was told. The transactional.id is made of the same three, so that initialising it
+fences a relay that still believes in itself, and aborts what that one left open. Source: librdkafka's
+"Introduction to librdkafka", "Transactional producer", and KIP-98.
+"""
+
+import asyncio
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from pgrelay.config import Sink as SinkConfig
+from pgrelay.encode.records import Record
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError
+from pgrelay.progress import InFlight
+from pgrelay.sink import Delivery, Sink, delivery_error
+
+_INIT_TIMEOUT_S: Final = 30.0
+_READ_TIMEOUT_S: Final = 30.0
+_COMMIT_TIMEOUT_S: Final = 30.0
+
+_FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose position it is."""
+
+    systemid: str
+    db: str
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Every transaction that ends at `lsn` or before is in Kafka.
+
+    Of a transaction too large for one Kafka transaction, so are the records below `seq`, if it commits at
+    `commit_lsn`.
+    """
+
+    lsn: int
+    commit_lsn: int | None = None
+    seq: int | None = None
+
+
+class TransactionalSink(Sink):
+    """A sink whose records become visible at `commit`. Reports still come, for what is refused."""
+
+    def __init__(self, config: SinkConfig, identity: Identity, offsets_topic: str) -> None:
+        name = f"pgrelay-{identity.systemid}-{identity.db}-{identity.slot}"
+        super().__init__(config, {"transactional.id": name})
+        self._offsets_topic = offsets_topic
+        self._key = json.dumps(asdict(identity), separators=(",", ":")).encode()
+        self._identity = identity
+        self._begun = False
+
+    def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
+        return Delivery(InFlight(None), commit_lsn, self._fail)
+
+    def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
+        self._begin()
+        return super().produce(records, start, delivery)
+
+    async def publish(self, record: Record) -> None:
+        self._begin()
+        await super().publish(record)
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._producer.begin_transaction()
+            self._begun = True
+
+    async def recover(self) -> Delivered | None:
+        """Fence every other producer of this identity, and read what was delivered; None: nothing yet.
+
+        Raises GapError where the slot's name has a position of another cluster.
+        """
+        await self.require_topic(self._offsets_topic, lasting=True, compacted=True)
+        await self._call(self._producer.init_transactions, _INIT_TIMEOUT_S)
+        return self._own(await asyncio.to_thread(self._read_offsets))
+
+    def _own(self, positions: dict[bytes, bytes]) -> Delivered | None:
+        mine = positions.get(self._key)
+        if mine is not None:
+            return Delivered(**json.loads(mine))
+        for key in positions:
+            other = Identity(**json.loads(key))
+            if (other.db, other.slot) == (self._identity.db, self._identity.slot):
+                raise GapError(
+                    f"topic {self._offsets_topic} has a position of slot {other.slot} in cluster "
+                    f"{other.systemid}, and source.dsn leads to {self._identity.systemid}: point it at the old "
+                    "one; or choose another slot or prefix, and copy the tables anew"
+                )
+        return None
+
+    def _read_offsets(self) -> dict[bytes, bytes]:
+        """The latest committed record of each key."""
+        options: dict[str, Any] = {
+            **self._config.kafka,
+            "group.id": "pgrelay",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        consumer = Consumer(options, logger=self._log)
+        positions: dict[bytes, bytes] = {}
+        try:
+            consumer.assign([TopicPartition(self._offsets_topic, 0, OFFSET_BEGINNING)])
+            while (message := consumer.poll(_READ_TIMEOUT_S)) is not None:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    return positions
+                if error is not None:
+                    raise KafkaUnavailable(f"topic {self._offsets_topic} can't be read: {error.str()}")
+                positions[message.key() or b""] = message.value() or b""
+        finally:
+            consumer.close()
+        raise KafkaUnavailable(
+            f"topic {self._offsets_topic} can't be read: no answer in {_READ_TIMEOUT_S:g} s"
+        )
+
+    async def commit(self, position: Delivered) -> None:
+        """Commit what was produced, together with the position; somebody must `poll` meanwhile."""
+        self._begin()
+        value = json.dumps(asdict(position), separators=(",", ":")).encode()
+        await super().publish((self._offsets_topic, self._key, value, None, 0))
+        await self._call(self._producer.commit_transaction, _COMMIT_TIMEOUT_S)
+        self._begun = False
+
+    async def _call(self, step: Any, timeout_s: float) -> None:
+        """One transactional call, off the loop, again and again while librdkafka says that it may be."""
+        while True:
+            try:
+                await asyncio.to_thread(step, timeout_s)
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if not reason.retriable():
+                    raise _transaction_error(reason) from error
+            else:
+                return
+
+
+def _transaction_error(error: KafkaError) -> PgrelayError:
+    """Whatever fails, the next producer of the same id aborts what is open, and goes on from the position."""
+    if error.code() in _FENCED:
+        return KafkaUnavailable("another relay of this slot has taken over (the producer was fenced)")
+    return delivery_error(error, "of this transaction", 0)
