@@ -94,8 +94,8 @@ class TransactionalSink(Sink):
             if (other.db, other.slot) == (self._identity.db, self._identity.slot):
                 raise GapError(
                     f"topic {self._offsets_topic} has a position of slot {other.slot} in cluster "
-                    f"{other.systemid}, and source.dsn leads to {self._identity.systemid}: point it at the old "
-                    "one; or choose another slot or prefix, and copy the tables anew"
+                    f"{other.systemid}, and source.dsn leads to {self._identity.systemid}: point it at the "
+                    "old one; or choose another slot or prefix, and copy the tables anew"
                 )
         return None
 
