@@ -1,15 +1,16 @@
-"""JSON arrays from the text of Postgres arrays.
+"""Arrays, in JSON or with other marks around their elements, from the text of Postgres arrays.
 
 The text is ``array_out``'s (manual, "Arrays": "Array Input and Output Syntax"): elements between braces,
 nested once for each dimension; NULL unquoted is a null; an element that is empty, reads NULL or holds
 braces, quotes, backslashes, white space or the delimiter stands between quotes, its quotes and
 backslashes escaped by a backslash. Bounds that don't begin at 1 stand in front,
-``[0:1][-1:0]={{1,2},{3,4}}``: JSON has no place for them, and they are left out.
+``[0:1][-1:0]={{1,2},{3,4}}``: no form of ours has a place for them, and they are left out.
 """
 
 import re
 from typing import Final
 
+from pgrelay.encode.marks import JSON_ARRAY, Marks
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 
@@ -26,56 +27,71 @@ _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
 
 
-def array_converter(element: Converter, delimiter: str) -> Converter:
+def array_converter(
+    element: Converter, delimiter: str, marks: Marks = JSON_ARRAY, dimensions: int = 0
+) -> Converter:
     """A converter of arrays whose elements convert with `element`.
 
-    delimiter  one character, pg_type.typdelim of the element type
+    delimiter   one character, pg_type.typdelim of the element type
+    dimensions  how many an array must have, unless it is empty; 0: any number
     """
     between = delimiter.encode()
 
     def convert(value: bytes) -> bytes:
         braces = value[value.find(b"=") + 1 :] if value.startswith(b"[") else value
         if braces == b"{}":
-            return b"[]"
+            return marks.empty
+        if not braces.startswith(b"{"):
+            raise _malformed(value)
+        if dimensions:
+            # A brace that belongs to an element stands between quotes.
+            check_dimensions(len(braces) - len(braces.lstrip(b"{")), dimensions)
         out: list[bytes] = []
-        if not braces.startswith(b"{") or _write_braces(braces, 0, 1, element, between, out) != len(braces):
+        if _write_braces(braces, 0, 1, element, between, marks, out) != len(braces):
             raise _malformed(value)
         return b"".join(out)
 
     return convert
 
 
+def check_dimensions(found: int, wanted: int) -> None:
+    """Raises ValueError where they differ."""
+    if found != wanted:
+        raise ValueError(f"the array has {found} dimensions, the column's schema {wanted}")
+
+
 def _write_braces(
-    text: bytes, at: int, depth: int, element: Converter, between: bytes, out: list[bytes]
+    text: bytes, at: int, depth: int, element: Converter, between: bytes, marks: Marks, out: list[bytes]
 ) -> int:
-    """Append to `out` the JSON of the braces that open at `at`; give the index behind their end."""
+    """Append to `out` what the braces hold that open at `at`; give the index behind their end."""
     end = text.find(b"}", at)
     if end < 0 or depth > MAX_DIMENSIONS:
         raise _malformed(text)
     inside = text[at + 1 : end]
     if _NEEDS_QUOTES(inside) is None:
-        out.append(b"[" + b",".join([_unquoted(item, element) for item in inside.split(between)]) + b"]")
+        items = [_unquoted(item, element, marks) for item in inside.split(between)]
+        out.append(marks.opening + marks.between.join(items) + marks.closing)
         return end + 1
-    opening = b"["
+    before = marks.opening
     while True:
-        out.append(opening)
-        at = _write_item(text, at + 1, depth, element, between, out)
+        out.append(before)
+        at = _write_item(text, at + 1, depth, element, between, marks, out)
         follows = text[at] if at < len(text) else -1
         if follows == _CLOSE:
-            out.append(b"]")
+            out.append(marks.closing)
             return at + 1
         if follows != between[0]:
             raise _malformed(text)
-        opening = b","
+        before = marks.between
 
 
 def _write_item(
-    text: bytes, at: int, depth: int, element: Converter, between: bytes, out: list[bytes]
+    text: bytes, at: int, depth: int, element: Converter, between: bytes, marks: Marks, out: list[bytes]
 ) -> int:
-    """Append to `out` the JSON of the element or inner braces at `at`; give the index behind it."""
+    """Append to `out` the element or inner braces at `at`; give the index behind it."""
     first = text[at] if at < len(text) else -1
     if first == _OPEN:
-        return _write_braces(text, at, depth + 1, element, between, out)
+        return _write_braces(text, at, depth + 1, element, between, marks, out)
     if first == _QUOTE:
         quoted = _QUOTED(text, at)
         if quoted is None:
@@ -88,14 +104,14 @@ def _write_item(
     end = end if close < 0 else close
     if end < 0 or _NEEDS_QUOTES(text, at, end) is not None:
         raise _malformed(text)
-    out.append(_unquoted(text[at:end], element))
+    out.append(_unquoted(text[at:end], element, marks))
     return end
 
 
-def _unquoted(item: bytes, element: Converter) -> bytes:
-    """The JSON of an element that stands without quotes."""
+def _unquoted(item: bytes, element: Converter, marks: Marks) -> bytes:
+    """An element that stands without quotes."""
     if item == b"NULL":
-        return b"null"
+        return marks.null
     if not item:
         raise ValueError("an array holds nothing between two delimiters")
     return element(item)

@@ -1,64 +1,75 @@
-"""Values of several parts that come in binary: arrays and hstore to JSON, the rest to Postgres's text."""
+"""Values of several parts that come in binary: arrays and hstore as they are written, the rest to text."""
 
 from typing import Final
 
-from pgrelay.encode.arrays import MAX_DIMENSIONS
+from pgrelay.encode.arrays import MAX_DIMENSIONS, check_dimensions
 from pgrelay.encode.fields import at_end, count, i16, i32, i64, take, u16, u32
+from pgrelay.encode.hstore import joined
+from pgrelay.encode.marks import JSON_ARRAY, JSON_OBJECT, Marks
 from pgrelay.encode.types import Converter
 
 _WEIGHTS: Final = (b"", b"C", b"B", b"A")
 
 
-def array_decoder(element: Converter) -> Converter:
-    """A function from an array's binary form to JSON, nested once for each dimension.
+def array_decoder(element: Converter, marks: Marks = JSON_ARRAY, dimensions: int = 0) -> Converter:
+    """A function from an array's binary form to JSON, or with other marks, nested once for each dimension.
 
     Int32 dimensions, Int32 flags, Int32 element OID; for each dimension Int32 length and Int32 lower bound;
     then the elements in row-major order, each an Int32 size and its binary form, or -1 for NULL. `element`
-    takes an element's binary form to JSON.
+    takes an element's binary form to what is written of it. `dimensions` is as in `arrays.array_converter`.
     """
 
     def decode(value: bytes) -> bytes:
-        dimensions = count(value, 0)
-        if dimensions > MAX_DIMENSIONS:
-            raise ValueError(f"an array has {dimensions} dimensions")
-        lengths = [i32(value, 12 + 8 * d) for d in range(dimensions)]
+        found = count(value, 0)
+        if found > MAX_DIMENSIONS:
+            raise ValueError(f"an array has {found} dimensions")
+        if dimensions and found:
+            check_dimensions(found, dimensions)
+        lengths = [i32(value, 12 + 8 * d) for d in range(found)]
         if any(length < 1 for length in lengths):
             raise ValueError(f"an array has dimensions of {lengths} elements")
-        at = 12 + 8 * dimensions
+        at = 12 + 8 * found
         if not lengths:
             at_end(value, at)
-            return b"[]"
+            return marks.empty
         out: list[bytes] = []
-        at_end(value, _write_dimension(value, at, lengths, 0, element, out))
+        at_end(value, _write_dimension(value, at, lengths, 0, element, marks, out))
         return b"".join(out)
 
     return decode
 
 
 def _write_dimension(
-    value: bytes, at: int, lengths: list[int], dimension: int, element: Converter, out: list[bytes]
+    value: bytes,
+    at: int,
+    lengths: list[int],
+    dimension: int,
+    element: Converter,
+    marks: Marks,
+    out: list[bytes],
 ) -> int:
-    """Append to `out` the JSON of one row of a dimension; give the index behind its last element."""
-    opening = b"["
+    """Append to `out` one row of a dimension; give the index behind its last element."""
+    before = marks.opening
     for _ in range(lengths[dimension]):
-        out.append(opening)
-        opening = b","
+        out.append(before)
+        before = marks.between
         if dimension + 1 < len(lengths):
-            at = _write_dimension(value, at, lengths, dimension + 1, element, out)
+            at = _write_dimension(value, at, lengths, dimension + 1, element, marks, out)
         else:
             size = i32(value, at)
             at += 4
-            out.append(b"null" if size == -1 else element(take(value, at, size)))
+            out.append(marks.null if size == -1 else element(take(value, at, size)))
             at += max(size, 0)
-    out.append(b"]")
+    out.append(marks.closing)
     return at
 
 
-def hstore_decoder(string: Converter) -> Converter:
-    """A function from hstore's binary form to a JSON object; `string` makes a JSON string of text.
+def hstore_decoder(string: Converter, item: Converter | None = None, marks: Marks = JSON_OBJECT) -> Converter:
+    """A function from hstore's binary form; its parameters are those of `hstore.hstore_converter`.
 
     Int32 number of pairs; for each, Int32 size and bytes of the key, then of the value, or -1 for NULL.
     """
+    convert_item = item or string
 
     def decode(value: bytes) -> bytes:
         at = 4
@@ -68,11 +79,11 @@ def hstore_decoder(string: Converter) -> Converter:
             key = take(value, at + 4, size)
             at += 4 + size
             size = i32(value, at)
-            item = b"null" if size == -1 else string(take(value, at + 4, size))
+            written = marks.null if size == -1 else convert_item(take(value, at + 4, size))
             at += 4 + max(size, 0)
-            members.append(string(key) + b":" + item)
+            members.append(string(key) + marks.colon + written)
         at_end(value, at)
-        return b"{" + b",".join(members) + b"}"
+        return joined(members, marks)
 
     return decode
 

@@ -8,11 +8,13 @@ day is a year's last, and repeat every 400 years.
 
 from typing import Final
 
+from mypy_extensions import i64
+
 _DAYS_OF_ERA: Final = 146_097  # in 400 years
 _EPOCH: Final = 719_468  # days from 0000-03-01 to 1970-01-01
 
 
-def days_from_civil(year: int, month: int, day: int) -> int:
+def days_from_civil(year: i64, month: i64, day: i64) -> i64:
     """Days since 1970-01-01 of a date, negative before it."""
     if month <= 2:
         year -= 1

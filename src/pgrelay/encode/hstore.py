@@ -1,8 +1,9 @@
-"""JSON objects from hstore: a string for every value, or null."""
+"""Maps, in JSON or with other marks around their members, from hstore: a string for every value, or null."""
 
 import re
 from typing import Final
 
+from pgrelay.encode.marks import JSON_OBJECT, Marks
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
 
@@ -13,11 +14,15 @@ _PAIR: Final = re.compile(
 _UNESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL).sub
 
 
-def hstore_converter(string: Converter) -> Converter:
+def hstore_converter(
+    string: Converter, item: Converter | None = None, marks: Marks = JSON_OBJECT
+) -> Converter:
     """A converter of hstore's text, ``"a"=>"1", "b"=>NULL``.
 
-    string  makes a JSON string of text
+    string  writes text as a member's name
+    item    writes text as its value, where that is another form
     """
+    convert_item = item or string
 
     def convert(value: bytes) -> bytes:
         members: list[bytes] = []
@@ -26,13 +31,18 @@ def hstore_converter(string: Converter) -> Converter:
             pair = _PAIR(value, at)
             if pair is None:
                 raise refusal(value, "an hstore as Postgres prints one")
-            key, item = pair[1], pair[2]
-            json = b"null" if item is None else string(_unescaped(item))
-            members.append(string(_unescaped(key)) + b":" + json)
+            key, text = pair[1], pair[2]
+            written = marks.null if text is None else convert_item(_unescaped(text))
+            members.append(string(_unescaped(key)) + marks.colon + written)
             at = pair.end()
-        return b"{" + b",".join(members) + b"}"
+        return joined(members, marks)
 
     return convert
+
+
+def joined(members: list[bytes], marks: Marks) -> bytes:
+    """The members as one map."""
+    return marks.opening + marks.between.join(members) + marks.closing if members else marks.empty
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -18,7 +18,7 @@ from pgrelay.encode.types import (
 
 # What float8out and numeric_out print is a JSON number as it stands, but for these three.
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?").fullmatch
-_NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
+NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
 
 # int() refuses longer digits, lest their quadratic cost be used against us; numeric has up to 147,455.
 _INT_DIGITS: Final = 4000
@@ -28,17 +28,22 @@ def json_number(value: bytes) -> bytes:
     """A JSON number; for what JSON has no number for, the strings NaN, Infinity and -Infinity."""
     if _NUMBER(value) is not None:
         return value
-    if value in _NOT_FINITE:
+    if value in NOT_FINITE:
         return b'"' + value + b'"'
     raise refusal(value, "a number as Postgres prints one")
 
 
 def money_digits(value: bytes) -> bytes:
-    """A string of the amount's sign, digits and point, from ``-$1,234.56`` (lc_monetary = C)."""
+    """A JSON string of `money_amount`."""
+    return b'"' + money_amount(value) + b'"'
+
+
+def money_amount(value: bytes) -> bytes:
+    """The amount's sign, digits and point, from ``-$1,234.56`` (lc_monetary = C)."""
     amount = value.translate(None, b"$,")
     if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or _NUMBER(amount) is None:
         raise refusal(value, "an amount as Postgres prints it with lc_monetary = C")
-    return b'"' + amount + b'"'
+    return amount
 
 
 def numeric_encoding(choice: str, typmod: int) -> Encoding:
@@ -68,31 +73,37 @@ def decimal_base64(scale: int) -> Converter:
     """
 
     def convert(value: bytes) -> bytes:
-        if value in _NOT_FINITE:
+        if value in NOT_FINITE:
             return b'"' + value + b'"'
-        digits, fraction = _unscaled(value)
-        if fraction < scale:
-            digits += b"0" * (scale - fraction)
-        elif fraction > scale:
-            # A negative scale: the server has rounded the value to that many zeros.
-            kept = digits[: scale - fraction]
-            if digits[scale - fraction :].strip(b"0"):
-                raise refusal(value, f"rounded to the declared scale of {scale}")
-            digits = kept
-        return b'"' + _base64_integer(_integer(digits)) + b'"'
+        return b'"' + b2a_base64(integer_bytes(unscaled(value, scale)), newline=False) + b'"'
 
     return convert
 
 
+def unscaled(value: bytes, scale: int) -> int:
+    """value * 10^scale of a numeric with that declared scale."""
+    digits, fraction = _digits(value)
+    if fraction < scale:
+        digits += b"0" * (scale - fraction)
+    elif fraction > scale:
+        # A negative scale: the server has rounded the value to that many zeros.
+        kept = digits[: scale - fraction]
+        if digits[scale - fraction :].strip(b"0"):
+            raise refusal(value, f"rounded to the declared scale of {scale}")
+        digits = kept
+    return _integer(digits)
+
+
 def variable_decimal(value: bytes) -> bytes:
     """A numeric without a declared scale: ``{"scale":2,"value":"<base64>"}``, value = unscaled / 10^scale."""
-    if value in _NOT_FINITE:
+    if value in NOT_FINITE:
         return b'"' + value + b'"'
-    digits, fraction = _unscaled(value)
-    return b'{"scale":%d,"value":"%b"}' % (fraction, _base64_integer(_integer(digits)))
+    digits, fraction = _digits(value)
+    number = b2a_base64(integer_bytes(_integer(digits)), newline=False)
+    return b'{"scale":%d,"value":"%b"}' % (fraction, number)
 
 
-def _unscaled(value: bytes) -> tuple[bytes, int]:
+def _digits(value: bytes) -> tuple[bytes, int]:
     """The sign and digits without their point, and how many of them stood behind it."""
     if _NUMBER(value) is None:
         raise refusal(value, "a numeric as Postgres prints one")
@@ -111,7 +122,7 @@ def _integer(digits: bytes) -> int:
     return _integer(digits[:-half]) * shift + _integer(digits[-half:])
 
 
-def _base64_integer(number: int) -> bytes:
-    """Base64 of the integer in big-endian two's complement, in as few bytes as hold it."""
+def integer_bytes(number: int) -> bytes:
+    """The integer in big-endian two's complement, in as few bytes as hold it."""
     bits = number.bit_length() if number >= 0 else (~number).bit_length()
-    return b2a_base64(number.to_bytes(bits // 8 + 1, "big", signed=True), newline=False)
+    return number.to_bytes(bits // 8 + 1, "big", signed=True)

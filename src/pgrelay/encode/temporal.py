@@ -8,8 +8,11 @@ midnight.
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from pgrelay.encode import oids
 from pgrelay.encode.civil import days_from_civil
+from pgrelay.encode.digits import number
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
     CONVERT,
@@ -28,6 +31,7 @@ _DAY_US: Final = 86_400_000_000
 _PLUS: Final = ord("+")
 _MINUS: Final = ord("-")
 _COLON: Final = ord(":")
+_POINT: Final = ord(".")
 
 
 def iso_timestamp(value: bytes) -> bytes:
@@ -51,27 +55,17 @@ def iso_timestamptz(value: bytes) -> bytes:
 
 def epoch_days(value: bytes) -> bytes:
     """A date as days since 1970-01-01, from ``2026-11-20`` or ``0044-03-15 BC``."""
-    if value.endswith(b"y"):
-        return _infinity(value)
-    if value.endswith(b" BC"):
-        return b"%d" % _days(value[:-3], True)
-    return b"%d" % _days(value, False)
+    return _infinity(value) if value.endswith(b"y") else b"%d" % days(value)
 
 
 def epoch_micros(value: bytes) -> bytes:
     """A timestamp as microseconds since 1970-01-01 00:00, from ``2026-11-20 14:54:02.343135``."""
-    date, _, time = value.partition(b" ")
-    if not time:
-        return _infinity(value)
-    bc = time.endswith(b" BC")
-    if bc:
-        time = time[:-3]
-    return b"%d" % (_days(date, bc) * _DAY_US + _micros(time))
+    return _infinity(value) if value.endswith(b"y") else b"%d" % micros(value)
 
 
 def micros_of_day(value: bytes) -> bytes:
     """A time as microseconds since midnight, from ``14:54:02.343135``; 24:00:00 is a whole day's."""
-    return b"%d" % _micros(value)
+    return b"%d" % day_micros(value, 0, len(value))
 
 
 def micros_of_utc_day(value: bytes) -> bytes:
@@ -79,15 +73,20 @@ def micros_of_utc_day(value: bytes) -> bytes:
 
     Shifting wraps around midnight; only the 24:00:00 that stands in UTC already stays a whole day.
     """
+    return b"%d" % utc_day_micros(value)
+
+
+def utc_day_micros(value: bytes) -> int:
+    """What `micros_of_utc_day` writes."""
     at = max(value.rfind(b"+"), value.rfind(b"-"))
     if at < 0:
         raise refusal(value, "a timetz as Postgres prints it")
-    local = _micros(value[:at])
+    local = day_micros(value, 0, at)
     offset = _offset(value[at + 1 :])
     if offset == 0:
-        return b"%d" % local
+        return local
     east = value[at] == _PLUS
-    return b"%d" % ((local - offset if east else local + offset) % _DAY_US)
+    return (local - offset if east else local + offset) % _DAY_US
 
 
 def _infinity(value: bytes) -> bytes:
@@ -97,25 +96,53 @@ def _infinity(value: bytes) -> bytes:
     raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
 
 
-def _days(date: bytes, bc: bool) -> int:
-    """Days since 1970-01-01 of ``2026-11-20``; the year has four digits or more."""
-    if len(date) < 10 or date[-6] != _MINUS or date[-3] != _MINUS:
-        raise refusal(date, "a date as Postgres prints it in ISO style")
-    year, month, day = int(date[:-6]), int(date[-5:-3]), int(date[-2:])
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        raise refusal(date, "a date")
+def days(value: bytes) -> i64:
+    """Days since 1970-01-01 of ``2026-11-20`` or ``0044-03-15 BC``."""
+    bc = value.endswith(b" BC")
+    return _days(value, len(value) - 3 if bc else len(value), bc)
+
+
+def micros(value: bytes) -> int:
+    """Microseconds since 1970-01-01 00:00 of a timestamp, or of a timestamptz in UTC.
+
+    Not every timestamp of Postgres fits 64 bits: from 1970 they last until the year 294247.
+    """
+    bc = value.endswith(b" BC")
+    end: i64 = len(value) - 3 if bc else len(value)
+    if value[end - 3 : end] == b"+00":
+        end -= 3
+    space: i64 = value.find(b" ")
+    if space < 0:
+        raise refusal(value, "a timestamp as Postgres prints it in ISO style and UTC")
+    day: int = _days(value, space, bc)
+    return day * _DAY_US + day_micros(value, space + 1, end)
+
+
+def _days(value: bytes, end: i64, bc: bool) -> i64:
+    """Days since 1970-01-01 of the date that ends before `end`; the year has four digits or more."""
+    if end < 10 or value[end - 6] != _MINUS or value[end - 3] != _MINUS:
+        raise refusal(value, "a date as Postgres prints it in ISO style")
+    year, month, day = number(value, 0, end - 6), number(value, end - 5, end - 3), number(value, end - 2, end)
+    if month < 1 or month > 12 or day < 1 or day > 31:
+        raise refusal(value, "a date")
     return days_from_civil(1 - year if bc else year, month, day)
 
 
-def _micros(time: bytes) -> int:
-    """Microseconds of ``14:54:02`` with no fraction or one of up to six digits."""
-    fraction = time[9:]
-    if len(time) < 8 or time[2] != _COLON or time[5] != _COLON:
-        raise refusal(time, "a time as Postgres prints it")
-    if len(fraction) > 6 or time[8:9] not in (b"", b"."):
-        raise refusal(time, "a time as Postgres prints it")
-    seconds = (int(time[:2]) * 60 + int(time[3:5])) * 60 + int(time[6:8])
-    return seconds * 1_000_000 + (int(fraction.ljust(6, b"0")) if fraction else 0)
+def day_micros(value: bytes, start: i64, end: i64) -> i64:
+    """Microseconds of ``14:54:02`` between two indexes, with no fraction or one of up to six digits."""
+    size = end - start
+    if size < 8 or size == 9 or size > 15 or value[start + 2] != _COLON or value[start + 5] != _COLON:
+        raise refusal(value, "a time as Postgres prints it")
+    seconds = (number(value, start, start + 2) * 60 + number(value, start + 3, start + 5)) * 60
+    seconds += number(value, start + 6, start + 8)
+    if size == 8:
+        return seconds * 1_000_000
+    if value[start + 8] != _POINT:
+        raise refusal(value, "a time as Postgres prints it")
+    fraction = number(value, start + 9, end)
+    for _ in range(15 - size):
+        fraction *= 10
+    return seconds * 1_000_000 + fraction
 
 
 def _offset(zone: bytes) -> int:

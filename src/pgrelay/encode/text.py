@@ -117,7 +117,12 @@ def boolean(value: bytes) -> bytes:
 
 def bytea_base64(value: bytes) -> bytes:
     """A base64 string, from ``\\x`` and hexadecimal digits."""
-    return b'"' + b2a_base64(unhexlify(_hexadecimal(value)), newline=False) + b'"'
+    return b'"' + b2a_base64(bytea(value), newline=False) + b'"'
+
+
+def bytea(value: bytes) -> bytes:
+    """The bytes themselves, from ``\\x`` and hexadecimal digits."""
+    return unhexlify(_hexadecimal(value))
 
 
 def bytea_hex(value: bytes) -> bytes:
@@ -126,8 +131,13 @@ def bytea_hex(value: bytes) -> bytes:
 
 
 def single_byte(value: bytes) -> bytes:
-    """A string, from ``"char"``'s text: a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in."""
-    return json_string(b"\\%03o" % value[0] if value[:1] > b"\x7f" else value)
+    """A string, from `single_byte_text`."""
+    return json_string(single_byte_text(value))
+
+
+def single_byte_text(value: bytes) -> bytes:
+    """``"char"``'s text, a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in."""
+    return b"\\%03o" % value[0] if value[:1] > b"\x7f" else value
 
 
 def _hexadecimal(value: bytes) -> bytes:

@@ -1,0 +1,22 @@
+"""What stands around and between the parts of an array or of hstore, in the form that is written."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """`opening` stands before the first part and `between` before each further one; `empty` for no parts at
+    all, `null` for a part that is null, `colon` between a name and its value.
+    """
+
+    empty: bytes
+    opening: bytes
+    between: bytes
+    closing: bytes
+    null: bytes
+    colon: bytes = b""
+
+
+JSON_ARRAY: Final = Marks(b"[]", b"[", b",", b"]", b"null")
+JSON_OBJECT: Final = Marks(b"{}", b"{", b",", b"}", b"null", b":")
