@@ -41,7 +41,7 @@ def json_text(text: str) -> bytes:
 class ColumnPlan:
     """One column. `member` is `"name":`; the others save joining it to what often follows.
 
-    `encoding` is the name of the JSON encoding in force. A column that is `hidden` (dropped or masked) has
+    `encoding` is the name of the encoding in force, `shown_name` how a record names the column. A column that is `hidden` (dropped or masked) has
     `member_hidden` in place of whatever its value is.
     """
 
@@ -61,7 +61,8 @@ class ColumnPlan:
         self.encoding: str = text.name if treatment != MASK else HIDDEN_ENCODING
         self.dropped: bool = treatment == DROP
         self.hidden: bool = treatment in (DROP, MASK)
-        self.member: bytes = json_text(column.name) + b":"
+        self.shown_name: bytes = json_text(column.name)
+        self.member: bytes = self.shown_name + b":"
         self.member_quoted: bytes = self.member + b'"'
         self.member_null: bytes = self.member + b"null,"
         self.member_unchanged: bytes = self.member + b'"__debezium_unavailable_value",'
@@ -88,7 +89,7 @@ class Plan:
         self.columns: list[ColumnPlan] = []
         for column in relation.columns:
             key = column.name in facts.primary_key if full else column.key
-            self.columns.append(ColumnPlan(self.table, column, key, column_type(column, facts), options))
+            self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.keyed: bool = options.key and any(column.key for column in self.columns)
         # Whether consumers were told this plan's schema, and none other of the same relation since.
         self.announced = False
@@ -101,6 +102,11 @@ class Plan:
         self.updates = 0
         self.deletes = 0
         self.truncates = 0
+
+    def column_plan(
+        self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
+    ) -> ColumnPlan:
+        return ColumnPlan(self.table, column, key, of, options)
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of its changes since the last call, where there were any."""

@@ -1,8 +1,9 @@
-"""Tuple bytes to JSON bytes: the per-row loop.
+"""Tuple bytes to record bytes: the per-row loop.
 
 A row's TupleData is walked once. Each column's bytes go straight into the JSON being written; nothing is
 decoded to a Python value, and nothing is built per column but the slice that is copied. The same walk writes
-the key's columns into a second writer. Layout: manual, "Logical Replication Message Formats", TupleData.
+the key's columns into a second writer. Another format than JSON says what it writes by the methods behind the
+walk. Layout: manual, "Logical Replication Message Formats", TupleData.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
+from pgrelay.encode.digits import COMPILED
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.text import json_string, needs_escape
 from pgrelay.encode.types import QUOTED, RAW, TEXT, Converter
@@ -27,9 +29,6 @@ _BINARY: Final[u8] = tuples.BINARY
 # A value of the old row, where the new one may have left it out: its kind and its bytes.
 OldValue = tuple[int, bytes]
 
-# Compiled, a loop over the bytes is the fastest way to find one to escape; interpreted, the slowest.
-COMPILED: Final = not __file__.endswith(".py")
-
 
 def is_plain(value: bytes) -> bool:
     """Whether UTF-8 text can stand between JSON's quotes as it is."""
@@ -43,38 +42,28 @@ def is_plain(value: bytes) -> bool:
     return True
 
 
-def write_member(writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
-    """Append `"name":value,` for a column that came as text or binary. Raises RecordError or SetupError."""
-    encoding, convert = column.kind, column.convert
-    if kind == _BINARY:
-        if not column.binary_known:
-            raise SetupError(
-                f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
-                f"{column.type.name}; set source.binary: false"
-            )
-        encoding, convert = column.binary_kind, column.binary_convert
-    if encoding == QUOTED or (encoding == TEXT and is_plain(value)):
-        writer.write(column.member_quoted)
-        writer.write(value)
-        writer.write(b'",')
-        return
-    writer.write(column.member)
-    if encoding == RAW:
-        writer.write(value)
-    elif encoding == TEXT:
-        writer.write(json_string(value))
-    elif convert is not None:
-        writer.write(_converted(column, convert, value))
-    writer.append(_COMMA)
+def of_binary(column: ColumnPlan) -> tuple[int, Converter | None]:
+    """The kind of encoding and the converter for a value that came in binary. Raises SetupError."""
+    if not column.binary_known:
+        raise SetupError(
+            f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
+            f"{column.type.name}; set source.binary: false"
+        )
+    return column.binary_kind, column.binary_convert
 
 
-def _converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:
+def converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:
     try:
         return convert(value)
     except ValueError as error:
-        raise RecordError(
-            f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}"
-        ) from error
+        raise value_error(column, error) from error
+
+
+def value_error(column: ColumnPlan, error: ValueError) -> RecordError:
+    """What follows from a value that its encoding refuses."""
+    return RecordError(
+        f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}"
+    )
 
 
 def close_object(writer: BytesWriter) -> None:
@@ -89,8 +78,8 @@ def close_object(writer: BytesWriter) -> None:
 class RowWriter:
     """Writes rows of TupleData as JSON objects, and their keys beside them.
 
-    `key` holds the key of the row written last, where its plan has one. `unchanged` lists the JSON names of
-    the columns that the server did not send because their TOAST value is the old one.
+    `key` holds the key of the row written last, where its plan has one. `unchanged` lists the columns that the
+    server did not send because their TOAST value is the old one, each by its `ColumnPlan.shown_name`.
     """
 
     def __init__(self, placeholder: bool) -> None:
@@ -123,8 +112,7 @@ class RowWriter:
         limit: i64 = len(data)
         self.unchanged = []
         self.key.truncate(0)
-        self.key.append(_BRACE)
-        writer.append(_BRACE)
+        self._open(writer, plan)
         for index, column in enumerate(columns):
             kind: u8 = data[pos]
             pos += 1
@@ -142,6 +130,7 @@ class RowWriter:
                     f"a row of {plan.table} has a column of unknown kind {chr(kind)!r}, {column.name}"
                 )
             if key_only and not column.key:
+                self._absent(writer, column)
                 if keep is not None:
                     keep.append(None)
                 continue
@@ -152,28 +141,66 @@ class RowWriter:
             elif kind == _UNCHANGED:
                 self._write_unchanged(writer, column, None if old is None else old[index])
             elif kind == _NULL:
-                writer.write(column.member_null)
-                if column.key:
-                    self.key.write(column.member_null)
+                self._null(writer, column)
             else:
-                write_member(writer, column, kind, value)
+                self._member(writer, column, kind, value)
                 if column.key:
-                    write_member(self.key, column, kind, value)
-        close_object(writer)
-        close_object(self.key)
+                    self._key_member(column, kind, value)
+        self._close(writer)
         return pos
 
     def _write_unchanged(self, writer: BytesWriter, column: ColumnPlan, old: OldValue | None) -> None:
         if old is not None and old[0] != _NULL and old[0] != _UNCHANGED:
-            write_member(writer, column, old[0], old[1])
+            self._member(writer, column, old[0], old[1])
             if column.key:
-                write_member(self.key, column, old[0], old[1])
+                self._key_member(column, old[0], old[1])
         elif column.key:
             raise RecordError(
                 f"{column.table}.{column.name}: a key column came without its value (unchanged TOAST); "
                 "use a key that is not TOASTed, or REPLICA IDENTITY FULL"
             )
-        elif self._placeholder:
+        elif self._placeholder and column.member_unchanged:
             writer.write(column.member_unchanged)
         else:
-            self.unchanged.append(column.member[:-1])
+            self.unchanged.append(column.shown_name)
+            self._absent(writer, column)
+
+    def _open(self, writer: BytesWriter, plan: Plan) -> None:
+        """Before the first column, of the row and of its key."""
+        self.key.append(_BRACE)
+        writer.append(_BRACE)
+
+    def _absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
+        """A column that was not sent: JSON leaves it out."""
+
+    def _null(self, writer: BytesWriter, column: ColumnPlan) -> None:
+        writer.write(column.member_null)
+        if column.key:
+            self.key.write(column.member_null)
+
+    def _member(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+        """Append `"name":value,` for a column that came as text or binary. Raises RecordError or SetupError."""
+        encoding, convert = column.kind, column.convert
+        if kind == _BINARY:
+            encoding, convert = of_binary(column)
+        if encoding == QUOTED or (encoding == TEXT and is_plain(value)):
+            writer.write(column.member_quoted)
+            writer.write(value)
+            writer.write(b'",')
+            return
+        writer.write(column.member)
+        if encoding == RAW:
+            writer.write(value)
+        elif encoding == TEXT:
+            writer.write(json_string(value))
+        elif convert is not None:
+            writer.write(converted(column, convert, value))
+        writer.append(_COMMA)
+
+    def _key_member(self, column: ColumnPlan, kind: u8, value: bytes) -> None:
+        self._member(self.key, column, kind, value)
+
+    def _close(self, writer: BytesWriter) -> None:
+        """After the last column, of the row and of its key."""
+        close_object(writer)
+        close_object(self.key)
