@@ -52,23 +52,27 @@ class Topics:
         self.transaction = shorten(f"{prefix}.transaction")
         self.offsets = shorten(f"{prefix}.offsets")
         # Kafka refuses two topics that differ only by dot and underscore, so that is what must be unique.
-        self._owners: dict[str, str] = {
-            _folded(self.message): "logical messages",
-            _folded(self.schema): "the schemas",
-            _folded(self.transaction): "the transactions",
-            _folded(self.offsets): "the offsets",
-        }
+        # Each topic, whose it is, and what others must be to share it.
+        self._owners: dict[str, tuple[str, str, str]] = {}
+        for topic, owner in (
+            (self.message, "logical messages"),
+            (self.schema, "the schemas"),
+            (self.transaction, "the transactions"),
+            (self.offsets, "the offsets"),
+        ):
+            self._owners[_folded(topic)] = topic, owner, owner
 
     def of_table(self, schema: str, table: str) -> str:
         """The table's topic. Raises SetupError where the topic is another's, and no route says they share."""
-        template, owner = self._template, f"table {schema}.{table}"
+        owner = sharing = f"table {schema}.{table}"
+        template = self._template
         for pattern, routed in self._routes:
             if re.fullmatch(pattern, f"{schema}.{table}"):
-                template, owner = routed, f"the tables of route {pattern}"
+                template, sharing = routed, pattern
                 break
         topic = shorten(template.format(prefix=self._prefix, schema=escape(schema), table=escape(table)))
-        holder = self._owners.setdefault(_folded(topic), owner)
-        if holder != owner:
+        held, holder, shared = self._owners.setdefault(_folded(topic), (topic, owner, sharing))
+        if held != topic or shared != sharing:
             raise SetupError(
                 f"{owner} and {holder} would share the topic {topic!r} (Kafka takes '.' and '_' for the "
                 "same): let records.routes send one of them elsewhere, or both to one topic"

@@ -1,0 +1,251 @@
+"""Topic names: legal for Kafka, as plain as can be, and never the same for two tables by accident."""
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pgrelay.encode.topics import MAX_LENGTH, Topics, escape
+from pgrelay.errors import SetupError
+
+DEFAULT = "{prefix}.{schema}.{table}"
+# Kafka's own rule (org.apache.kafka.common.internals.Topic).
+LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def fits(identifier: str) -> bool:
+    """Whether Postgres could have it: 1 to 63 bytes."""
+    return 0 < len(identifier.encode("utf-8", "surrogateescape")) <= 63
+
+
+# What is likely to be confused with the template or the escapes, then anything at all, then what is no UTF-8.
+tricky = st.text(st.sampled_from("ab._-2e \"'"), min_size=1, max_size=12)
+anything = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=63)
+not_utf8 = st.binary(min_size=1, max_size=63).map(
+    lambda raw: raw.replace(b"\0", b"0").decode("utf-8", "surrogateescape")
+)
+identifiers = st.one_of(tricky, anything, not_utf8).filter(fits)
+plain = st.text(
+    st.sampled_from("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"),
+    min_size=1,
+    max_size=63,
+)
+tables = st.tuples(identifiers, identifiers)
+
+
+def topic(schema: str, table: str, template: str = DEFAULT) -> str:
+    return Topics("app", template).of_table(schema, table)
+
+
+def topics_of(
+    tables: Iterable[tuple[str, str]], template: str = DEFAULT, *routes: tuple[str, str]
+) -> list[str]:
+    topics = Topics("app", template, routes)
+    return [topics.of_table(schema, table) for schema, table in tables]
+
+
+def folded(topic: str) -> str:
+    return topic.replace(".", "_")
+
+
+# --- Names
+
+
+@given(plain, plain)
+def test_plain_names_stay_as_they_are(schema: str, table: str) -> None:
+    assert topic(schema, table) == f"app.{schema}.{table}"
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("a b", "app.public.a..20..b"),
+        ("a.b", "app.public.a..2e..b"),
+        (" ", "app.public...20.."),
+        ('"quoted"', "app.public...22..quoted..22.."),
+        ("müll", "app.public.m..c3bc..ll"),
+        ("注文", "app.public...e6b3a8e69687.."),
+        ("a\udcffb", "app.public.a..ff..b"),
+        ("2e", "app.public.2e"),
+        ("..2e..", "app.public...2e2e..2e..2e2e.."),
+    ],
+)
+def test_other_characters_are_their_bytes(table: str, name: str) -> None:
+    assert topic("public", table) == name
+
+
+@given(tables)
+def test_every_topic_is_one_that_kafka_takes(pair: tuple[str, str]) -> None:
+    assert LEGAL.fullmatch(topic(*pair))
+
+
+@given(tables)
+def test_a_table_has_one_topic(pair: tuple[str, str]) -> None:
+    first, second = topics_of([pair, pair])
+    assert first == second == topic(*pair)
+
+
+# --- Two tables, two topics
+
+
+@given(tables, tables)
+def test_two_tables_never_share_a_topic(one: tuple[str, str], other: tuple[str, str]) -> None:
+    assume(one != other)
+    first, second = topic(*one), topic(*other)
+    assert first != second
+    if folded(first) == folded(second):
+        with pytest.raises(SetupError):
+            topics_of([one, other])
+    else:
+        assert topics_of([one, other]) == [first, second]
+
+
+@given(identifiers, identifiers)
+def test_an_escaped_identifier_can_be_read_back(one: str, other: str) -> None:
+    assume(one != other)
+    assert escape(one) != escape(other)
+    assert "." not in re.sub(r"\.\.[0-9a-f]+\.\.", "", escape(one))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a.b", "c"), ("a", "b.c")),
+        (("a ", "b"), ("a", " b")),
+        (("a b", "c"), ("a", "b c")),
+        (("a", "b"), ("A", "b")),
+        (("a", "b"), ("a", '"b"')),
+        (("é", "b"), ("e\u0301", "b")),
+    ],
+    ids=str,
+)
+def test_tables_that_are_easily_confused(one: tuple[str, str], other: tuple[str, str]) -> None:
+    first, second = topics_of([one, other])
+    assert folded(first) != folded(second)
+
+
+# --- Long names
+
+
+def test_the_longest_plain_names_fit() -> None:
+    assert topic("s" * 63, "t" * 63) == f"app.{'s' * 63}.{'t' * 63}"
+
+
+def test_a_name_of_249_characters_stays_and_a_longer_one_ends_in_a_digest() -> None:
+    schema = "é" * 31
+    room = MAX_LENGTH - len(topic(schema, ""))
+    longest = topic(schema, "y" * room)
+    assert len(longest) == MAX_LENGTH
+    assert longest.endswith("yyy")
+    longer = topic(schema, "y" * (room + 1))
+    assert len(longer) == MAX_LENGTH
+    assert re.fullmatch(r"app\.\.\.(c3a9){31}\.\.\.y+\.\.h[0-9a-f]{32}", longer)
+
+
+def test_long_names_that_differ_at_their_ends_stay_apart() -> None:
+    tables = [("é" * 31, "é" * 30 + end) for end in "éèê"]
+    assert len({*topics_of(tables)}) == 3
+
+
+def test_long_prefixes_are_shortened_too() -> None:
+    topics = Topics("p" * 300, DEFAULT)
+    for name in (topics.message, topics.schema, topics.transaction, topics.of_table("public", "orders")):
+        assert LEGAL.fullmatch(name)
+
+
+# --- What Kafka takes for the same
+
+
+def refusal(tables: list[tuple[str, str]], template: str = DEFAULT, *routes: tuple[str, str]) -> str:
+    """The part of the line that names what would share a topic, and which."""
+    with pytest.raises(SetupError) as caught:
+        topics_of(tables, template, *routes)
+    named, cure = str(caught.value).split(" (Kafka takes '.' and '_' for the same): ")
+    assert cure == "let records.routes send one of them elsewhere, or both to one topic"
+    return named
+
+
+def test_topics_that_differ_only_by_dot_and_underscore() -> None:
+    assert refusal([("a_b", "c"), ("a", "b_c")]) == (
+        "table a.b_c and table a_b.c would share the topic 'app.a.b_c'"
+    )
+
+
+def test_a_template_that_is_not_injective() -> None:
+    assert refusal([("a_b", "c"), ("a", "b_c")], "{prefix}.{schema}_{table}") == (
+        "table a.b_c and table a_b.c would share the topic 'app.a_b_c'"
+    )
+
+
+def test_an_escape_that_underscores_imitate() -> None:
+    assert refusal([("a.b", "c"), ("a__2e__b", "c")]) == (
+        "table a__2e__b.c and table a.b.c would share the topic 'app.a__2e__b.c'"
+    )
+
+
+def test_tables_whose_names_are_written_the_same() -> None:
+    """Schema `a._2e_`, table `c`, and schema `a`, table `_2e_.c`."""
+    assert refusal([("a._2e_", "c"), ("a", "_2e_.c")]).endswith("would share the topic 'app.a._2e_..2e..c'")
+
+
+def test_a_template_that_leaves_the_schema_out() -> None:
+    assert topics_of([("public", "orders")], "{prefix}.{table}") == ["app.orders"]
+    assert refusal([("public", "orders"), ("sales", "orders")], "{prefix}.{table}") == (
+        "table sales.orders and table public.orders would share the topic 'app.orders'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("message", "logical messages"),
+        ("schema", "the schemas"),
+        ("transaction", "the transactions"),
+        ("offsets", "the offsets"),
+    ],
+)
+def test_our_own_topics_are_no_tables(name: str, owner: str) -> None:
+    assert getattr(Topics("app", DEFAULT), name) == f"app.{name}"
+    assert refusal([("public", name)], "{prefix}.{table}") == (
+        f"table public.{name} and {owner} would share the topic 'app.{name}'"
+    )
+
+
+# --- Routes
+
+
+def test_tables_of_a_route_may_share_a_topic() -> None:
+    tables = [("public", "orders_2024"), ("public", "orders_2025"), ("public", "items")]
+    routed = topics_of(tables, DEFAULT, (r"public\.orders_.*", "{prefix}.orders"))
+    assert routed == ["app.orders", "app.orders", "app.public.items"]
+
+
+def test_a_route_matches_the_whole_name_and_the_first_that_matches_decides() -> None:
+    routes = (("orders", "{prefix}.never"), (r"public\.orders", "{prefix}.first"), (".*", "{prefix}.rest"))
+    assert topics_of([("public", "orders"), ("x", "orders")], DEFAULT, *routes) == ["app.first", "app.rest"]
+
+
+def test_a_route_may_name_schema_and_table() -> None:
+    assert topics_of([("a.b", "c")], DEFAULT, (".*", "x.{schema}-{table}")) == ["x.a..2e..b-c"]
+
+
+def test_a_table_without_the_route_does_not_share_its_topic() -> None:
+    tables = [("public", "orders"), ("app", "orders")]
+    assert refusal(tables, "{schema}.{table}", (r"public\..*", "app.orders")) == (
+        "table app.orders and table public.orders would share the topic 'app.orders'"
+    )
+
+
+def test_two_routes_do_not_share_a_topic() -> None:
+    assert refusal([("a", "x"), ("b", "x")], DEFAULT, (r"a\..*", "app.x"), (r"b\..*", "app.x")) == (
+        "table b.x and table a.x would share the topic 'app.x'"
+    )
+
+
+def test_tables_of_a_route_whose_topics_kafka_takes_for_the_same() -> None:
+    """They don't share a topic: they want two that can't both be."""
+    assert refusal([("a_b", "c"), ("a", "b_c")], DEFAULT, (".*", DEFAULT)) == (
+        "table a.b_c and table a_b.c would share the topic 'app.a.b_c'"
+    )
