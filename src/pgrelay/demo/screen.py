@@ -81,7 +81,7 @@ class Screen:
 
     def _paint(self, line: Line) -> str:
         if not self._colour:
-            return "".join(text for _, text in line)
+            return "".join(text for _, text in line).rstrip()
         return "".join(
             f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text else text for style, text in line
         )

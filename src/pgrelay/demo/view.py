@@ -109,6 +109,6 @@ class Feed:
     def rest(self) -> Iterator[Line]:
         """A line for what was not shown since the last time, if there was any."""
         for (xid, table), count in self._held.items():
-            indent = " " * len("00:00:00.000 ")
-            yield [("dim", f"{indent}… {table:<{_TABLE_WIDTH}} {count:,} more of transaction {xid}")]
+            rest = f"… {table:<{_TABLE_WIDTH}} {count:,} more of transaction {xid}"
+            yield [("", " " * len("00:00:00.000 ")), ("dim", rest)]
         self._held.clear()

@@ -1,0 +1,119 @@
+"""The demo as a user runs it: on real servers, to its end and into an interruption."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_TIMEOUT_S = 120
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where the demo keeps its files, so that whatever it leaves behind is known by this name."""
+    with tempfile.TemporaryDirectory(prefix="pgrelay-test-demo-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "pgrelay", "demo", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **environment},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it wrote to both ends; the test is skipped where the servers can't be had."""
+    out, err = process.communicate(timeout=_TIMEOUT_S)
+    if re.search("can't fetch|pip install", err) and not os.environ.get("CI"):
+        pytest.skip(err)
+    return out, err
+
+
+def running_in(folder: Path) -> list[str]:
+    listed = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True)
+    return [line for line in listed.stdout.splitlines() if str(folder) in line]
+
+
+def test_ends_by_itself_with_the_proof_and_leaves_nothing(folder: Path) -> None:
+    process = start(folder, "--rows", "60")
+    out, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    assert "the topics, folded, are the 5 tables: " in out
+    assert "rows at savepoints; none of them came" in out
+    assert "1 large transaction sent before commit" in out
+    # One line, unless the machine is so slow that the rest came in parts.
+    held_back = re.findall(r"… supplier_prices (\S+) more of transaction", out)
+    assert sum(int(count.replace(",", "")) for count in held_back) == 4_991
+    assert "60 row changes shown above" in out
+    assert "relay        stopped with exit code 0" in out
+    assert "\x1b" not in out
+    assert running_in(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_an_interruption_is_an_end_like_any_other(folder: Path) -> None:
+    process = start(folder)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " c customers" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    assert "the topics, folded, are the 5 tables: " in out
+    assert running_in(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_a_relay_that_ends_is_told_with_its_log(folder: Path) -> None:
+    process = start(folder)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " c customers" in line:
+            break
+    [relay] = folder.glob("pgrelay-demo-*/relay.log")
+    pids = subprocess.run(
+        ["pgrep", "-f", str(relay.parent / "pgrelay.yaml")], capture_output=True, check=True
+    )
+    os.kill(int(pids.stdout), signal.SIGKILL)
+    _, err = finish(process)
+    assert process.returncode == 1
+    assert err.startswith("pgrelay: the relay has ended; the end of its log:\n")
+    assert '"event": "streaming"' in err
+    assert running_in(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_without_a_way_to_fetch_kafka_it_says_so(folder: Path) -> None:
+    process = start(folder, HOME=str(folder / "home"), https_proxy="http://127.0.0.1:9")
+    out, err = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 2
+    assert "fetching lz4-java" in out
+    [line] = err.splitlines()
+    assert re.fullmatch(r"pgrelay: can't fetch \S+\.jar: .*; run again where Maven Central .* answers", line)
+    assert running_in(folder) == []
+    assert [entry.name for entry in folder.iterdir()] == ["home"]
+
+
+def test_the_surroundings_lead_nowhere_else(folder: Path) -> None:
+    elsewhere = {
+        "PGHOSTADDR": "192.0.2.1",
+        "PGRELAY_SOURCE__DSN": "host=192.0.2.1",
+        "PGOPTIONS": "-c nonsense=1",
+    }
+    process = start(folder, "--rows", "1", **elsewhere)
+    _, err = finish(process)
+    assert (process.returncode, err) == (0, "")

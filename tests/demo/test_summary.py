@@ -1,0 +1,48 @@
+from dataclasses import replace
+
+import pytest
+
+from pgrelay.demo.fold import Comparison
+from pgrelay.demo.summary import Outcome, summary
+from pgrelay.demo.tally import Tally
+from tests.demo.changes import change
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    tally = Tally({("orders", (8,))})
+    tally.add(change("c"))
+    comparisons = [Comparison("orders", 1, 0, 0), Comparison("products", 0, 0, 0)]
+    return Outcome(tally, comparisons, (1, 14), 1, 2.5, 0)
+
+
+def lines(outcome: Outcome) -> list[str]:
+    return ["".join(text for _, text in line) for line in summary(outcome)]
+
+
+def test_a_good_end(outcome: Outcome) -> None:
+    assert outcome.good
+    found = lines(outcome)
+    assert found[2].split() == ["orders", "1", *"·····", "1"]
+    assert "equal        the topics, folded, are the 2 tables: 1 row, value for value" in found
+    assert "rolled back  1 row at savepoints; none of them came" in found
+    assert "streamed     1 large transaction sent before commit, in 14 parts" in found
+    assert "relay        stopped with exit code 0" in found
+
+
+def test_a_difference_is_told_and_is_no_good_end(outcome: Outcome) -> None:
+    outcome = replace(outcome, comparisons=[Comparison("orders", 3, 2, 1), Comparison("products", 0, 0, 0)])
+    assert not outcome.good
+    text = "DIFFERENT    orders: 2 of its 3 rows not in the topic, 1 row of the topic not in the table"
+    assert text in lines(outcome)
+    assert not any(line.startswith("equal") for line in lines(outcome))
+
+
+def test_a_row_that_was_rolled_back_and_came_is_no_good_end(outcome: Outcome) -> None:
+    outcome.tally.add(change("c", key={"id": 8}))
+    assert not outcome.good
+    assert "ROLLED BACK  1 of 1 row that savepoints rolled back are in Kafka" in lines(outcome)
+
+
+def test_a_relay_that_stops_badly_is_no_good_end(outcome: Outcome) -> None:
+    assert not replace(outcome, relay_exit_code=4).good

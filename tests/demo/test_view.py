@@ -1,0 +1,104 @@
+from collections.abc import Iterable
+
+from pgrelay.demo.change import TOMBSTONE, Change, Row
+from pgrelay.demo.screen import Line
+from pgrelay.demo.shop import SHOWN_OF_ONE
+from pgrelay.demo.view import OP_STYLES, Feed, change_line
+from tests.demo.changes import change
+
+
+def text(line: Line) -> str:
+    """The line after its time, without colour."""
+    return "".join(piece for _, piece in line[1:]).rstrip()
+
+
+def texts(lines: Iterable[Line]) -> list[str]:
+    return [text(line) for line in lines]
+
+
+def shown(change: Change, previous: Row | None = None) -> str:
+    return text(change_line(change, previous))
+
+
+def test_a_created_row_is_shown_without_its_key() -> None:
+    row = {"id": 7, "status": "placed", "total": "11.90", "shipping": None}
+    assert (
+        shown(change("c", after=row))
+        == "c orders          7        status=placed  total=11.90  shipping=null"
+    )
+
+
+def test_a_composite_key() -> None:
+    item = change(
+        "c", "order_items", {"order_id": 1001, "line": 2}, after={"order_id": 1001, "line": 2, "n": 3}
+    )
+    assert shown(item) == "c order_items     1001/2   n=3"
+
+
+def test_an_update_is_shown_as_what_changed_since_the_record_before_it() -> None:
+    after = {"id": 7, "price": "11.90", "stock": 49}
+    update = change("u", "products", after=after)
+    assert shown(update, {**after, "stock": 50}) == "u products        7        stock 50 → 49"
+
+
+def test_an_update_that_brings_the_old_row_needs_no_other() -> None:
+    update = change("u", before={"id": 7, "status": "placed"}, after={"id": 7, "status": "paid"})
+    assert shown(update, None) == "u orders          7        status placed → paid"
+
+
+def test_an_update_of_an_unknown_row_is_shown_whole() -> None:
+    assert shown(change("u", after={"id": 7, "stock": 49})) == "u orders          7        stock=49"
+
+
+def test_an_update_that_changes_nothing() -> None:
+    row = {"id": 7, "stock": 49}
+    assert shown(change("u", after=row), row) == "u orders          7        the same again"
+
+
+def test_a_delete_shows_what_the_record_has_of_the_row() -> None:
+    assert shown(change("d", before={"id": 7, "status": "paid"})) == "d orders          7        status=paid"
+    assert shown(change("d", before={"id": 7}), {"id": 7, "status": "paid"}) == "d orders          7"
+
+
+def test_a_truncate_and_a_tombstone() -> None:
+    assert shown(change("t", key={})) == "t orders                   every row of the table"
+    assert shown(change(TOMBSTONE)) == "∅ orders          7        tombstone"
+
+
+def test_values_stay_on_their_line() -> None:
+    row = {"id": 7, "tags": ["a", "b"], "attributes": {"ö": 1}, "note": "two\nlines"}
+    assert shown(change("c", after=row)).endswith(r'tags=["a","b"]  attributes={"ö":1}  note="two\nlines"')
+
+
+def test_each_op_has_its_colour_and_a_tombstone_is_dim() -> None:
+    for op, style in OP_STYLES.items():
+        assert change_line(change(op, after={} if op in "curm" else None), None)[1][0] == style
+    assert {style for style, _ in change_line(change(TOMBSTONE), None)} == {"dim"}
+
+
+def inserts(count: int, commit: int, table: str = "supplier_prices") -> list[Change]:
+    return [change("c", table, {"id": n}, after={"id": n}, position=(commit, n)) for n in range(count)]
+
+
+def test_of_a_large_transaction_only_the_beginning_is_shown() -> None:
+    feed = Feed()
+    lines = [line for each in inserts(5_000, 100) for line in feed.lines(each, None)]
+    assert len(lines) == SHOWN_OF_ONE == feed.shown
+    assert texts(feed.rest()) == ["… supplier_prices 4,990 more of transaction 754"]
+    assert texts(feed.rest()) == []
+
+
+def test_what_was_held_back_is_told_before_the_next_transaction() -> None:
+    feed = Feed()
+    for each in inserts(SHOWN_OF_ONE + 1, 100):
+        list(feed.lines(each, None))
+    [more, first] = texts(feed.lines(inserts(1, 200, "orders")[0], None))
+    assert more == "… supplier_prices 1 more of transaction 754"
+    assert first.startswith("c orders")
+
+
+def test_tombstones_are_no_changes_of_their_own() -> None:
+    feed = Feed()
+    assert len(list(feed.lines(change("d", before={}), None))) == 1
+    assert len(list(feed.lines(change(TOMBSTONE), None))) == 1
+    assert feed.shown == 1
