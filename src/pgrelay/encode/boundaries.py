@@ -4,7 +4,7 @@ Shapes: Debezium's "Transaction metadata", with the commit LSN added. Events are
 that goes to several partitions, or a tombstone, does not count again. One id names BEGIN, END and records.
 """
 
-from pgrelay.encode.envelope import Envelope
+from pgrelay.encode.envelope import Envelope, list_of
 from pgrelay.encode.plan import json_text
 from pgrelay.encode.records import Record
 
@@ -26,42 +26,50 @@ class Boundaries:
         return bool(self._counts)
 
     def count(self, collection: str, envelope: Envelope) -> bytes:
-        """Count the next event, and return its `transaction`, JSON."""
+        """Count the next event, and return its place: what a record tells of its transaction."""
         order = self._counts.get(collection, 0) + 1
         self._counts[collection] = order
-        return b'{"id":%b,"total_order":%d,"data_collection_order":%d}' % (
-            identity(envelope),
-            envelope.seq + 1,
-            order,
-        )
+        return self._place(envelope, order)
 
     def begin_record(self, envelope: Envelope) -> Record:
-        return self._record(envelope, b"BEGIN", b"null", b"null")
+        return self._record(envelope, "BEGIN", None)
 
     def end_record(self, envelope: Envelope) -> Record:
-        counts = b",".join(
-            b'{"data_collection":%b,"event_count":%d}' % (json_text(name), count)
-            for name, count in self._counts.items()
-        )
-        return self._record(envelope, b"END", b"%d" % envelope.seq, b"[%b]" % counts)
+        return self._record(envelope, "END", self._counts)
 
-    def _record(self, envelope: Envelope, status: bytes, events: bytes, collections: bytes) -> Record:
-        name = identity(envelope)
-        value = (
-            b'{"status":"%b","id":%b,"event_count":%b,"data_collections":%b,"ts_ms":%d,"commit_lsn":%d}'
-            % (
-                status,
-                name,
-                events,
-                collections,
-                envelope.commit_us // 1000,
-                envelope.commit_lsn,
-            )
-        )
+    def _record(self, envelope: Envelope, status: str, counts: dict[str, int] | None) -> Record:
         # One partition, so that transactions come in commit order.
-        return (self.topic, b'{"id":%b}' % name, value, None, 0)
+        return (self.topic, self._key(envelope), self._value(envelope, status, counts), None, 0)
+
+    def _place(self, envelope: Envelope, order: int) -> bytes:
+        place = b'{"id":"%b","total_order":%d,"data_collection_order":%d}'
+        return place % (identity(envelope), envelope.seq + 1, order)
+
+    def _key(self, envelope: Envelope) -> bytes:
+        return b'{"id":"%b"}' % identity(envelope)
+
+    def _value(self, envelope: Envelope, status: str, counts: dict[str, int] | None) -> bytes:
+        """`counts`: how many events each collection has had, told at the end."""
+        events, collections = b"null", b"null"
+        if counts is not None:
+            events = b"%d" % envelope.seq
+            collections = list_of(
+                [
+                    b'{"data_collection":%b,"event_count":%d}' % (json_text(name), count)
+                    for name, count in counts.items()
+                ]
+            )
+        value = b'{"status":"%b","id":"%b","event_count":%b,"data_collections":%b,"ts_ms":%d,"commit_lsn":%d}'
+        return value % (
+            status.encode(),
+            identity(envelope),
+            events,
+            collections,
+            envelope.commit_us // 1000,
+            envelope.commit_lsn,
+        )
 
 
 def identity(envelope: Envelope) -> bytes:
-    """A transaction's id, JSON: xid and commit LSN, as in "754:24381000"."""
-    return b'"%b:%d"' % (envelope.xid, envelope.commit_lsn)
+    """A transaction's id: xid and commit LSN, as in 754:24381000."""
+    return b"%b:%d" % (envelope.xid, envelope.commit_lsn)

@@ -5,16 +5,13 @@ bytes of the tuple go straight into the value, by the relation's plan. Frames ar
 `body` is where the message's fields begin, after the tag and, inside a stream, the xid.
 """
 
-import base64
-
 from librt.strings import BytesWriter
 
 from pgrelay.encode.boundaries import Boundaries
-from pgrelay.encode.debezium import DebeziumJson
 from pgrelay.encode.envelope import Envelope
-from pgrelay.encode.flat import FlatJson
+from pgrelay.encode.formats import boundaries_of, envelope_of, row_writer
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import (
     BY_KEY,
     CREATE,
@@ -38,15 +35,13 @@ class Changes:
     """Adds the records of each change to `segment`, that of the transaction on its way out."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
-        self.envelope: Envelope = (
-            DebeziumJson(options) if options.envelope == "debezium" else FlatJson(options)
-        )
+        self.envelope: Envelope = envelope_of(options)
         self.segment: Segment | None = None
         self.messages = 0
         self._options = options
         self._message_topic = topics.message
-        self._boundaries: Boundaries | None = Boundaries(topics.transaction) if options.transactions else None
-        self._row = RowWriter(options.placeholder)
+        self.boundaries: Boundaries | None = boundaries_of(options, topics.transaction)
+        self._row: RowWriter = row_writer(options)
         self._value = BytesWriter()
         self._image = BytesWriter()
 
@@ -54,14 +49,14 @@ class Changes:
         assert segment.begin is not None
         self.segment = segment
         self.envelope.begin(segment.begin)
-        if self._boundaries is not None:
-            self._boundaries.begin()
+        if self.boundaries is not None:
+            self.boundaries.begin()
 
     def end(self, end_lsn: int) -> None:
         segment = self.segment
         assert segment is not None, "a transaction ended that never began"
-        if self._boundaries is not None and self._boundaries.begun and not self.envelope.all_skipped:
-            segment.records.append(self._boundaries.end_record(self.envelope))
+        if self.boundaries is not None and self.boundaries.begun and not self.envelope.all_skipped:
+            segment.records.append(self.boundaries.end_record(self.envelope))
         segment.end_lsn = end_lsn
         self.segment = None
         self.envelope.end()
@@ -71,7 +66,7 @@ class Changes:
             raise ProtocolError(f"an insert into {plan.table} has no new row")
         value = self._value
         value.truncate(0)
-        self.envelope.open_after(value)
+        self.envelope.open_after(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
         plan.creates += 1
         self._emit(plan, self._key(plan), frame, CREATE, None)
@@ -81,7 +76,7 @@ class Changes:
         value = self._value
         value.truncate(0)
         if kind == NEW_TUPLE:
-            self.envelope.open_after(value)
+            self.envelope.open_after(value, plan)
             _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
             plan.updates += 1
             self._emit(plan, self._key(plan), frame, UPDATE, None)
@@ -96,7 +91,7 @@ class Changes:
         _finish(frame, self._row.write(self._image, plan, frame, pos + 1, False, old, None))
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
-            self.envelope.both(value, before, after)
+            self.envelope.both(value, plan, before, after)
             plan.updates += 1
             self._emit(plan, new_key, frame, UPDATE, None)
         else:
@@ -114,14 +109,14 @@ class Changes:
         """A change of the key: the old key's row ends, the new key's begins."""
         value, unchanged = self._value, self._row.unchanged
         self._row.unchanged = []
-        self.envelope.open_before(value)
+        self.envelope.open_before(value, plan)
         value.write(before)
         self.envelope.close_before(value)
         plan.deletes += 1
         self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_key)])
         self._row.unchanged = unchanged
         value.truncate(0)
-        self.envelope.open_after(value)
+        self.envelope.open_after(value, plan)
         value.write(after)
         plan.creates += 1
         self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key)])
@@ -130,44 +125,31 @@ class Changes:
         key_only = _is_key(frame[body + 4], plan, "delete")
         value = self._value
         value.truncate(0)
-        self.envelope.open_before(value)
+        self.envelope.open_before(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
         self.envelope.close_before(value)
         plan.deletes += 1
         self._emit(plan, self._key(plan), frame, DELETE, None)
 
     def truncate(self, message: pgoutput.Truncate, plan: Plan, frame: bytes) -> None:
-        content = b'{"cascade":%b,"restart_identity":%b}' % (
-            _boolean(message.cascade),
-            _boolean(message.restart_identity),
-        )
+        value = self._value
+        value.truncate(0)
+        self._row.unchanged = []
+        self.envelope.truncate(value, plan, message.cascade, message.restart_identity)
         plan.truncates += 1
-        self._rowless(plan, "truncate", content, TRUNCATE, plan.topic, None, EVERY, frame)
+        self._add(plan, plan.topic, None, EVERY, frame, TRUNCATE, None)
         assert self.segment is not None
         self.segment.has_truncate = True
 
     def message(self, message: pgoutput.Message, frame: bytes) -> None:
-        prefix = json_text(message.prefix)
-        content = b'{"prefix":%b,"content":"%b"}' % (prefix, base64.b64encode(message.content))
-        key, partition = (b'{"prefix":%b}' % prefix, BY_KEY) if self._options.key else (None, 0)
-        self.messages += 1
-        self._rowless(None, "message", content, MESSAGE, self._message_topic, key, partition, frame)
-
-    def _rowless(
-        self,
-        plan: Plan | None,
-        name: str,
-        content: bytes,
-        op: str,
-        topic: str,
-        key: bytes | None,
-        partition: int,
-        frame: bytes,
-    ) -> None:
-        self._value.truncate(0)
+        value = self._value
+        value.truncate(0)
         self._row.unchanged = []
-        self.envelope.rowless(self._value, name, content)
-        self._add(plan, topic, key, partition, frame, op, None)
+        self.envelope.message(value, message.prefix, message.content)
+        keyed = self._options.key
+        key, partition = (self.envelope.message_key(message.prefix), BY_KEY) if keyed else (None, 0)
+        self.messages += 1
+        self._add(None, self._message_topic, key, partition, frame, MESSAGE, None)
 
     def _key(self, plan: Plan) -> bytes | None:
         return self._row.key.getvalue() if plan.keyed else None
@@ -191,16 +173,16 @@ class Changes:
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
         delivered = envelope.seq < envelope.skip_below
-        order = b"null"
-        boundaries = self._boundaries
+        place = envelope.no_place
+        boundaries = self.boundaries
         if boundaries is not None and envelope.in_transaction:
             if not boundaries.begun and not delivered:
                 segment.records.append(boundaries.begin_record(envelope))
-            order = boundaries.count("message" if plan is None else plan.table, envelope)
+            place = boundaries.count("message" if plan is None else plan.table, envelope)
         if delivered:
             envelope.seq += 1
             return
-        envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, order)
+        envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, place)
         headers = self._headers(op, extra) if self._options.headers else extra
         segment.records.append((topic, key, self._value.getvalue(), headers, partition))
         if op == DELETE and key is not None and self._options.tombstones:
@@ -228,7 +210,3 @@ def _is_key(kind: int, plan: Plan, what: str) -> bool:
 def _finish(frame: bytes, end: int) -> None:
     if end != len(frame):
         raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is oversized: bytes left at offset {end}")
-
-
-def _boolean(value: bool) -> bytes:
-    return b"true" if value else b"false"

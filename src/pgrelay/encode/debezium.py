@@ -6,12 +6,12 @@ a transaction and an operation at one instant. Only the change's own LSN and `se
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.envelope import Envelope, list_of
+from pgrelay.encode.envelope import JsonEnvelope, list_of
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, json_text
 
 
-class DebeziumJson(Envelope):
+class DebeziumJson(JsonEnvelope):
     def __init__(self, options: RecordOptions) -> None:
         super().__init__(options)
         self._middle: bytes = b""
@@ -29,16 +29,16 @@ class DebeziumJson(Envelope):
         self._after_lsn = b'\\"]","commit_lsn":%d,"seq":' % self.commit_lsn
         self._tails = {}
 
-    def open_after(self, writer: BytesWriter) -> None:
+    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         writer.write(b'{"before":null,"after":')
 
-    def open_before(self, writer: BytesWriter) -> None:
+    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
         writer.write(b'{"before":')
 
     def close_before(self, writer: BytesWriter) -> None:
         writer.write(b',"after":null')
 
-    def both(self, writer: BytesWriter, before: bytes, after: bytes) -> None:
+    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         writer.write(b'{"before":')
         writer.write(before)
         writer.write(b',"after":')
@@ -48,7 +48,7 @@ class DebeziumJson(Envelope):
         writer.write(b'{"before":null,"after":null,' + json_text(name) + b":" + content)
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], order: bytes
+        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
         if unchanged:
             writer.write(b',"unchanged":' + list_of(unchanged))
@@ -60,7 +60,7 @@ class DebeziumJson(Envelope):
         writer.write(self._after_lsn)
         writer.write(b"%d" % self.seq)
         writer.write(self._tail(op))
-        writer.write(order)
+        writer.write(place)
         writer.write(b"}")
 
     def _head_of(self, plan: Plan | None) -> bytes:

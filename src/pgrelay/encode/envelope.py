@@ -5,6 +5,7 @@ what is written before, between and after the rows, by the methods that raise he
 since 1970; `seq` counts the records of a transaction from 0.
 """
 
+from binascii import b2a_base64
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -33,8 +34,13 @@ class Envelope:
         self.serial: int = 0
         self.in_transaction = False
         self.previous_commit: int | None = None
+        # As JSON; what other formats write is made of the two behind them.
         self.xid: bytes = b"null"
         self.origin: bytes = b"null"
+        self.xid_number: int | None = None
+        self.origin_name: str | None = None
+        # What stands for the place of a record that has none in its transaction.
+        self.no_place: bytes = b"null"
 
     def begin(self, begin: TransactionBegin) -> None:
         self.serial += 1
@@ -45,6 +51,8 @@ class Envelope:
         self.in_transaction = begin.xid is not None
         self.xid = b"null" if begin.xid is None else b"%d" % begin.xid
         self.origin = b"null"
+        self.xid_number = begin.xid
+        self.origin_name = None
         self.changed()
 
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
@@ -69,6 +77,7 @@ class Envelope:
 
     def set_origin(self, name: str) -> None:
         self.origin = json_text(name)
+        self.origin_name = name
         self.changed()
 
     def set_clock(self, now_us: int) -> None:
@@ -80,11 +89,11 @@ class Envelope:
         """Transaction, origin or clock are not what they were: forget what was made of them."""
         raise NotImplementedError
 
-    def open_after(self, writer: BytesWriter) -> None:
+    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         """Before the new row of a create, or of an update whose old row was not sent."""
         raise NotImplementedError
 
-    def open_before(self, writer: BytesWriter) -> None:
+    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
         """Before the old row of a delete."""
         raise NotImplementedError
 
@@ -92,21 +101,52 @@ class Envelope:
         """After the old row of a delete."""
         raise NotImplementedError
 
-    def both(self, writer: BytesWriter, before: bytes, after: bytes) -> None:
+    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         """The rows of an update whose old row was sent."""
         raise NotImplementedError
 
-    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
-        """A truncate or a logical message: a member of that name, its content JSON, in place of rows."""
+    def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
+        """A truncate, in place of rows."""
+        raise NotImplementedError
+
+    def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
+        """A logical message, in place of rows."""
+        raise NotImplementedError
+
+    def message_key(self, prefix: str) -> bytes:
+        """The key of a logical message's record."""
         raise NotImplementedError
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], order: bytes
+        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
-        """Everything after the rows. `order` is the record's place in its transaction, JSON."""
+        """Everything after the rows. `place`, of `Boundaries`, is the record's in its transaction."""
+        raise NotImplementedError
+
+
+class JsonEnvelope(Envelope):
+    """What the JSON envelopes have in common: records without rows, which only `rowless` tells apart."""
+
+    def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
+        content = b'{"cascade":%b,"restart_identity":%b}' % (_boolean(cascade), _boolean(restart_identity))
+        self.rowless(writer, "truncate", content)
+
+    def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
+        encoded = b2a_base64(content, newline=False)
+        self.rowless(writer, "message", b'{"prefix":%b,"content":"%b"}' % (json_text(prefix), encoded))
+
+    def message_key(self, prefix: str) -> bytes:
+        return b'{"prefix":%b}' % json_text(prefix)
+
+    def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
+        """A member of that name, its content JSON, in place of rows."""
         raise NotImplementedError
 
 
 def list_of(names: list[bytes]) -> bytes:
     """A JSON array of what is JSON already."""
     return b"[" + b",".join(names) + b"]"
+
+
+def _boolean(value: bool) -> bytes:
+    return b"true" if value else b"false"

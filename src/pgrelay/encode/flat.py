@@ -2,12 +2,12 @@
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.envelope import Envelope, list_of
+from pgrelay.encode.envelope import JsonEnvelope, list_of
 from pgrelay.encode.plan import Plan, json_text
 from pgrelay.encode.records import DELETE
 
 
-class FlatJson(Envelope):
+class FlatJson(JsonEnvelope):
     """`__op`, `__deleted`, `__commit_lsn`, `__seq` and `__ts_ms` (the commit's time) follow the columns.
 
     The row of a delete is what the server sent of the old one. `__unchanged` is there only where columns are
@@ -17,23 +17,23 @@ class FlatJson(Envelope):
     def changed(self) -> None:
         """Nothing is kept."""
 
-    def open_after(self, writer: BytesWriter) -> None:
+    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         """The row opens the value."""
 
-    def open_before(self, writer: BytesWriter) -> None:
+    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
         """The row opens the value."""
 
     def close_before(self, writer: BytesWriter) -> None:
         """There is no other row."""
 
-    def both(self, writer: BytesWriter, before: bytes, after: bytes) -> None:
+    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
         writer.write(after)
 
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
         writer.write(b"{" + json_text("__" + name) + b":" + content + b"}")
 
     def close(
-        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], order: bytes
+        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
         # The row is a closed object: take its brace away, and put a comma where it has members.
         writer.truncate(len(writer) - 1)

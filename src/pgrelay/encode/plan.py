@@ -41,8 +41,8 @@ def json_text(text: str) -> bytes:
 class ColumnPlan:
     """One column. `member` is `"name":`; the others save joining it to what often follows.
 
-    `encoding` is the name of the encoding in force, `shown_name` how a record names the column. A column that is `hidden` (dropped or masked) has
-    `member_hidden` in place of whatever its value is.
+    `encoding` is the name of the encoding in force, `shown_name` how a record names the column. A column that
+    is `hidden` (dropped or masked) has `member_hidden` in place of whatever its value is.
     """
 
     def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):

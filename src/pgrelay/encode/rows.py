@@ -78,8 +78,8 @@ def close_object(writer: BytesWriter) -> None:
 class RowWriter:
     """Writes rows of TupleData as JSON objects, and their keys beside them.
 
-    `key` holds the key of the row written last, where its plan has one. `unchanged` lists the columns that the
-    server did not send because their TOAST value is the old one, each by its `ColumnPlan.shown_name`.
+    `key` holds the key of the row written last, where its plan has one. `unchanged` lists, by `shown_name`, the
+    columns that the server did not send because their TOAST value is the old one.
     """
 
     def __init__(self, placeholder: bool) -> None:
@@ -179,7 +179,7 @@ class RowWriter:
             self.key.write(column.member_null)
 
     def _member(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
-        """Append `"name":value,` for a column that came as text or binary. Raises RecordError or SetupError."""
+        """Append `"name":value,` for a column that has a value. Raises RecordError or SetupError."""
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
             encoding, convert = of_binary(column)
