@@ -128,12 +128,13 @@ class Daemon:
         config = self._config
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
             system = await source.identify()
+            if self._sink is None:
+                # Ahead of the slot: options that it refuses must not leave one that nobody reads.
+                self._sink = self._make_sink(system.systemid, catalog.database)
             slot = await prepare(catalog, config.source, self._position)
             self._position.check(system, slot, config.source.slot)
             options = stream_options(config.source, source.server_version)
             spool, prepared = self._open_spool(system.systemid)
-            if self._sink is None:
-                self._sink = self._make_sink(system.systemid, catalog.database)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()
             await self._require_topics(self._sink)
