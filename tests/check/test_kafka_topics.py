@@ -161,5 +161,8 @@ def test_a_broker_that_hangs_up_without_a_word() -> None:
 
 def test_a_broker_that_says_where_it_is_not() -> None:
     finding = unadvertised(1, "kafka:9092")
+    text = "ssl://kafka:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    failure = KafkaError(KafkaError._TRANSPORT)
+    assert unreachable(KafkaError(KafkaError._TRANSPORT, text), failure, "b:9092") == finding
     assert finding.what == "broker 1 says that it is at kafka:9092, where nobody answers us"
     assert "advertised.listeners" in finding.cure

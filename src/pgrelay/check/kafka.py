@@ -28,6 +28,8 @@ _CURES: Final = (
 )
 _SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
+# Only a broker that told its address has a number before the colon: `kafka:9092/1: Connect to ... failed`.
+_ADVERTISED: Final = re.compile(r"(\w+://)?(?P<address>\S+)/(?P<id>\d+): Connect to ")
 # Who connects and is hung up on hears no reason.
 _SPEECHLESS: Final = (
     "set security.protocol in sink.kafka as the listener wants it (SSL, SASL_SSL, ...), "
@@ -62,6 +64,9 @@ def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: st
     """`complaint` is what librdkafka said on the way to `failure`."""
     if complaint is None:
         return error(f"Kafka does not answer at {bootstrap}", failure.str(), _SPEECHLESS)
+    advertised = _ADVERTISED.match(complaint.str())
+    if advertised:
+        return unadvertised(int(advertised["id"]), advertised["address"])
     text = f"{complaint.name()} {complaint.str()}"
     cure = next((cure for parts, cure in _CURES if any(part in text for part in parts)), _OTHERWISE)
     return error(f"Kafka does not answer at {bootstrap}", _AFTER.sub("", complaint.str()), cure)

@@ -1,0 +1,186 @@
+"""What a check finds at brokers: those that can't be reached, don't let us in, or have unfit topics."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclBinding, AdminClient  # type: ignore[attr-defined]
+
+from pgrelay.check import Finding
+from pgrelay.embedded.jars import Unavailable
+from pgrelay.embedded.kafka import Kafka
+from pgrelay.embedded.ports import free_port
+from tests.integration.databases import Database
+from tests.integration.proxy import Proxy
+from tests.integration.servers import KafkaServer
+from tests.integration.test_check import Setup, only
+
+PASSWORD = secrets.token_hex(8)
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+# Clients of the second listener must say who they are, and have only the rights that they were given.
+SECURED = {
+    "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.proxied.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.proxied.plain.sasl.jaas.config": f'{JAAS} user_relay="{PASSWORD}";',
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+@pytest.fixture
+def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -> Setup:
+    return Setup(database, kafka, prefix, tmp_path)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers of this machine that don't answer soon never will."""
+    monkeypatch.setattr("pgrelay.check.kafka_queries._TIMEOUT_S", 2.0)
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Kafka]:
+    with ExitStack() as stack:
+        try:
+            kafka = stack.enter_context(Kafka(settings=SECURED))
+        except Unavailable as error:
+            pytest.skip(str(error))
+        stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
+        yield kafka
+
+
+@pytest.fixture
+def guarded(setup: Setup, secured: Kafka) -> Setup:
+    """A set-up whose broker asks who we are."""
+    setup.bootstrap = secured.bootstrap
+    setup.sink["kafka"] = {
+        "bootstrap.servers": secured.proxied_bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "relay",
+        "sasl.password": PASSWORD,
+    }
+    return setup
+
+
+def allow(secured: Kafka, prefix: str, operation: str) -> None:
+    """Give the relay a right to the topics whose names begin so."""
+    binding = AclBinding("topic", prefix, "prefixed", "User:relay", "*", operation, "allow")
+    client = AdminClient({"bootstrap.servers": secured.bootstrap})
+    for future in client.create_acls([binding]).values():
+        future.result()
+
+
+def errors(findings: list[Finding]) -> list[str]:
+    return [finding.what for finding in findings if finding.level == "error"]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_broker_that_is_away(setup: Setup) -> None:
+    setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    finding = only(await setup.trouble())
+    assert finding.what.startswith("Kafka does not answer at 127.0.0.1:")
+    assert finding.why.endswith("Connection refused")
+    assert finding.cure.startswith("start the broker")
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_that_is_no_broker(setup: Setup) -> None:
+    with setup.database.connect() as connection:
+        setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{connection.info.port}"}
+    finding = only(await setup.trouble())
+    assert "a Kafka listener" in finding.cure
+
+
+async def test_an_option_that_the_client_does_not_know(setup: Setup) -> None:
+    setup.sink["kafka"]["liinger.ms"] = 5
+    finding = only(await setup.trouble())
+    assert finding.level == "error"
+    assert 'sink.kafka: No such configuration property: "liinger.ms"' in finding.what
+
+
+async def test_more_replicas_than_brokers(setup: Setup) -> None:
+    setup.sink["replication_factor"] = 3
+    found = await setup.trouble()
+    assert found[0].what.startswith("3 topics can't be created")
+    assert found[0].cure == "set sink.replication_factor to 1 or less, it is 3"
+
+
+async def test_a_setting_that_topics_do_not_have(setup: Setup) -> None:
+    setup.sink["topic_config"] = {"retention.weeks": 1}
+    finding = only(await setup.trouble())
+    assert finding.why == "Unknown topic config name: retention.weeks"
+    assert "sink.topic_config" in finding.cure
+
+
+async def test_topics_that_do_not_fit(setup: Setup) -> None:
+    setup.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey; ALTER TABLE orders REPLICA IDENTITY FULL")
+    setup.create_topic(
+        "public.orders",
+        3,
+        cleanup_policy="compact",
+        max_message_bytes="1000",
+        min_insync_replicas="2",
+    )
+    setup.create_topic("schema")
+    compacted, fleeting, replicas, sizes = await setup.trouble()
+    assert (compacted.level, compacted.what) == (
+        "error",
+        f"1 compacted topic for records without key: {setup.prefix}.public.orders",
+    )
+    assert fleeting.what == f"topic {setup.prefix}.schema is cleaned, it does not keep everything"
+    assert (replicas.level, sizes.level) == ("error", "warning")
+    assert "1000 bytes" in sizes.why
+
+
+async def test_truncates_into_a_compacted_topic(setup: Setup) -> None:
+    setup.sink["topic_config"] = {"cleanup.policy": "compact"}
+    finding = only(await setup.trouble())
+    assert (finding.level, finding.why) == (
+        "warning",
+        "the record of a TRUNCATE has no key; Kafka refuses it there, and a run stops",
+    )
+    setup.publish("FOR TABLE orders WITH (publish = 'insert, update, delete')")
+    assert await setup.trouble() == []
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_wrong_password(guarded: Setup) -> None:
+    guarded.sink["kafka"]["sasl.password"] = "wrong"
+    finding = only(await guarded.trouble())
+    assert "Authentication failed" in finding.why
+    assert finding.cure.startswith("correct sasl.mechanism")
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_listener_that_wants_another_protocol(guarded: Setup, secured: Kafka) -> None:
+    guarded.sink["kafka"] = {"bootstrap.servers": secured.proxied_bootstrap}
+    finding = only(await guarded.trouble())
+    assert "security.protocol" in finding.cure
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_advertised_address_that_nobody_answers(setup: Setup, embedded_kafka: Kafka) -> None:
+    # This listener sends its clients to a proxy, which is not there.
+    setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{embedded_kafka.behind_proxy}"}
+    finding = only(await setup.trouble())
+    assert finding.what.startswith(f"broker 1 says that it is at 127.0.0.1:{embedded_kafka.proxy_port},")
+    assert "advertised.listeners" in finding.cure
+
+
+async def test_rights_one_after_the_other(guarded: Setup, secured: Kafka) -> None:
+    finding = only(await guarded.trouble())
+    assert finding.what.startswith("3 topics can't be created")
+    assert "--operation Create --operation Write" in finding.cure
+    allow(secured, guarded.prefix, "create")
+    assert await guarded.trouble() == []
+    guarded.create_topic("public.orders")
+    allow(secured, guarded.prefix, "describe")
+    assert errors(await guarded.trouble()) == [
+        f"no right to write to 1 topic: {guarded.prefix}.public.orders"
+    ]
+    allow(secured, guarded.prefix, "write")
+    assert await guarded.trouble() == []
