@@ -239,3 +239,35 @@ class TestPrepared:
         prepared = transaction(self.NEW, build.insert(OID, ["1", "Ada"]), commit_lsn=0x2000, scoped=True)
         assert schemas(encoder, prepared) == []
         assert schemas(encoder, transaction(build.insert(OID, ["2", "Bob"]), commit_lsn=0x3000)) == []
+
+    def test_what_came_with_a_prepare_is_told_when_a_row_needs_it(self) -> None:
+        """The prepared transaction may be rolled back; then nobody ever hears of its relation."""
+        encoder = encoder_of()
+        schemas(encoder, transaction(self.OLD, build.insert(OID, ["1"])))
+        assert schemas(encoder, [build.xlog_data(self.NEW)]) == []
+        assert schemas(encoder, transaction(build.message("note", b"", lsn=0x1000), commit_lsn=0x2000)) == []
+        later = transaction(
+            build.insert(OID, ["2", "Bob"]), build.insert(OID, ["3", "Cy"]), commit_lsn=0x3000
+        )
+        told, rows = announced(encoder, later)
+        assert isinstance(told, Written)
+        assert (names(told.value), told.value["lsn"], rows) == (["id", "name"], 0x3000, 2)
+
+    def test_a_truncate_needs_it_too(self) -> None:
+        encoder = encoder_of()
+        events = [build.xlog_data(self.NEW), *transaction(build.truncate([OID]))]
+        told, rows = announced(encoder, events)
+        assert isinstance(told, Written)
+        assert (names(told.value), rows) == (["id", "name"], 1)
+
+    def test_a_relation_that_was_told_since_supersedes_it(self) -> None:
+        encoder = encoder_of()
+        schemas(encoder, [build.xlog_data(self.OLD)])
+        (schema,) = schemas(encoder, transaction(self.NEW, build.insert(OID, ["1", "Ada"])))
+        assert names(schema) == ["id", "name"]
+
+    def test_the_prepared_transaction_itself_has_its_own(self) -> None:
+        encoder = encoder_of()
+        schemas(encoder, [build.xlog_data(self.NEW)])
+        prepared = transaction(self.OLD, build.insert(OID, ["1"]), commit_lsn=0x2000, scoped=True)
+        assert [names(it) for it in schemas(encoder, prepared)] == [["id"]]

@@ -9,7 +9,9 @@ Announcement   a plan is about to be used for the first time, or another one was
 TopicNeeded    the topic of the first logical message; answered by `met`
 
 `encode` then goes on where it stopped. Each row is thus encoded by the Relation that preceded it. A scoped
-transaction (it was prepared, perhaps long ago) brings its own relations and leaves the session's alone.
+transaction (it was prepared, perhaps long ago) brings its own relations and leaves the session's alone. A
+Relation outside any transaction came with a PREPARE, and what it tells may never be committed: it is read
+when a later row of the session needs it.
 """
 
 from dataclasses import dataclass
@@ -68,6 +70,7 @@ class Encoder:
         # None stands for a relation that the configuration leaves out.
         self._session: dict[int, Plan | None] = {}
         self._scoped: dict[int, Plan | None] | None = None
+        self._unread: dict[int, bytes] = {}
         # Plans by the Relation message that made them: a streamed transaction sends its relations again.
         self._made: dict[bytes, Plan] = {}
         self._announced: dict[int, Plan] = {}
@@ -146,7 +149,7 @@ class Encoder:
             plan = Plan(relation, facts, topic, self._options)
             self._made[self._needed_by] = plan
         self.need = None
-        self._use(relation.oid, plan)
+        self._known()[relation.oid] = plan
 
     def met(self) -> None:
         """Answer an Announcement or TopicNeeded."""
@@ -154,14 +157,11 @@ class Encoder:
             self._message_topic_known = True
         self.need = None
 
-    def _use(self, oid: int, plan: Plan) -> None:
-        """Encode by this plan from now on."""
-        self._known()[oid] = plan
-        if not plan.announced:
-            self._announce(plan)
-
     def _announce(self, plan: Plan) -> None:
-        """Tell a plan's schema, which ends that of the relation's earlier plan."""
+        """Tell a plan's schema, which ends that of the relation's earlier plan; come back to its row then.
+
+        Not at its Relation: with publish_via_partition_root those of partitions come too, and no rows.
+        """
         oid = plan.relation.oid
         previous = self._announced.get(oid)
         if previous is not None:
@@ -173,6 +173,7 @@ class Encoder:
             self._topics.schema, self._options.systemid, plan, envelope.commit_lsn, envelope.seq
         )
         self.need = Announcement(plan.topic, record)
+        self._next -= 1
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -188,21 +189,21 @@ class Encoder:
 
     def _message(self, tag: int, frame: bytes) -> None:
         if tag == _INSERT or tag == _UPDATE or tag == _DELETE:
-            plan = self._plan(read_u32(frame, self._body))
+            oid = read_u32(frame, self._body)
+            if self._must_wait(oid):
+                self._next -= 1
+                return
+            plan = self._plan(oid)
             if plan is None:
                 return
-            if not plan.announced:
-                # A prepared transaction's relation was told since; come back to this row once ours is again.
-                self._announce(plan)
-                self._next -= 1
-            elif tag == _INSERT:
+            if tag == _INSERT:
                 self._changes.insert(plan, frame, self._body)
             elif tag == _UPDATE:
                 self._changes.update(plan, frame, self._body)
             else:
                 self._changes.delete(plan, frame, self._body)
         elif tag == _RELATION:
-            self._relation(frame)
+            self._take_relation(frame)
         elif tag != _TYPE:
             self._rare(frame)
 
@@ -212,15 +213,37 @@ class Encoder:
             raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
         return known[oid]
 
-    def _relation(self, frame: bytes) -> None:
-        body = frame[self._body :]
+    def _must_wait(self, oid: int) -> bool:
+        """Whether a change of this relation can't be encoded yet; if so, what it waits for is under way."""
+        if self._scoped is None and oid in self._unread:
+            self._relation(self._unread.pop(oid), HEADER_SIZE + 1)
+            return True
+        plan = self._plan(oid)
+        if plan is None or plan.announced:
+            return False
+        # A prepared transaction's relation was told since; ours must be told again.
+        self._announce(plan)
+        return True
+
+    def _take_relation(self, frame: bytes) -> None:
+        oid = read_u32(frame, self._body)
+        if self._changes.segment is None:
+            self._unread[oid] = frame
+            return
+        if self._scoped is None:
+            self._unread.pop(oid, None)
+        self._relation(frame, self._body)
+
+    def _relation(self, frame: bytes, start: int) -> None:
+        """Read a Relation, whose fields begin at `start`."""
+        body = frame[start:]
         oid = read_u32(body, 0)
         plan = self._made.get(body)
         # Under FULL the key is the catalogue's, and may change with the same Relation message.
         if plan is not None and plan.relation.replica_identity != FULL:
-            self._use(oid, plan)
+            self._known()[oid] = plan
             return
-        message = pgoutput.parse(frame, self._body != HEADER_SIZE + 1, HEADER_SIZE)
+        message = pgoutput.parse(frame, start != HEADER_SIZE + 1, HEADER_SIZE)
         assert isinstance(message, pgoutput.Relation)
         if not self._options.selection.takes(str(message)):
             self._known()[oid] = None
@@ -235,11 +258,10 @@ class Encoder:
         match message:
             case pgoutput.Origin():
                 self._changes.envelope.set_origin(message.name)
+            case pgoutput.Truncate() if any(self._must_wait(oid) for oid in message.relation_oids):
+                self._next -= 1
             case pgoutput.Truncate():
-                for oid in message.relation_oids:
-                    plan = self._plan(oid)
-                    if plan is not None:
-                        self._changes.truncate(message, plan, frame)
+                self._truncate(message, frame)
             case pgoutput.Message() if self._message_topic_known:
                 self._changes.message(message, frame)
             case pgoutput.Message():
@@ -247,3 +269,12 @@ class Encoder:
                 self._next -= 1
             case _:
                 raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")
+
+    def _truncate(self, message: pgoutput.Truncate, frame: bytes) -> None:
+        plans = [plan for oid in message.relation_oids if (plan := self._plan(oid)) is not None]
+        for plan in plans:
+            if not plan.announced:
+                self._announce(plan)
+                return
+        for plan in plans:
+            self._changes.truncate(message, plan, frame)
