@@ -9,13 +9,13 @@ from pgrelay.embedded.postgres import Postgres
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.history import history
+from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import walsender
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.relays import Relay
 
 AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
-WAITING = "waiting, will go on by itself"
 
 
 @own_postgres()

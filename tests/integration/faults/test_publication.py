@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.last_words import WRONG, last_words
+from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.relays import Relay
 
 SOON = 10.0  # seconds

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.slots import exists
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
@@ -109,5 +110,5 @@ def test_a_stop_while_the_slot_is_made_leaves_none(database: Database, new_relay
 
 def test_a_stop_while_it_waits_for_the_slot(relay: Relay, new_relay: NewRelay) -> None:
     second = new_relay().start()
-    second.wait_event("waiting, will go on by itself")
+    second.wait_event(WAITING)
     assert stopping_takes(second) < AT_ONCE

@@ -9,7 +9,7 @@ import pytest
 from pgrelay.embedded.postgres import Postgres
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.last_words import LOST, last_words
+from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import exists, wait_free, walsender
 from tests.integration.relays import Relay
@@ -43,7 +43,7 @@ def test_a_slot_that_was_dropped_while_we_waited_for_the_server(
 ) -> None:
     """Row 10."""
     server.stop()
-    relay.wait_event("waiting, will go on by itself")
+    relay.wait_event(WAITING)
     relay.send(signal.SIGSTOP)
     server.start()
     database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")

@@ -1,0 +1,100 @@
+"""Mistakes in the set-up end the relay with one line that says what to do: row 40 of faults.md."""
+
+import re
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgrelay.embedded.postgres import Postgres
+from tests.integration.conftest import NewDatabase, NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WRONG, last_words
+from tests.integration.faults.own_servers import own_postgres
+from tests.integration.faults.slots import exists
+
+SLOTS = {
+    "plugin": ("pg_create_logical_replication_slot(%s, 'test_decoding')", "uses plugin test_decoding"),
+    "physical": ("pg_create_physical_replication_slot(%s)", "is a physical slot"),
+}
+
+
+@pytest.mark.parametrize(("create", "complaint"), SLOTS.values(), ids=SLOTS)
+def test_a_slot_of_another_kind(
+    database: Database, new_relay: NewRelay, prefix: str, create: str, complaint: str
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"SELECT {create}".encode(), [prefix])
+        try:
+            words = last_words(new_relay().start(), WRONG)
+        finally:
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [prefix])
+    assert f"source.slot: {prefix} {complaint}" in words
+
+
+def test_a_slot_of_another_database(new_database: NewDatabase, new_relay: NewRelay, prefix: str) -> None:
+    other = new_database()
+    other.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
+    assert f"belongs to database {other.name}" in last_words(new_relay().start(), WRONG)
+
+
+@own_postgres(wal_level="replica")
+def test_a_server_that_does_not_log_enough(new_relay: NewRelay) -> None:
+    assert "ALTER SYSTEM SET wal_level = logical, and restart" in last_words(new_relay().start(), WRONG)
+
+
+@pytest.mark.parametrize("version", ["13"], indirect=True)
+def test_streaming_from_a_server_that_can_not(new_relay: NewRelay) -> None:
+    relay = new_relay(source={"streaming": "on"}).start()
+    assert "source.streaming: on needs protocol version 2" in last_words(relay, WRONG)
+
+
+WRONG_DSNS = {
+    "database": ({"dbname": "nowhere"}, 'database "nowhere" does not exist'),
+    "role": ({"user": "nobody"}, 'role "nobody" does not exist'),
+    "ssl": ({"sslmode": "require"}, "does not support SSL"),
+}
+
+
+@pytest.mark.parametrize(("changed", "complaint"), WRONG_DSNS.values(), ids=WRONG_DSNS)
+def test_a_server_that_does_not_know_what_the_dsn_names(
+    database: Database, new_relay: NewRelay, changed: dict[str, str], complaint: str
+) -> None:
+    relay = new_relay(source={"dsn": make_conninfo(database.dsn, **changed)}).start()
+    assert complaint in last_words(relay, WRONG)
+
+
+@own_postgres()
+def test_a_password_that_is_wrong(server: Postgres, database: Database, new_relay: NewRelay) -> None:
+    database.execute("CREATE ROLE relay LOGIN REPLICATION PASSWORD 'right'")
+    (server.data / "pg_hba.conf").write_text("host all relay all scram-sha-256\nhost all all all trust\n")
+    server.restart()
+    for password, complaint in ("", "no password supplied"), ("wrong", "password authentication failed"):
+        relay = new_relay(source={"dsn": make_conninfo(database.dsn, user="relay", password=password)})
+        assert complaint in last_words(relay.start(), WRONG)
+
+
+@pytest.mark.parametrize("version", ["14", "18"], indirect=True)
+def test_a_role_that_may_not_replicate(database: Database, new_relay: NewRelay, prefix: str) -> None:
+    database.execute(f"CREATE ROLE {prefix} LOGIN")
+    try:
+        relay = new_relay(source={"dsn": make_conninfo(database.dsn, user=prefix)}).start()
+        assert re.search("role.* WAL ?sender", last_words(relay, WRONG), re.IGNORECASE)
+    finally:
+        database.execute(f"DROP ROLE {prefix}")
+
+
+WRONG_OPTIONS = {
+    "unknown": {"no.such.option": "1"},
+    "value": {"socket.timeout.ms": "soon"},
+}
+
+
+@pytest.mark.parametrize("options", WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
+def test_an_option_that_kafka_s_client_does_not_take(
+    database: Database, new_relay: NewRelay, options: dict[str, str]
+) -> None:
+    """And no slot is made that nobody would read."""
+    relay = new_relay(sink={"kafka": options}).start()
+    [name] = options
+    assert name in last_words(relay, WRONG)
+    assert not exists(database, relay.prefix)

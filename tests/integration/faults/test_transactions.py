@@ -1,0 +1,110 @@
+"""Transactions too large to be held, rolled back in part, or more than the disk takes: rows 17 to 20."""
+
+import resource
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.memory import peak_memory
+from tests.integration.faults.outcomes import WAITING
+from tests.integration.relays import Relay
+
+MANY = 300_000  # rows
+LARGE = 20_000
+MIB = 1 << 20
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
+INSERT = "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(%s::int, %s) i"
+
+
+def prepare(database: Database) -> None:
+    """Makes the table, and has the server send what does not fit into the least memory before it commits."""
+    database.execute(TABLE)
+    database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
+
+
+def ids(relay: Relay) -> list[int]:
+    return [record.json_key["id"] for record in relay.records("t")]
+
+
+def test_a_savepoint_rolled_back_takes_only_its_own_rows(database: Database, new_relay: NewRelay) -> None:
+    """Row 17: in a transaction that was streamed; of savepoints in savepoints, too."""
+    prepare(database)
+    relay = new_relay().start().wait_streaming()
+    with psycopg.connect(database.dsn) as connection:
+        connection.execute(INSERT, [1, 1000])
+        with connection.transaction(force_rollback=True):
+            connection.execute(INSERT, [1001, 2000])
+            with connection.transaction():
+                connection.execute(INSERT, [2001, 3000])
+        with connection.transaction():
+            connection.execute(INSERT, [3001, 4000])
+            with connection.transaction(force_rollback=True):
+                connection.execute(INSERT, [4001, 5000])
+        relay.wait_for(lambda: relay.metric("pgrelay_open_transactions") == 1, "a transaction half sent")
+    relay.caught_up()
+    assert ids(relay) == [*range(1, 1001), *range(3001, 4001)]
+
+
+def test_an_abort_that_nobody_streamed_is_ignored(database: Database, new_relay: NewRelay) -> None:
+    """Row 18: PostgreSQL 18 sends it even to a client of version 1."""
+    prepare(database)
+    relay = new_relay(source={"protocol_version": 1}).start().wait_streaming()
+    with psycopg.connect(database.dsn) as connection:
+        connection.execute(INSERT, [1, 5000])
+        connection.rollback()
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert ids(relay) == [1]
+    assert relay.metric("pgrelay_reconnects_total") == 0
+
+
+@pytest.mark.parametrize("streaming", ["off", "parallel"])
+def test_a_huge_transaction_needs_little_memory(
+    database: Database, new_relay: NewRelay, tmp_path: Path, streaming: str
+) -> None:
+    """Row 19: whether the server holds it until its commit or we do."""
+    database.execute(TABLE)
+    spool = tmp_path / "spool"
+    relay = new_relay(
+        source={"streaming": streaming},
+        transactions={"memory_mb": 4, "spool_dir": str(spool)},
+        sink={"kafka": {"queue.buffering.max.messages": 10_000}},
+    )
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    before = peak_memory(relay)
+    database.execute(f"INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, {MANY}) i")
+    relay.caught_up()
+    assert peak_memory(relay) < before + 32 * MIB
+    assert (relay.metric("pgrelay_spooled_bytes_total") > 32 * MIB) == (streaming != "off")
+    assert not list(spool.rglob("*.spool"))
+    assert ids(relay) == list(range(MANY + 1))
+
+
+def test_a_full_disk_is_waited_out(database: Database, new_relay: NewRelay) -> None:
+    """Row 20: nothing is confirmed that was not relayed, and nothing torn is replayed.
+
+    A limit on the size of files stands for the disk: it fails the same calls, and needs no rights.
+    """
+    prepare(database)
+    relay = new_relay(transactions={"memory_mb": 1}).start().wait_streaming()
+    limit_files(relay, MIB)
+    database.execute(f"INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, {LARGE}) i")
+    reason = relay.wait_event(WAITING)["reason"]
+    assert ".spool: File too large: free space there" in reason
+    relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") >= 3, "more tries")
+    assert len(relay.events(WAITING)) == 1
+    stopped_at = relay.confirmed_lsn()
+    limit_files(relay, resource.RLIM_INFINITY)
+    relay.caught_up()
+    assert ids(relay) == list(range(1, LARGE + 1))
+    assert stopped_at < relay.records("t")[0].json["source"]["commit_lsn"]
+
+
+def limit_files(relay: Relay, size: int) -> None:
+    """No file that the relay writes may become larger."""
+    resource.prlimit(relay.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
