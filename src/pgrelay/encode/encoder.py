@@ -149,7 +149,7 @@ class Encoder:
             plan = Plan(relation, facts, topic, self._options)
             self._made[self._needed_by] = plan
         self.need = None
-        self._known()[relation.oid] = plan
+        self._use(relation.oid, plan)
 
     def met(self) -> None:
         """Answer an Announcement or TopicNeeded."""
@@ -157,11 +157,14 @@ class Encoder:
             self._message_topic_known = True
         self.need = None
 
-    def _announce(self, plan: Plan) -> None:
-        """Tell a plan's schema, which ends that of the relation's earlier plan; come back to its row then.
+    def _use(self, oid: int, plan: Plan) -> None:
+        """Encode by this plan from now on."""
+        self._known()[oid] = plan
+        if not plan.announced:
+            self._announce(plan)
 
-        Not at its Relation: with publish_via_partition_root those of partitions come too, and no rows.
-        """
+    def _announce(self, plan: Plan) -> None:
+        """Tell a plan's schema, which ends that of the relation's earlier plan."""
         oid = plan.relation.oid
         previous = self._announced.get(oid)
         if previous is not None:
@@ -173,7 +176,6 @@ class Encoder:
             self._topics.schema, self._options.systemid, plan, envelope.commit_lsn, envelope.seq
         )
         self.need = Announcement(plan.topic, record)
-        self._next -= 1
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -241,7 +243,7 @@ class Encoder:
         plan = self._made.get(body)
         # Under FULL the key is the catalogue's, and may change with the same Relation message.
         if plan is not None and plan.relation.replica_identity != FULL:
-            self._known()[oid] = plan
+            self._use(oid, plan)
             return
         message = pgoutput.parse(frame, start != HEADER_SIZE + 1, HEADER_SIZE)
         assert isinstance(message, pgoutput.Relation)
@@ -261,7 +263,10 @@ class Encoder:
             case pgoutput.Truncate() if any(self._must_wait(oid) for oid in message.relation_oids):
                 self._next -= 1
             case pgoutput.Truncate():
-                self._truncate(message, frame)
+                for oid in message.relation_oids:
+                    plan = self._plan(oid)
+                    if plan is not None:
+                        self._changes.truncate(message, plan, frame)
             case pgoutput.Message() if self._message_topic_known:
                 self._changes.message(message, frame)
             case pgoutput.Message():
@@ -269,12 +274,3 @@ class Encoder:
                 self._next -= 1
             case _:
                 raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")
-
-    def _truncate(self, message: pgoutput.Truncate, frame: bytes) -> None:
-        plans = [plan for oid in message.relation_oids if (plan := self._plan(oid)) is not None]
-        for plan in plans:
-            if not plan.announced:
-                self._announce(plan)
-                return
-        for plan in plans:
-            self._changes.truncate(message, plan, frame)
