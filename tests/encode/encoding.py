@@ -41,8 +41,10 @@ def outcomes(
         yield from encoder.encode(now_us)
 
 
-def segments(encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS) -> list[Segment]:
-    return [it for it in outcomes(encoder, events, facts) if isinstance(it, Segment)]
+def segments(
+    encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS, now_us: int = NOW
+) -> list[Segment]:
+    return [it for it in outcomes(encoder, events, facts, now_us) if isinstance(it, Segment)]
 
 
 def transaction(
@@ -93,8 +95,11 @@ def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(members)
 
 
-def records_of(events: list[Event], encoder: Encoder, facts: RelationFacts = NO_FACTS) -> list[Written]:
-    return [written(record) for segment in segments(encoder, events, facts) for record in segment.records]
+def records_of(
+    events: list[Event], encoder: Encoder, facts: RelationFacts = NO_FACTS, now_us: int = NOW
+) -> list[Written]:
+    found = segments(encoder, events, facts, now_us)
+    return [written(record) for segment in found for record in segment.records]
 
 
 def records(
