@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 _TIMEOUT_S = 120
 
@@ -117,3 +118,26 @@ def test_the_surroundings_lead_nowhere_else(folder: Path) -> None:
     process = start(folder, "--rows", "1", **elsewhere)
     _, err = finish(process)
     assert (process.returncode, err) == (0, "")
+
+
+def test_servers_that_are_kept_can_be_reached_and_stopped_as_it_tells(folder: Path) -> None:
+    process = start(folder, "--rows", "1", "--keep")
+    out, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    told = dict(
+        re.findall(r"^(Postgres|Kafka|go on|stop both) +(.+)$", out.partition("left running")[2], re.M)
+    )
+    try:
+        counted = shell(f"{told['Postgres']} -Atc 'SELECT count(*) FROM customers'")
+        assert counted.stdout == "1\n"
+        client = AdminClient(dict([told["Kafka"].split("=")]))
+        assert "shop.public.customers" in client.list_topics(timeout=10).topics
+        assert running_in(folder) != []
+    finally:
+        shell(told["stop both"])
+    assert running_in(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=_TIMEOUT_S)

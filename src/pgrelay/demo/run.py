@@ -175,14 +175,15 @@ class _Demo:
 
     def _tell_how_to_connect(self, dsn: str) -> None:
         postgres, kafka, say = self._servers.postgres, self._servers.kafka, self._screen.say
-        psql = shutil.which("psql") or postgres.bin / "psql"
+        psql = shlex.quote(shutil.which("psql") or str(postgres.bin / "psql"))
+        program = shutil.which("pgrelay") or f"{shlex.quote(sys.executable)} -m pgrelay"
         folder = shlex.quote(str(self._folder))
         say()
         say("Both servers are left running.", "bold")
         say(f"Postgres   {psql} {dsn}")
         say(f"Kafka      bootstrap.servers={kafka.bootstrap}")
-        say(f"pgrelay    pgrelay run --config {folder}/pgrelay.yaml, to go on relaying")
-        say(f"to stop    kill -QUIT {postgres.pid}; kill -KILL {kafka.pid}; sleep 1; rm -rf {folder}")
+        say(f"go on      {program} run --config {folder}/pgrelay.yaml")
+        say(f"stop both  kill -QUIT {postgres.pid}; kill -KILL {kafka.pid}; sleep 1; rm -rf {folder}")
 
 
 class _Start:
