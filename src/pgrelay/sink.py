@@ -115,11 +115,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
 
 
 class Sink:
-    """One producer.
-
-    `problem` is what librdkafka complained of and `acknowledged` whether reports came, since both
-    were last cleared.
-    """
+    """One producer. `problem` is what librdkafka complained of last, since it was last cleared."""
 
     def __init__(self, config: SinkConfig, more: Mapping[str, object] | None = None) -> None:
         """`more`: options of librdkafka that a kind of sink stands on."""
@@ -127,9 +123,9 @@ class Sink:
         self._failure: PgrelayError | None = None
         self._partitions: dict[str, int] = {}
         self.problem: str | None = None
-        self.acknowledged = False
         self._failures = 0
-        self._complaints = 0
+        self._handed_over = 0
+        self._reported = 0
         self._log = logging.getLogger("librdkafka")
         self._log.setLevel(logging.CRITICAL)
         common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
@@ -140,7 +136,6 @@ class Sink:
             raise SetupError(f"sink.kafka: {_text(error)}; see librdkafka's CONFIGURATION.md") from error
 
     def _complain(self, error: KafkaError) -> None:
-        self._complaints += 1
         if error.fatal():
             self._fail(KafkaUnavailable(f"the producer's identity is lost: {error.str()}"))
         elif error.code() in _DENIED:
@@ -159,12 +154,19 @@ class Sink:
 
     def poll(self) -> int:
         """Take in the reports that have come; returns how many events. Raises what a refusal means."""
-        complaints = self._complaints
         events = self._producer.poll(0)
-        self.acknowledged = self.acknowledged or events > self._complaints - complaints
         if self._failure is not None:
             raise self._failure
         return events
+
+    def take_acknowledged(self) -> bool:
+        """Whether any record was acknowledged since the last call."""
+        # librdkafka's own events are in its queue as well, so this may count too few for a while.
+        reported = self._handed_over - self.in_queue
+        if reported <= self._reported:
+            return False
+        self._reported = reported
+        return True
 
     def take_failures(self) -> int:
         """How many records were refused for good since the last call."""
@@ -192,6 +194,7 @@ class Sink:
             pass
         except KafkaException as error:
             raise delivery_error(error.args[0], records[index][0], delivery.commit_lsn) from error
+        self._handed_over += index - start
         return index
 
     async def publish(self, record: Record) -> None:
@@ -210,6 +213,7 @@ class Sink:
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, report)
+                self._handed_over += 1
                 break
             except BufferError:
                 await asyncio.sleep(_FULL_RETRY_S)

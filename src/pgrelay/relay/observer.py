@@ -8,13 +8,16 @@ import structlog
 from pgrelay.http import Health
 from pgrelay.metrics import Metrics
 from pgrelay.relay.session import Session
+from pgrelay.sink import Sink
 
 _log = structlog.get_logger(__name__)
 
 _PUBLISH_EVERY_S: Final = 0.25
 
-# Records that wait this long while librdkafka complains mean that Kafka is away, not merely slow.
-_STALLED_AFTER_S: Final = 3.0
+# Kafka that acknowledges no record for so long is away, not merely slow: while librdkafka complains, and
+# while it does not, because a broker that hangs is none to complain of until a request has timed out.
+_TROUBLED_S: Final = 3.0
+_SILENT_S: Final = 10.0
 
 
 class Observer:
@@ -25,9 +28,7 @@ class Observer:
         self._health = health
         self._publish_at = 0.0
         self._acknowledged_at = 0.0
-        self._in_queue = 0
         self._stalled = False
-        self._spooled = 0
 
     def turned(self, session: Session) -> None:
         now = time.monotonic()
@@ -55,23 +56,26 @@ class Observer:
             metrics.add_records(table, op, count)
 
     def _watch_kafka(self, session: Session, now: float) -> None:
-        """Kafka is away where records wait, none is acknowledged, and librdkafka complains."""
+        """Kafka is away where records wait and none is acknowledged."""
         sink = session.sink
-        if sink.in_queue == 0 or sink.acknowledged:
+        if sink.take_acknowledged():
             self._acknowledged_at = now
-            sink.acknowledged = False
             sink.problem = None
             if self._stalled:
                 self._stalled = False
                 self._health.streaming()
                 _log.info("Kafka acknowledges again")
-        elif (
-            sink.problem is not None and not self._stalled and now > self._acknowledged_at + _STALLED_AFTER_S
-        ):
+        elif sink.in_queue == 0:
+            self._acknowledged_at = now
+        elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
+            self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
+
+    def _stall(self, sink: Sink, reason: str) -> None:
+        self._health.waiting(f"Kafka does not acknowledge: {reason}")
+        if not self._stalled:
             self._stalled = True
-            self._health.waiting(f"Kafka does not acknowledge: {sink.problem}")
             _log.warning(
                 "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
-                reason=sink.problem,
+                reason=reason,
                 records=sink.in_queue,
             )
