@@ -1,0 +1,206 @@
+"""Partitions, row filters, column lists, generated columns, and tables that change as they are used."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.changes import changes, created, deleted, updated
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+from tests.integration.servers import on_full_versions
+
+_PARTITIONED = """
+CREATE TABLE root (id int PRIMARY KEY, note text) PARTITION BY RANGE (id);
+CREATE TABLE low PARTITION OF root FOR VALUES FROM (0) TO (10);
+CREATE TABLE high PARTITION OF root FOR VALUES FROM (10) TO (20);
+"""
+
+
+@on_full_versions
+def test_rows_of_partitions_are_the_roots_where_published_so(database: Database, new_relay: NewRelay) -> None:
+    database.execute(_PARTITIONED)
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
+    relay = new_relay().start().wait_streaming()
+    _change_partitions(database)
+    relay.caught_up()
+    records = relay.records("root")
+    assert changes(records) == [
+        created({"id": 1}, {"id": 1, "note": "x"}),
+        created({"id": 11}, {"id": 11, "note": "x"}),
+        *deleted({"id": 1}, {"id": 1}),
+        created({"id": 12}, {"id": 12, "note": "x"}),
+        ("t", None, None, None),
+    ]
+    assert {record.json["source"]["table"] for record in records if record.value} == {"root"}
+
+
+@on_full_versions
+def test_rows_of_partitions_are_their_own_otherwise(database: Database, new_relay: NewRelay) -> None:
+    database.execute(_PARTITIONED)
+    relay = new_relay().start().wait_streaming()
+    _change_partitions(database)
+    relay.caught_up()
+    assert changes(relay.records("low")) == [
+        created({"id": 1}, {"id": 1, "note": "x"}),
+        *deleted({"id": 1}, {"id": 1}),
+        ("t", None, None, None),
+    ]
+    assert changes(relay.records("high")) == [
+        created({"id": 11}, {"id": 11, "note": "x"}),
+        created({"id": 12}, {"id": 12, "note": "x"}),
+        ("t", None, None, None),
+    ]
+    assert not relay.has_topic(relay.topic("root"))
+
+
+def _change_partitions(database: Database) -> None:
+    """With a row that moves from one to the other."""
+    database.execute("INSERT INTO root VALUES (1, 'x'), (11, 'x')")
+    database.execute("UPDATE root SET id = 12 WHERE id = 1")
+    database.execute("TRUNCATE root")
+
+
+def test_partitions_whose_columns_stand_in_another_order(database: Database, new_relay: NewRelay) -> None:
+    database.execute(_PARTITIONED)
+    database.execute("CREATE TABLE other (note text, gone int, id int NOT NULL)")
+    database.execute("ALTER TABLE other DROP COLUMN gone")
+    database.execute("ALTER TABLE root ATTACH PARTITION other FOR VALUES FROM (20) TO (30)")
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO root VALUES (1, 'x'), (21, 'x')")
+    relay.caught_up()
+    assert [record.value[:60] for record in relay.records("root") if record.value] == [
+        b'{"before":null,"after":{"id":1,"note":"x"},"source":{"version'[:60],
+        b'{"before":null,"after":{"id":21,"note":"x"},"source":{"versio'[:60],
+    ]
+
+
+@pytest.mark.parametrize("version", ["15", "18"], indirect=True)
+def test_a_row_filter_makes_an_update_a_create_or_a_delete(database: Database, new_relay: NewRelay) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, size int); ALTER TABLE t REPLICA IDENTITY FULL")
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE t WHERE (size > 10)")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (1, 5), (2, 15)")
+    database.execute("UPDATE t SET size = size + 10")
+    database.execute("UPDATE t SET size = size - 10")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [
+        created({"id": 2}, {"id": 2, "size": 15}),
+        created({"id": 1}, {"id": 1, "size": 15}),
+        updated({"id": 2}, {"id": 2, "size": 25}, before={"id": 2, "size": 15}),
+        *deleted({"id": 1}, {"id": 1, "size": 15}),
+        updated({"id": 2}, {"id": 2, "size": 15}, before={"id": 2, "size": 25}),
+    ]
+
+
+@pytest.mark.parametrize("version", ["15", "18"], indirect=True)
+def test_a_column_list_leaves_the_others_out(database: Database, new_relay: NewRelay) -> None:
+    database.execute("CREATE TABLE t (secret text, id int PRIMARY KEY, note text)")
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE t (note, id)")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO t VALUES ('s', 1, 'x')")
+    database.execute("UPDATE t SET secret = 'changed'")
+    database.execute("DELETE FROM t")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [
+        created({"id": 1}, {"id": 1, "note": "x"}),
+        updated({"id": 1}, {"id": 1, "note": "x"}),
+        *deleted({"id": 1}, {"id": 1}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "after"),
+    [
+        ("14", "", {"id": 1}),
+        ("18", "", {"id": 1}),
+        ("18", "WITH (publish_generated_columns = stored)", {"id": 1, "twice": 2}),
+    ],
+    indirect=["version"],
+)
+def test_generated_columns_are_absent_unless_published(
+    database: Database, new_relay: NewRelay, version: str, options: str, after: dict[str, Any]
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    if version == "18":
+        database.execute("ALTER TABLE t ADD thrice int GENERATED ALWAYS AS (id * 3) VIRTUAL")
+    database.execute(f"CREATE PUBLICATION pgrelay FOR TABLE t {options}")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [created({"id": 1}, after)]
+
+
+@on_full_versions
+def test_each_row_is_told_by_the_schema_that_it_was_written_in(database: Database, relay: Relay) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, note text)")
+    database.execute("INSERT INTO t VALUES (1, '1')")
+    database.execute("ALTER TABLE t ADD size int DEFAULT 7")
+    database.execute("INSERT INTO t VALUES (2, '2')")
+    database.execute("ALTER TABLE t ALTER note TYPE int USING note::int")
+    database.execute("INSERT INTO t VALUES (3, 3)")
+    database.execute("ALTER TABLE t RENAME note TO remark")
+    database.execute("INSERT INTO t VALUES (4, 4)")
+    database.execute("ALTER TABLE t DROP remark")
+    database.execute("UPDATE t SET size = 8 WHERE id = 1")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [
+        created({"id": 1}, {"id": 1, "note": "1"}),
+        created({"id": 2}, {"id": 2, "note": "2", "size": 7}),
+        created({"id": 3}, {"id": 3, "note": 3, "size": 7}),
+        created({"id": 4}, {"id": 4, "remark": 4, "size": 7}),
+        updated({"id": 1}, {"id": 1, "size": 8}),
+    ]
+
+
+@on_full_versions
+def test_so_it_is_inside_a_transaction_and_after_a_rollback(database: Database, relay: Relay) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, note text)")
+    database.execute(
+        "BEGIN;"
+        "INSERT INTO t VALUES (1, '1'); ALTER TABLE t ADD size int; INSERT INTO t VALUES (2, '2', 2);"
+        "SAVEPOINT s; ALTER TABLE t ADD undone int; INSERT INTO t VALUES (3, '3', 3, 3); ROLLBACK TO s;"
+        "INSERT INTO t VALUES (4, '4', 4);"
+        "ALTER TABLE t ALTER note TYPE int USING note::int; UPDATE t SET size = 1 WHERE id = 1;"
+        "COMMIT"
+    )
+    database.execute("BEGIN; ALTER TABLE t DROP size; INSERT INTO t VALUES (5, 5); ROLLBACK")
+    database.execute("INSERT INTO t VALUES (6, 6, 6)")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [
+        created({"id": 1}, {"id": 1, "note": "1"}),
+        created({"id": 2}, {"id": 2, "note": "2", "size": 2}),
+        created({"id": 4}, {"id": 4, "note": "4", "size": 4}),
+        updated({"id": 1}, {"id": 1, "note": 1, "size": 1}),
+        created({"id": 6}, {"id": 6, "note": 6, "size": 6}),
+    ]
+
+
+@on_full_versions
+def test_a_table_that_is_renamed_or_moved_has_another_topic(database: Database, relay: Relay) -> None:
+    database.execute("CREATE SCHEMA elsewhere; CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    database.execute(
+        "BEGIN; INSERT INTO t VALUES (2); ALTER TABLE t RENAME TO u; INSERT INTO u VALUES (3); COMMIT"
+    )
+    database.execute("ALTER TABLE u SET SCHEMA elsewhere; INSERT INTO elsewhere.u VALUES (4)")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, note text); INSERT INTO t VALUES (1, 'another')")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [
+        created({"id": 1}, {"id": 1}),
+        created({"id": 2}, {"id": 2}),
+        created({"id": 1}, {"id": 1, "note": "another"}),
+    ]
+    assert changes(relay.records("u")) == [created({"id": 3}, {"id": 3})]
+    assert changes(relay.records("u", schema="elsewhere")) == [created({"id": 4}, {"id": 4})]
+
+
+def test_a_table_made_changed_and_dropped_while_the_relay_is_down(database: Database, relay: Relay) -> None:
+    relay.stop()
+    database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, mood mood); INSERT INTO t VALUES (1, 'glad')")
+    database.execute("DROP TABLE t; DROP TYPE mood")
+    relay.start()
+    relay.caught_up()
+    assert changes(relay.records("t")) == [created({"id": 1}, {"id": 1, "mood": "glad"})]
