@@ -45,6 +45,10 @@ def announced(encoder: Encoder, events: list[Event], facts: RelationFacts = NO_F
     return came
 
 
+ROWS: Final = build.truncate([OID])
+"""A change that needs the table's schema, whatever its columns are."""
+
+
 def schemas(encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS) -> list[Any]:
     return [it.value for it in announced(encoder, events, facts) if isinstance(it, Written)]
 
@@ -53,7 +57,8 @@ def schema_of(
     *columns: Column, options: Any = OPTIONS, facts: RelationFacts = NO_FACTS, identity: str = "d"
 ) -> Any:
     """The schema record's value of a table with these columns."""
-    (schema,) = schemas(encoder_of(options), transaction(relation(*columns, identity=identity)), facts)
+    events = transaction(relation(*columns, identity=identity), ROWS)
+    (schema,) = schemas(encoder_of(options), events, facts)
     return schema
 
 
@@ -63,8 +68,7 @@ def names(schema: Any) -> list[str]:
 
 class TestRecord:
     def test_it_tells_all_that_a_consumer_needs(self) -> None:
-        events = transaction(relation(ID, NAME))
-        (record,) = announced(encoder_of(), events)
+        record, _ = announced(encoder_of(), transaction(relation(ID, NAME), ROWS))
         assert isinstance(record, Written)
         assert (record.topic, record.key, record.partition) == (
             "app.schema",
@@ -156,6 +160,10 @@ class TestWhen:
         came = announced(encoder_of(), transaction(people, row, row))
         assert [it if isinstance(it, int) else it.key for it in came] == [{"topic": "app.public.people"}, 2]
 
+    def test_a_table_without_rows_is_not_announced(self) -> None:
+        """With publish_via_partition_root partitions are described too, and their rows sent as the root's."""
+        assert schemas(encoder_of(), transaction(relation(ID))) == []
+
     def test_the_same_relation_again_is_no_news(self) -> None:
         encoder = encoder_of()
         row = build.insert(OID, ["1"])
@@ -189,12 +197,16 @@ class TestWhen:
     )
     def test_every_kind_of_change_is_announced(self, changed: bytes) -> None:
         encoder = encoder_of()
-        before, after = schemas(encoder, transaction(relation(ID, NAME), changed))
+        before, after = schemas(encoder, transaction(relation(ID, NAME), ROWS, changed, ROWS))
         assert before != after
 
     def test_a_shape_that_comes_back_is_announced_again(self) -> None:
         encoder = encoder_of()
-        came = schemas(encoder, transaction(relation(ID), relation(ID, NAME), relation(ID)))
+        came = [
+            schema
+            for shape in (relation(ID), relation(ID, NAME), relation(ID))
+            for schema in schemas(encoder, transaction(shape, ROWS))
+        ]
         assert [names(it) for it in came] == [
             ["id"],
             ["id", "name"],
@@ -204,8 +216,8 @@ class TestWhen:
     def test_under_full_a_new_primary_key_is_announced_though_the_relation_is_the_same(self) -> None:
         encoder = encoder_of()
         people = relation(ID, NAME, identity="f")
-        schemas(encoder, transaction(people), RelationFacts())
-        (schema,) = schemas(encoder, transaction(people, commit_lsn=0x2000), RelationFacts(("id",)))
+        schemas(encoder, transaction(people, ROWS), RelationFacts())
+        (schema,) = schemas(encoder, transaction(people, ROWS, commit_lsn=0x2000), RelationFacts(("id",)))
         assert [column["key"] for column in schema["columns"]] == [True, False]
 
     def test_a_table_that_is_left_out_is_never_announced(self) -> None:
@@ -226,7 +238,7 @@ class TestPrepared:
 
     def test_its_older_shape_is_announced_for_it_and_the_newer_one_again_behind_it(self) -> None:
         encoder = encoder_of()
-        assert [names(it) for it in schemas(encoder, transaction(self.NEW))] == [["id", "name"]]
+        assert [names(it) for it in schemas(encoder, transaction(self.NEW, ROWS))] == [["id", "name"]]
         prepared = transaction(self.OLD, build.insert(OID, ["1"]), commit_lsn=0x2000, scoped=True)
         assert [names(it) for it in schemas(encoder, prepared)] == [["id"]]
         later = transaction(build.insert(OID, ["2", "Bob"]), commit_lsn=0x3000)
@@ -235,7 +247,7 @@ class TestPrepared:
 
     def test_the_same_shape_is_no_news(self) -> None:
         encoder = encoder_of()
-        schemas(encoder, transaction(self.NEW))
+        schemas(encoder, transaction(self.NEW, ROWS))
         prepared = transaction(self.NEW, build.insert(OID, ["1", "Ada"]), commit_lsn=0x2000, scoped=True)
         assert schemas(encoder, prepared) == []
         assert schemas(encoder, transaction(build.insert(OID, ["2", "Bob"]), commit_lsn=0x3000)) == []

@@ -149,19 +149,13 @@ class Encoder:
             plan = Plan(relation, facts, topic, self._options)
             self._made[self._needed_by] = plan
         self.need = None
-        self._use(relation.oid, plan)
+        self._known()[relation.oid] = plan
 
     def met(self) -> None:
         """Answer an Announcement or TopicNeeded."""
         if isinstance(self.need, TopicNeeded):
             self._message_topic_known = True
         self.need = None
-
-    def _use(self, oid: int, plan: Plan) -> None:
-        """Encode by this plan from now on."""
-        self._known()[oid] = plan
-        if not plan.announced:
-            self._announce(plan)
 
     def _announce(self, plan: Plan) -> None:
         """Tell a plan's schema, which ends that of the relation's earlier plan."""
@@ -223,7 +217,7 @@ class Encoder:
         plan = self._plan(oid)
         if plan is None or plan.announced:
             return False
-        # A prepared transaction's relation was told since; ours must be told again.
+        # Not at its Relation: with publish_via_partition_root those of partitions come too, and no rows.
         self._announce(plan)
         return True
 
@@ -243,7 +237,7 @@ class Encoder:
         plan = self._made.get(body)
         # Under FULL the key is the catalogue's, and may change with the same Relation message.
         if plan is not None and plan.relation.replica_identity != FULL:
-            self._use(oid, plan)
+            self._known()[oid] = plan
             return
         message = pgoutput.parse(frame, start != HEADER_SIZE + 1, HEADER_SIZE)
         assert isinstance(message, pgoutput.Relation)
