@@ -15,7 +15,7 @@ import structlog
 
 from pgrelay import __version__
 from pgrelay.assembler import Assembler
-from pgrelay.catalog import Catalog
+from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.topics import Topics
@@ -33,7 +33,7 @@ from pgrelay.relay.records import record_options
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import Position, prepare
 from pgrelay.sink import Sink
-from pgrelay.source import Source
+from pgrelay.source import Source, System
 from pgrelay.spool import Spool, base_directory
 from pgrelay.transactional import Identity, TransactionalSink
 
@@ -134,44 +134,47 @@ class Daemon:
             slot = await prepare(catalog, config.source, self._position)
             self._position.check(system, slot, config.source.slot)
             options = stream_options(config.source, source.server_version)
-            spool, prepared = self._open_spool(system.systemid)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()
             await self._require_topics(self._sink)
+            interval_s = await _status_interval_s(catalog, config)
             await source.start(config.source.slot, self._position.flush_lsn, options)
             self._position.started(system, slot)
-            # The slot is ours now, so whatever is in the spool is nobody's.
-            spool.remove_stale()
-            prepared.load()
-            prepared.purge(slot.restart_lsn or 0)
-            _log.info(
-                "streaming",
-                slot=config.source.slot,
-                start=format_lsn(self._position.flush_lsn),
-                **dict(options.pairs()),
-            )
-            interval_s = await _status_interval_s(catalog, config)
-            records = record_options(config, catalog.database, system.systemid, source.server_encoding)
-            encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
-            ledger = Ledger(self._position.flush_lsn)
-            commits = None
-            if isinstance(self._sink, TransactionalSink):
-                slot_lsn = slot.confirmed_flush_lsn or 0
-                commits = Commits(self._sink, ledger, encoder, system.wal_end, slot_lsn)
-            session = Session(
-                source,
-                catalog,
-                self._sink,
-                Assembler(spool, prepared, config.transactions.memory_mb << 20),
-                encoder,
-                ledger,
-                spool,
-                self._metrics,
-                config.source.publications,
-                interval_s,
-                commits,
-            )
-            await self._stream(session)
+            start = format_lsn(self._position.flush_lsn)
+            _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
+            await self._stream(self._make_session(source, catalog, self._sink, system, slot, interval_s))
+
+    def _make_session(
+        self,
+        source: Source,
+        catalog: Catalog,
+        sink: Sink,
+        system: System,
+        slot: Slot,
+        status_interval_s: float,
+    ) -> Session:
+        """A session of its own state; the slot must be ours already."""
+        config = self._config
+        spool, prepared = _open_spool(config, system.systemid, slot)
+        records = record_options(config, catalog.database, system.systemid, source.server_encoding)
+        encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
+        ledger = Ledger(self._position.flush_lsn)
+        commits = None
+        if isinstance(sink, TransactionalSink):
+            commits = Commits(sink, ledger, encoder, system.wal_end, slot.confirmed_flush_lsn or 0)
+        return Session(
+            source,
+            catalog,
+            sink,
+            Assembler(spool, prepared, config.transactions.memory_mb << 20),
+            encoder,
+            ledger,
+            spool,
+            self._metrics,
+            config.source.publications,
+            status_interval_s,
+            commits,
+        )
 
     def _make_sink(self, systemid: str, database: str) -> Sink:
         config = self._config
@@ -222,12 +225,20 @@ class Daemon:
             else:
                 await session.settle(_SETTLE_S)
 
-    def _open_spool(self, systemid: str) -> tuple[Spool, PreparedStore]:
-        """The directory is this slot's own, so that relays may share a disk."""
-        base = base_directory(self._config.transactions.spool_dir)
-        spool = Spool(base / f"{systemid}-{self._config.source.slot}")
-        spool.open()
-        return spool, PreparedStore(spool)
+
+def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
+    """The directory is this slot's own, so that relays may share a disk.
+
+    Whoever has the slot owns the directory too, so what an earlier run left in it is nobody's.
+    """
+    base = base_directory(config.transactions.spool_dir)
+    spool = Spool(base / f"{systemid}-{config.source.slot}")
+    spool.open()
+    spool.remove_stale()
+    prepared = PreparedStore(spool)
+    prepared.load()
+    prepared.purge(slot.restart_lsn or 0)
+    return spool, prepared
 
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:
