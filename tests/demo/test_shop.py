@@ -40,6 +40,13 @@ def test_a_large_transaction_counts_as_what_is_shown_of_it() -> None:
     assert large.shown == SHOWN_OF_ONE
 
 
+def test_no_two_transactions_take_back_the_same_rows() -> None:
+    found = list(transactions(1, 1_000))
+    keys = [key for each in found for key in each.never]
+    assert len(keys) == len(set(keys))
+    assert len([each for each in found if each.changes > IMPORTED]) > 1
+
+
 def test_what_is_rolled_back_is_known_by_key() -> None:
     never = {key for each in transactions(1, 60) for key in each.never}
     assert ("supplier_prices", (f"HB-{IMPORTED + 1:05}",)) in never

@@ -247,16 +247,18 @@ class _Shop:
 
     def _import_prices(self) -> Transaction:
         """The large one: all prices of a supplier anew, and a last page that is taken back."""
+        # Each import takes back other rows than those before, so that their keys count them all.
+        first = IMPORTED + 1 + self._imports * TAKEN_BACK
+        last = first + TAKEN_BACK - 1
         self._imports += 1
-        last = IMPORTED + TAKEN_BACK
         statements: tuple[Statement, ...] = (
             ("TRUNCATE supplier_prices", ()),
             (_IMPORT, (self._imports, 1, IMPORTED)),
             ("SAVEPOINT page", ()),
-            (_IMPORT, (self._imports, IMPORTED + 1, last)),
+            (_IMPORT, (self._imports, first, last)),
             ("ROLLBACK TO SAVEPOINT page", ()),
         )
-        never = frozenset(("supplier_prices", (f"HB-{n:05}",)) for n in range(IMPORTED + 1, last + 1))
+        never = frozenset(("supplier_prices", (f"HB-{n:05}",)) for n in range(first, last + 1))
         return Transaction(f"{IMPORTED:,} prices are imported", statements, IMPORTED + 1, never)
 
     def _customer(self) -> int:
