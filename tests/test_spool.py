@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.errors import SpoolError, Verdict, verdict
+from pgrelay.errors import SetupError, SpoolError, Verdict, verdict
 from pgrelay.spool import CHUNK_SIZE, FrameBuffer, Spool, read_frames
 
 FRAMES = [b"one", b"", b"three" * 100]
@@ -142,7 +142,7 @@ def test_parents_are_made(tmp_path: Path) -> None:
 
 def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(SpoolError, match=r"/taken/spool: Not a directory"):
+    with pytest.raises(SetupError, match=r"transactions.spool_dir: .*/taken/spool: Not a directory; name"):
         Spool(tmp_path / "taken" / "spool").open()
 
 

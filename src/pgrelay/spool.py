@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
 
-from pgrelay.errors import SpoolError
+from pgrelay.errors import SetupError, SpoolError
 
 CHUNK_SIZE: Final = 1 << 20
 SPOOL_SUFFIX: Final = ".spool"
@@ -44,9 +44,14 @@ class Spool:
         self._written = 0
 
     def open(self) -> None:
+        """Make the directory. Raises SetupError where it can't be ours, SpoolError where the disk says no."""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.directory.chmod(0o700)
+        except (PermissionError, FileExistsError, NotADirectoryError) as error:
+            raise SetupError(
+                f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that we may write"
+            ) from error
         except OSError as error:
             raise spool_error(self.directory, error) from error
 
