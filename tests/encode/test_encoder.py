@@ -1,0 +1,326 @@
+"""Events to segments: what the encoder needs and when, and which Relation each row is read by."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, TopicNeeded
+from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.records import Segment
+from pgrelay.encode.selection import Selection
+from pgrelay.errors import ProtocolError, SetupError
+from pgrelay.events import Event, Reached, TransactionBegin
+from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, records_of, segments, transaction
+from tests.wire import build
+from tests.wire.build import INT4, NOON, Column, xlog_data
+
+OID: Final = 16384
+ITEMS: Final = 16385
+
+
+def relation(*names: str, oid: int = OID, xid: int | None = None, identity: str = "d") -> bytes:
+    """A table whose first column is the key."""
+    columns = [Column(name, INT4, key=not index) for index, name in enumerate(names)]
+    return build.relation(oid, "public", f"table_{oid}", identity, columns, xid)
+
+
+def insert(number: int, oid: int = OID, xid: int | None = None) -> bytes:
+    return build.insert(oid, [str(number)], xid)
+
+
+def afters(events: list[Event], encoder: Encoder, facts: RelationFacts | None = None) -> list[dict[str, Any]]:
+    found = records_of(events, encoder, facts or RelationFacts())
+    return [record.value["after"] for record in found]
+
+
+def facts_asked(encoder: Encoder, events: list[Event]) -> list[str]:
+    """The tables whose facts were asked for."""
+    asked: list[str] = []
+    encoder.feed(events)
+    encoder.encode(NOW)
+    while encoder.need is not None:
+        if isinstance(encoder.need, FactsNeeded):
+            asked.append(str(encoder.need.relation))
+            encoder.learn(RelationFacts())
+        else:
+            encoder.met()
+        encoder.encode(NOW)
+    return asked
+
+
+# --- Segments
+
+
+def test_a_transaction_is_a_segment() -> None:
+    encoder = encoder_of()
+    records_of(transaction(relation("id"), insert(0)), encoder)
+    (segment,) = segments(encoder, transaction(insert(1), insert(2)))
+    assert segment.begin == TransactionBegin(754, 0x1800, NOON)
+    assert segment.end_lsn == 0x1808
+    assert len(segment.records) == 2
+
+
+def test_one_without_records_is_a_segment_too() -> None:
+    (segment,) = segments(encoder_of(), transaction())
+    assert (segment.begin is not None, segment.records, segment.end_lsn) == (True, [], 0x1808)
+
+
+def test_a_transaction_that_comes_in_pieces_goes_on_in_further_segments() -> None:
+    encoder = encoder_of()
+    records_of(transaction(relation("id"), insert(0)), encoder)
+    begin, first, second, end = transaction(insert(1), insert(2))
+    found = [segments(encoder, batch) for batch in ([begin, first], [], [second], [end])]
+    assert [(it.begin is not None, len(it.records), it.end_lsn) for (it,) in found] == [
+        (True, 1, None),
+        (False, 0, None),
+        (False, 1, None),
+        (False, 0, 0x1808),
+    ]
+
+
+def test_positions_keep_their_place_between_transactions() -> None:
+    first, second = transaction(commit_lsn=0x1800), transaction(commit_lsn=0x1900)
+    out = list(outcomes(encoder_of(), [Reached(0x1700), *first, Reached(0x1850), *second, Reached(0x1950)]))
+    assert [it.lsn if isinstance(it, Reached) else type(it) for it in out] == [
+        0x1700,
+        Segment,
+        0x1850,
+        Segment,
+        0x1950,
+    ]
+
+
+def test_events_are_fed_once_those_before_are_encoded() -> None:
+    encoder = encoder_of()
+    encoder.feed(transaction(relation("id"), insert(1)))
+    encoder.encode(NOW)
+    assert encoder.pending
+    with pytest.raises(AssertionError, match="fed before the earlier ones are encoded"):
+        encoder.feed([])
+
+
+def test_the_position_is_that_of_the_next_record() -> None:
+    encoder = encoder_of()
+    begin, *rows, end = transaction(relation("id"), insert(1), insert(2))
+    list(outcomes(encoder, [begin, *rows]))
+    assert encoder.position == (0x1800, 2)
+    list(outcomes(encoder, [end]))
+
+
+# --- Facts
+
+
+def test_a_relation_stops_until_its_facts_are_learnt() -> None:
+    encoder = encoder_of()
+    encoder.feed(transaction(relation("id"), insert(1)))
+    (segment,) = encoder.encode(NOW)
+    need = encoder.need
+    assert isinstance(need, FactsNeeded)
+    assert str(need.relation) == "public.table_16384"
+    assert isinstance(segment, Segment)
+    assert segment.records == []
+
+
+def test_nothing_goes_on_before_a_need_is_answered() -> None:
+    encoder = encoder_of()
+    encoder.feed(transaction(relation("id"), insert(1)))
+    encoder.encode(NOW)
+    again = encoder.encode(NOW)
+    assert all(isinstance(it, Segment) and not it.records for it in again)
+    assert isinstance(encoder.need, FactsNeeded)
+
+
+def test_facts_are_asked_for_once_for_each_relation_message() -> None:
+    encoder = encoder_of()
+    events = transaction(relation("id"), insert(1), relation("id", oid=ITEMS), insert(2, ITEMS))
+    assert facts_asked(encoder, events) == ["public.table_16384", "public.table_16385"]
+    assert facts_asked(encoder, events) == []
+    assert facts_asked(encoder, transaction(relation("other"), insert(1))) == ["public.table_16384"]
+    assert facts_asked(encoder, events) == []
+
+
+def test_a_streamed_transaction_that_sends_a_relation_again_asks_for_nothing() -> None:
+    encoder = encoder_of()
+    facts_asked(encoder, transaction(relation("id"), insert(1)))
+    events = transaction(relation("id", xid=755), insert(1, xid=755), streamed=True)
+    assert facts_asked(encoder, events) == []
+
+
+def test_under_full_they_are_asked_for_every_time() -> None:
+    """The primary key is the catalogue's, and may change without another Relation."""
+    encoder = encoder_of()
+    events = transaction(relation("id", identity="f"), insert(1))
+    assert facts_asked(encoder, events) == ["public.table_16384"]
+    assert facts_asked(encoder, events) == ["public.table_16384"]
+
+
+def test_under_full_a_new_primary_key_is_used() -> None:
+    encoder = encoder_of()
+    events = transaction(relation("id", identity="f"), insert(1))
+    (without,) = records_of(events, encoder)
+    (with_one,) = records_of(events, encoder, RelationFacts(primary_key=("id",)))
+    assert (without.key, with_one.key) == (None, {"id": 1})
+
+
+def test_asking_again_and_again_under_full_makes_no_new_plans() -> None:
+    """A table that is streamed often would fill the memory with them."""
+    encoder = encoder_of()
+    for _ in range(3):
+        records_of(transaction(relation("id", identity="f"), insert(1)), encoder)
+    assert encoder.take_counts() == [("public.table_16384", "c", 3)]
+
+
+def test_a_collision_of_topics_is_told_when_the_facts_are_learnt() -> None:
+    encoder = encoder_of(replace(OPTIONS, topic="{prefix}.same"))
+    list(outcomes(encoder, transaction(relation("id"), insert(1))))
+    encoder.feed(transaction(relation("id", oid=ITEMS), insert(1, ITEMS)))
+    encoder.encode(NOW)
+    with pytest.raises(SetupError, match="would share the topic"):
+        encoder.learn(RelationFacts())
+
+
+def test_facts_that_nobody_asked_for() -> None:
+    with pytest.raises(AssertionError, match="no facts are needed"):
+        encoder_of().learn(RelationFacts())
+
+
+# --- Announcements and topics
+
+
+def test_a_table_is_announced_before_its_first_record() -> None:
+    encoder = encoder_of()
+    encoder.feed(transaction(relation("id"), insert(1)))
+    encoder.encode(NOW)
+    encoder.learn(RelationFacts())
+    (segment,) = encoder.encode(NOW)
+    assert isinstance(segment, Segment)
+    assert segment.records == []
+    need = encoder.need
+    assert isinstance(need, Announcement)
+    assert (need.topic, need.record[0]) == ("app.public.table_16384", "app.schema")
+    encoder.met()
+    (segment,) = encoder.encode(NOW)
+    assert isinstance(segment, Segment)
+    assert len(segment.records) == 1
+
+
+def test_the_topic_of_messages_is_needed_before_the_first_and_never_again() -> None:
+    encoder = encoder_of()
+    events = transaction(build.message("audit", b"1"), build.message("audit", b"2"))
+    encoder.feed(events)
+    (segment,) = encoder.encode(NOW)
+    assert isinstance(segment, Segment)
+    assert segment.records == []
+    assert encoder.need == TopicNeeded("app.message")
+    encoder.met()
+    (segment,) = encoder.encode(NOW)
+    assert isinstance(segment, Segment)
+    assert len(segment.records) == 2
+    encoder.feed(events)
+    encoder.encode(NOW)
+    assert encoder.need is None
+
+
+def test_stopping_changes_neither_seq_nor_order() -> None:
+    changes = [relation("id"), insert(1), build.message("audit", b""), relation("other"), insert(2)]
+    found = records_of(transaction(*changes), encoder_of())
+    assert [(record.value["op"], record.value["source"]["seq"]) for record in found] == [
+        ("c", 0),
+        ("m", 1),
+        ("c", 2),
+    ]
+
+
+# --- Each row by the Relation that preceded it
+
+
+def test_a_relation_that_changes_inside_a_transaction() -> None:
+    changes = [relation("a"), insert(1), relation("b"), insert(2), relation("a"), insert(3)]
+    assert afters(transaction(*changes), encoder_of()) == [{"a": 1}, {"b": 2}, {"a": 3}]
+
+
+def test_a_relation_holds_until_the_next() -> None:
+    encoder = encoder_of()
+    assert afters(transaction(relation("a"), insert(1)), encoder) == [{"a": 1}]
+    assert afters(transaction(insert(2)), encoder) == [{"a": 2}]
+
+
+def test_one_that_comes_between_transactions_holds_for_those_that_follow() -> None:
+    """As those of a transaction that is being prepared do."""
+    encoder = encoder_of()
+    events = [*transaction(relation("a"), insert(1)), xlog_data(relation("b"))]
+    assert afters(events, encoder) == [{"a": 1}]
+    assert afters(transaction(insert(2)), encoder) == [{"b": 2}]
+
+
+def test_one_that_comes_between_transactions_and_again_inside_the_next() -> None:
+    events = [xlog_data(relation("a")), *transaction(relation("b"), insert(1))]
+    assert afters(events, encoder_of()) == [{"b": 1}]
+
+
+def test_a_streams_relations_are_the_sessions() -> None:
+    encoder = encoder_of()
+    streamed = transaction(relation("a", xid=755), insert(1, xid=756), streamed=True)
+    assert afters(streamed, encoder) == [{"a": 1}]
+    assert afters(transaction(insert(2)), encoder) == [{"a": 2}]
+
+
+def test_a_scoped_transactions_relations_end_with_it() -> None:
+    """It was prepared when the table was another."""
+    encoder = encoder_of()
+    records_of(transaction(relation("new"), insert(1)), encoder)
+    assert afters(transaction(relation("old"), insert(2), scoped=True), encoder) == [{"old": 2}]
+    assert afters(transaction(insert(3)), encoder) == [{"new": 3}]
+
+
+def test_a_scoped_transaction_knows_none_of_the_sessions() -> None:
+    encoder = encoder_of()
+    records_of(transaction(relation("id"), insert(1)), encoder)
+    encoder.feed(transaction(insert(2), scoped=True))
+    with pytest.raises(ProtocolError, match="no Relation message described"):
+        encoder.encode(NOW)
+
+
+def test_a_scoped_one_leaves_what_came_between_transactions_alone() -> None:
+    encoder = encoder_of()
+    events = [xlog_data(relation("new")), *transaction(relation("old"), insert(1), scoped=True)]
+    assert afters(events, encoder) == [{"old": 1}]
+    assert afters(transaction(insert(2)), encoder) == [{"new": 2}]
+
+
+def test_types_need_nothing() -> None:
+    mood = build.type_(16400, "public", "mood")
+    assert afters([xlog_data(mood), *transaction(mood, relation("a"), insert(1))], encoder_of()) == [{"a": 1}]
+
+
+# --- Tables that are left out
+
+
+def test_tables_that_are_left_out_have_no_records_and_need_nothing() -> None:
+    encoder = encoder_of(replace(OPTIONS, selection=Selection(exclude=(r"public\.table_16384",))))
+    events = transaction(
+        relation("id"), insert(1), build.truncate([OID]), relation("id", oid=ITEMS), insert(2, ITEMS)
+    )
+    assert facts_asked(encoder, events) == ["public.table_16385"]
+    (record,) = records_of(transaction(insert(3), insert(4, ITEMS), insert(5)), encoder)
+    assert (record.topic, record.value["source"]["seq"]) == ("app.public.table_16385", 0)
+
+
+# --- Counts
+
+
+def test_records_are_counted_by_table_and_op() -> None:
+    encoder = encoder_of()
+    moved = build.update(OID, ["2"], key=["1"])
+    same, gone = build.update(OID, ["2"]), build.delete(OID, key=["2"])
+    changes = [insert(1), moved, same, gone, build.truncate([OID]), build.message("audit", b"")]
+    records_of(transaction(relation("id"), *changes), encoder)
+    assert sorted(encoder.take_counts()) == [
+        ("message", "m", 1),
+        ("public.table_16384", "c", 2),
+        ("public.table_16384", "d", 2),
+        ("public.table_16384", "t", 1),
+        ("public.table_16384", "u", 1),
+    ]
+    assert encoder.take_counts() == []

@@ -1,0 +1,218 @@
+"""Bytes that are not what the protocol says, values that can't be encoded: an error, never half a record."""
+
+import struct
+from typing import Final
+
+import pytest
+
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.records import Segment
+from pgrelay.encode.types import ColumnType
+from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
+from pgrelay.events import TransactionBegin
+from tests.encode.encoding import NOW, encoder_of, outcomes, transaction
+from tests.wire import build
+from tests.wire.build import BOOL, INT4, NOON, UNCHANGED, Binary, Column, xlog_data
+
+OID: Final = 16384
+LSN: Final = 0x16B374D848
+COLUMNS: Final = [Column("id", INT4, key=True), Column("item"), Column("paid", BOOL)]
+ORDERS: Final = build.relation(OID, "public", "orders", "d", COLUMNS)
+ROW: Final = ["1", "tea", "t"]
+
+
+def knowing(relation: bytes = ORDERS, facts: RelationFacts | None = None) -> Encoder:
+    """An encoder that has had all that it needs for the relation's rows, and for messages."""
+    encoder = encoder_of()
+    known = transaction(relation, build.truncate([OID]), build.message("audit", b""))
+    list(outcomes(encoder, known, facts or RelationFacts()))
+    return encoder
+
+
+def refused(encoder: Encoder, message: bytes, streamed: bool = False) -> PgrelayError:
+    """What the message raises inside a transaction, of which no record may be left."""
+    encoder.feed([TransactionBegin(754, 0x1800, NOON, streamed), xlog_data(message, LSN)])
+    with pytest.raises(PgrelayError) as caught:
+        encoder.encode(NOW)
+    assert str(caught.value).endswith(" (LSN 16/B374D848)")
+    return caught.value
+
+
+def refusal(encoder: Encoder, message: bytes, streamed: bool = False) -> str:
+    return str(refused(encoder, message, streamed)).removesuffix(" (LSN 16/B374D848)")
+
+
+# --- Truncated and oversized
+
+XID: Final = 755
+MESSAGES: Final = {
+    "insert": build.insert(OID, ROW),
+    "insert, streamed": build.insert(OID, ROW, XID),
+    "update": build.update(OID, ["1", None, UNCHANGED]),
+    "update with key": build.update(OID, ROW, key=["2", None, None]),
+    "update with old row, streamed": build.update(OID, ROW, old=["2", None, None], xid=XID),
+    "delete with key": build.delete(OID, key=["1", None, None]),
+    "delete with old row": build.delete(OID, old=ROW),
+    "binary": build.insert(OID, [Binary(b"\0\0\0\1"), Binary(b"tea"), Binary(b"\1")]),
+    "truncate": build.truncate([OID, OID]),
+    "truncate, streamed": build.truncate([OID, OID], xid=XID),
+    "message": build.message("audit", b"..."),
+    "message, streamed": build.message("audit", b"...", xid=XID),
+    "origin": build.origin(0x77, "site"),
+}
+each_message = pytest.mark.parametrize("name", MESSAGES)
+
+
+@each_message
+def test_every_truncation_is_refused(name: str) -> None:
+    whole = MESSAGES[name]
+    for size in range(1, len(whole)):
+        error = refused(knowing(), whole[:size], streamed=name.endswith("streamed"))
+        assert isinstance(error, ProtocolError)
+
+
+@each_message
+def test_bytes_left_over_are_refused(name: str) -> None:
+    message = refusal(knowing(), MESSAGES[name] + b"\0", streamed=name.endswith("streamed"))
+    assert "is oversized" in message
+
+
+@each_message
+def test_the_whole_message_is_not(name: str) -> None:
+    encoder = knowing()
+    encoder.feed(
+        [TransactionBegin(754, 0x1800, NOON, name.endswith("streamed")), xlog_data(MESSAGES[name], LSN)]
+    )
+    encoder.encode(NOW)
+    assert not encoder.pending
+
+
+def test_every_truncation_of_a_relation_is_refused() -> None:
+    for size in range(1, len(ORDERS)):
+        assert "truncated" in refusal(encoder_of(), ORDERS[:size])
+    assert "oversized" in refusal(encoder_of(), ORDERS + b"\0")
+
+
+def test_a_truncated_relation_between_transactions_is_refused_before_any_row_is_read_by_it() -> None:
+    for size in range(1, len(ORDERS)):
+        encoder = encoder_of()
+        encoder.feed([xlog_data(ORDERS[:size], LSN), *transaction(build.insert(OID, ROW))])
+        with pytest.raises(ProtocolError, match=r"truncated.*\(LSN "):
+            encoder.encode(NOW)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 3])
+def test_a_columns_length_that_goes_beyond_the_message(size: int) -> None:
+    row = b"I" + struct.pack("!I", OID) + b"N\0\3t" + struct.pack("!i", size) + b"1"
+    assert "is truncated" in refusal(knowing(), row)
+
+
+# --- Not a row of this table
+
+
+@pytest.mark.parametrize("row", [ROW[:2], [*ROW, "more"], []], ids=["fewer", "more", "none"])
+def test_another_number_of_columns(row: list[str]) -> None:
+    assert refusal(knowing(), build.insert(OID, row)) == (
+        f"a row of public.orders has {len(row)} columns, its Relation 3"
+    )
+
+
+def test_a_column_of_unknown_kind() -> None:
+    row = build.insert(OID, [None, None, None]).replace(b"nnn", b"nxn")
+    assert refusal(knowing(), row) == "a row of public.orders has a column of unknown kind 'x', item"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (build.insert(OID, ROW).replace(b"N\0\3", b"X\0\3"), "an insert into public.orders has no new row"),
+        (build.insert(OID, ROW).replace(b"N\0\3", b"K\0\3"), "an insert into public.orders has no new row"),
+        (
+            build.update(OID, ROW).replace(b"N\0\3", b"X\0\3"),
+            "the update of a row of public.orders has a tuple of unknown kind 'X'",
+        ),
+        (
+            build.update(OID, ROW, old=ROW).replace(b"N\0\3", b"X\0\3"),
+            "an update of public.orders has no new row",
+        ),
+        (
+            build.delete(OID, old=ROW).replace(b"O\0\3", b"N\0\3"),
+            "the delete of a row of public.orders has a tuple of unknown kind 'N'",
+        ),
+    ],
+)
+def test_a_tuple_of_the_wrong_kind(message: bytes, expected: str) -> None:
+    assert refusal(knowing(), message) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        build.insert(99, ROW),
+        build.update(99, ROW),
+        build.delete(99, old=ROW),
+        build.truncate([99]),
+        build.truncate([OID, 99]),
+    ],
+)
+def test_a_change_of_a_table_that_no_relation_described(message: bytes) -> None:
+    assert refusal(knowing(), message) == "a change of relation 99, which no Relation message described"
+
+
+# --- Out of place
+
+
+@pytest.mark.parametrize("message", [build.begin(0x1800), build.commit(0x1800, 0x1808), build.stream_stop()])
+def test_a_message_that_is_no_change(message: bytes) -> None:
+    assert refusal(knowing(), message) == f"message {chr(message[0])!r} is no change"
+
+
+@pytest.mark.parametrize(
+    "message", [build.insert(OID, ROW), build.truncate([OID]), build.message("audit", b"")]
+)
+def test_a_change_outside_any_transaction(message: bytes) -> None:
+    encoder = knowing()
+    encoder.feed([xlog_data(message, LSN)])
+    with pytest.raises(ProtocolError) as caught:
+        encoder.encode(NOW)
+    assert str(caught.value) == f"message {chr(message[0])!r} outside any transaction (LSN 16/B374D848)"
+
+
+# --- Values that can't be encoded
+
+
+def test_a_value_that_postgres_does_not_print() -> None:
+    error = refused(knowing(), build.insert(OID, ["1", "tea", "maybe"]))
+    assert isinstance(error, RecordError)
+    assert str(error).startswith("public.orders.paid: a value of type bool can't be encoded: ")
+
+
+def test_the_records_before_it_are_whole() -> None:
+    encoder = knowing()
+    encoder.feed(transaction(build.insert(OID, ROW)))
+    (segment,) = encoder.encode(NOW)
+    refused(encoder, build.insert(OID, ["1", "tea", "maybe"]))
+    assert isinstance(segment, Segment)
+    assert len(segment.records) == 1
+
+
+def test_a_binary_form_that_is_not_known_names_table_column_and_cure() -> None:
+    relation = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
+    facts = RelationFacts(types={16400: ColumnType(16400, "geometry")})
+    error = refused(knowing(relation, facts), build.insert(OID, ["1", Binary(b"\1\1")]))
+    assert isinstance(error, SetupError)
+    assert str(error).startswith(
+        "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false"
+    )
+
+
+def test_the_same_type_as_text_is_its_text() -> None:
+    relation = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
+    encoder = knowing(relation, RelationFacts(types={16400: ColumnType(16400, "geometry")}))
+    encoder.feed(transaction(build.insert(OID, ["1", "0101"])))
+    (segment,) = encoder.encode(NOW)
+    assert isinstance(segment, Segment)
+    ((_, _, value, _, _),) = segment.records
+    assert value is not None
+    assert b'"after":{"id":1,"at":"0101"}' in value
