@@ -50,7 +50,7 @@ class Spool:
             self.directory.chmod(0o700)
         except (PermissionError, FileExistsError, NotADirectoryError) as error:
             raise SetupError(
-                f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that we may write"
+                f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that is ours"
             ) from error
         except OSError as error:
             raise spool_error(self.directory, error) from error
