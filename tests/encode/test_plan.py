@@ -1,0 +1,175 @@
+"""Plans: what is known of a relation before its first row."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgrelay.encode import types
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Plan, RelationFacts, column_type, json_text
+from pgrelay.encode.selection import Selection
+from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.errors import SetupError
+from pgrelay.wire.pgoutput import Relation, RelationColumn
+from tests.encode.encoding import NO_FACTS, OPTIONS
+
+INT4: Final = 23
+NUMERIC: Final = 1700
+MOOD: Final = 16400
+
+
+def column(name: str, key: bool = False, type_oid: int = INT4, typmod: int = -1) -> RelationColumn:
+    return RelationColumn(key, name, type_oid, typmod)
+
+
+def plan(
+    *columns: RelationColumn,
+    identity: str = "d",
+    facts: RelationFacts = NO_FACTS,
+    options: RecordOptions = OPTIONS,
+) -> Plan:
+    relation = Relation(None, 16384, "public", "orders", identity, columns)
+    return Plan(relation, facts, "app.public.orders", options)
+
+
+def keys(made: Plan) -> list[str]:
+    return [it.name for it in made.columns if it.key]
+
+
+# --- Keys
+
+
+@pytest.mark.parametrize("identity", ["d", "i"])
+def test_the_key_is_the_replica_identitys(identity: str) -> None:
+    made = plan(column("a"), column("b", key=True), column("c", key=True), identity=identity)
+    assert (keys(made), made.keyed) == (["b", "c"], True)
+
+
+def test_under_full_it_is_the_primary_key_though_every_column_is_marked() -> None:
+    columns = [column("a", key=True), column("b", key=True)]
+    made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("b",)))
+    assert (keys(made), made.keyed) == (["b"], True)
+
+
+def test_under_full_without_a_primary_key_there_is_none() -> None:
+    made = plan(column("a", key=True), identity="f")
+    assert (keys(made), made.keyed) == ([], False)
+
+
+def test_a_primary_key_that_is_not_among_the_columns_is_none() -> None:
+    """A column list may leave it out, and a rename may come between the message and the catalogue."""
+    made = plan(column("a", key=True), identity="f", facts=RelationFacts(primary_key=("id",)))
+    assert not made.keyed
+
+
+def test_a_primary_key_counts_only_under_full() -> None:
+    made = plan(column("a"), column("b", key=True), facts=RelationFacts(primary_key=("a",)))
+    assert keys(made) == ["b"]
+
+
+def test_without_a_replica_identity_there_is_no_key() -> None:
+    assert not plan(column("a"), identity="n").keyed
+
+
+def test_keys_that_are_not_wanted() -> None:
+    made = plan(column("a", key=True), options=replace(OPTIONS, key=False))
+    assert (keys(made), made.keyed) == (["a"], False)
+
+
+# --- Types
+
+
+def test_a_built_in_type_has_its_modifier() -> None:
+    (price,) = plan(column("price", type_oid=NUMERIC, typmod=393222)).columns
+    assert price.type == builtin_type(NUMERIC, 393222)
+
+
+def test_another_type_is_the_catalogues() -> None:
+    mood = ColumnType(MOOD, "mood", typtype="e")
+    assert column_type(column("mood", type_oid=MOOD), RelationFacts(types={MOOD: mood})) == mood
+
+
+def test_a_type_that_nobody_knows_is_taken_as_its_text() -> None:
+    """It was dropped since, and so was the column."""
+    (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
+    assert gone.type == ColumnType(MOOD, "unknown", 7)
+    assert (gone.kind, gone.encoding, gone.binary_known) == (types.TEXT, "string", False)
+
+
+def test_a_domain_is_as_its_base_type() -> None:
+    price = ColumnType(NUMERIC, "numeric", 393222)
+    facts = RelationFacts(types={MOOD: price})
+    options = replace(OPTIONS, encodings=Encodings(numeric="precise"))
+    (made,) = plan(column("price", type_oid=MOOD), facts=facts, options=options).columns
+    (base,) = plan(column("price", type_oid=NUMERIC, typmod=393222), options=options).columns
+    assert (made.type, made.encoding) == (base.type, base.encoding)
+    assert made.type_oid == MOOD
+
+
+def test_the_operators_choices_decide_the_encoding() -> None:
+    number = column("n", type_oid=NUMERIC)
+    (as_string,) = plan(number).columns
+    (as_number,) = plan(number, options=replace(OPTIONS, encodings=Encodings(numeric="double"))).columns
+    assert (as_string.encoding, as_number.encoding) == ("string", "number")
+
+
+# --- Names
+
+
+names = st.text(st.characters(exclude_characters="\0"), max_size=20)
+
+
+@given(names)
+def test_any_name_is_json(name: str) -> None:
+    assert json.loads(json_text(name)) == name
+
+
+def test_names_stay_readable() -> None:
+    assert json_text('"größe"') == '"\\"größe\\""'.encode()
+
+
+@given(st.binary(max_size=20))
+def test_names_that_are_no_utf8_are_json_all_the_same(raw: bytes) -> None:
+    name = raw.decode("utf-8", "surrogateescape")
+    assert json.loads(json_text(name).decode()) == name
+
+
+def test_members_of_a_column() -> None:
+    (made,) = plan(column('a"b')).columns
+    assert made.member == b'"a\\"b":'
+    assert made.member_null == b'"a\\"b":null,'
+    assert made.table == "public.orders"
+
+
+# --- Columns that must not be seen
+
+
+def test_a_key_that_is_dropped_or_masked_is_refused() -> None:
+    selection = Selection(drop=(r".*\.a",))
+    with pytest.raises(SetupError, match=r"records\.columns\.drop: public\.orders\.a belongs to the key"):
+        plan(column("a", key=True), options=replace(OPTIONS, selection=selection))
+
+
+def test_under_full_only_the_primary_key_is() -> None:
+    options = replace(OPTIONS, selection=Selection(mask=(r".*\.a",)))
+    columns = [column("a", key=True), column("b", key=True)]
+    made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("b",)), options=options)
+    assert [(it.name, it.hidden, it.dropped) for it in made.columns] == [
+        ("a", True, False),
+        ("b", False, False),
+    ]
+
+
+# --- Counts
+
+
+def test_counts_are_taken_once() -> None:
+    made = plan(column("a"))
+    assert made.take_counts() == []
+    made.creates, made.truncates = 2, 1
+    assert made.take_counts() == [("public.orders", "c", 2), ("public.orders", "t", 1)]
+    assert made.take_counts() == []
