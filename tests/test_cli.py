@@ -188,6 +188,21 @@ def test_check_tells_what_why_and_the_cure(give: Give, capsys: pytest.CaptureFix
     )
 
 
+@pytest.mark.parametrize(("no_color", "start"), [("", "\x1b[32mok      \x1b[0m "), ("1", "ok       ")])
+def test_check_is_coloured_for_a_person(
+    no_color: str,
+    start: str,
+    give: Give,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    give("pgrelay.check", "check", check_that_finds(*FINDINGS))
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main(["check", "--config", EXAMPLE])
+    assert capsys.readouterr().out.startswith(f"{start}Postgres 18.4 answers\n")
+
+
 def test_check_as_json(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
     give("pgrelay.check", "check", check_that_finds(*FINDINGS))
     assert main(["check", "--config", EXAMPLE, "--json"]) == 2

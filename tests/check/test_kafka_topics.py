@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from pgrelay.check.findings import Finding
 from pgrelay.check.kafka import unadvertised, unreachable
-from pgrelay.check.kafka_queries import Limits, Topic
+from pgrelay.check.kafka_queries import Broker, Limits, Overview, Topic
 from pgrelay.check.kafka_topics import (
     absent,
     fleeting,
@@ -15,6 +15,7 @@ from pgrelay.check.kafka_topics import (
     presence,
     sizes,
     to_come,
+    transactions,
     uncompactable,
     uncreatable,
     unwritable,
@@ -22,13 +23,14 @@ from pgrelay.check.kafka_topics import (
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
 
-BROKER = Limits(message_bytes=1_048_588, min_in_sync=1, compacted=False, lasting=False)
-LASTING = Limits(message_bytes=1_048_588, min_in_sync=1, compacted=False, lasting=True)
-COMPACTED = Limits(message_bytes=1_048_588, min_in_sync=1, compacted=True, lasting=False)
+BROKER = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=604_800_000)
+LASTING = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=-1)
+COMPACTED = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="compact", retention_ms=604_800_000)
 ORDERS = WantedTopic("orders")
 LOG = WantedTopic("log", keyless=True)
-MESSAGE = WantedTopic("message", certain=False)
-SCHEMA = WantedTopic("schema", lasting=True)
+MESSAGE = WantedTopic("message", "messages")
+SCHEMA = WantedTopic("schema", "schemas")
+OFFSETS = WantedTopic("offsets", "offsets")
 ONE = Topic(partitions=1, replicas=1, in_sync=1)
 
 
@@ -93,9 +95,8 @@ def test_topics_to_come_have_the_brokers_limits_but_for_ours() -> None:
     ours = sink(
         topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
     )
-    assert to_come([ORDERS], ours, BROKER) == {"orders": Limits(5, 2, True, False)}
-    assert to_come([ORDERS], ours, None) == {}
-    assert to_come([SCHEMA], ours, BROKER) == {"schema": LASTING}
+    assert to_come([ORDERS], ours, BROKER) == {"orders": Limits(5, 2, "compact,delete", 604_800_000)}
+    assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {"schema": LASTING, "offsets": LASTING}
 
 
 def test_the_schema_topic_must_keep_everything() -> None:
@@ -105,6 +106,23 @@ def test_the_schema_topic_must_keep_everything() -> None:
     assert fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": LASTING}) == []
 
 
+def test_the_offsets_topic_must_keep_the_latest() -> None:
+    (finding,) = fleeting([OFFSETS], {"offsets": BROKER})
+    assert finding.level == "error"
+    assert finding.cure.endswith("--add-config cleanup.policy=compact")
+    assert fleeting([OFFSETS], {"offsets": COMPACTED}) == fleeting([OFFSETS], {"offsets": LASTING}) == []
+
+
+def test_the_first_transaction_of_a_small_cluster() -> None:
+    overview = Overview({1: "b:9092"}, {})
+    (finding,) = transactions(Broker(BROKER, transaction_replicas=3), overview)
+    assert finding.level == "error"
+    assert "transaction.state.log.replication.factor=1" in finding.cure
+    assert transactions(Broker(BROKER, transaction_replicas=1), overview) == []
+    begun = Overview({1: "b:9092"}, {"__transaction_state": ONE})
+    assert transactions(Broker(BROKER, transaction_replicas=3), begun) == []
+
+
 def test_compaction_wants_keys() -> None:
     limits = {"orders": COMPACTED, "log": COMPACTED}
     keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], limits, truncates=True)
@@ -112,11 +130,12 @@ def test_compaction_wants_keys() -> None:
     assert keyless.what.endswith(": log")
     assert truncate.what.endswith(": orders")
     assert uncompactable([ORDERS], limits, truncates=False) == []
+    assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}, truncates=True) == []
     assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
 
 
 def test_topics_with_too_few_replicas() -> None:
-    two = Limits(1_048_588, 2, False, False)
+    two = Limits(1_048_588, 2, "delete", -1)
     (finding,) = out_of_sync({"orders": two, "log": BROKER}, {"orders": ONE, "log": ONE}, sink())
     assert finding.level == "error"
     assert finding.what.endswith(": orders")

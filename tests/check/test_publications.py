@@ -36,12 +36,18 @@ def test_an_empty_publication(publication: Publication, cure: str) -> None:
 
 
 def test_a_missing_publication_that_a_run_may_not_make() -> None:
-    finding = absent([MISSING], source(create=False), "shop")
+    finding = absent([MISSING], source(create=False), "shop", slot_is_there=False)
     assert finding.level == "error"
     assert "source.create is false" in finding.why
     assert 'CREATE PUBLICATION "Shop" FOR ALL TABLES' in finding.cure
-    many = absent([MISSING], source(publications=["a", "b"]), "shop")
+    many = absent([MISSING], source(publications=["a", "b"]), "shop", slot_is_there=False)
     assert "only if it is the one" in many.why
+
+
+def test_a_publication_that_is_gone_while_its_slot_is_there() -> None:
+    finding = absent([MISSING], source(), "shop", slot_is_there=True)
+    assert finding.level == "error"
+    assert "pg_drop_replication_slot('pgrelay')" in finding.cure
 
 
 def test_a_publication_to_be_made() -> None:

@@ -9,15 +9,15 @@ from pgrelay.config import Config
 from pgrelay.relay.records import record_options
 from tests.check.tables import table
 
-SCHEMA = WantedTopic("app.schema", lasting=True)
+SCHEMA = WantedTopic("app.schema", "schemas")
 
 
 def topics_of(
-    *tables: Table, messages: bool = False, **records: Any
+    *tables: Table, messages: bool = False, delivery: str = "at_least_once", **records: Any
 ) -> tuple[list[WantedTopic], list[Finding]]:
     sections = {
         "source": {"dsn": "", "messages": messages},
-        "sink": {"kafka": {"bootstrap.servers": "b"}},
+        "sink": {"kafka": {"bootstrap.servers": "b"}, "delivery": delivery},
         "records": records,
     }
     config = Config.model_validate(sections)
@@ -36,9 +36,14 @@ def test_a_topic_for_each_table_and_our_own() -> None:
         WantedTopic("app.public.orders"),
         WantedTopic("app.public.log", keyless=True),
         SCHEMA,
-        WantedTopic("app.transaction"),
-        WantedTopic("app.message", certain=False),
+        WantedTopic("app.transaction", "transactions"),
+        WantedTopic("app.message", "messages"),
     ]
+
+
+def test_exactly_once_keeps_its_position_in_a_topic() -> None:
+    topics, _ = topics_of(delivery="exactly_once")
+    assert topics == [SCHEMA, WantedTopic("app.offsets", "offsets")]
 
 
 def test_records_without_keys_at_all() -> None:
@@ -46,7 +51,7 @@ def test_records_without_keys_at_all() -> None:
     assert topics == [
         WantedTopic("app.public.orders", keyless=True),
         SCHEMA,
-        WantedTopic("app.message", keyless=True, certain=False),
+        WantedTopic("app.message", "messages", keyless=True),
     ]
 
 

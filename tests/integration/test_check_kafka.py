@@ -131,9 +131,19 @@ async def test_topics_that_do_not_fit(setup: Setup) -> None:
         "error",
         f"1 compacted topic for records without key: {setup.prefix}.public.orders",
     )
-    assert fleeting.what == f"topic {setup.prefix}.schema is cleaned, it does not keep everything"
+    assert fleeting.what == f"topic {setup.prefix}.schema is cleaned, it does not keep every schema"
     assert (replicas.level, sizes.level) == ("error", "warning")
     assert "1000 bytes" in sizes.why
+
+
+async def test_exactly_once(setup: Setup) -> None:
+    setup.sink["delivery"] = "exactly_once"
+    found = await setup.check()
+    assert {finding.level for finding in found} == {"ok"}
+    assert any(f"{setup.prefix}.offsets" in finding.what for finding in found)
+    setup.create_topic("offsets")
+    finding = only(await setup.trouble())
+    assert finding.what == f"topic {setup.prefix}.offsets is cleaned by age, it loses the position"
 
 
 async def test_truncates_into_a_compacted_topic(setup: Setup) -> None:

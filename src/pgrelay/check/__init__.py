@@ -16,7 +16,7 @@ from pgrelay.check.kafka import kafka_findings
 from pgrelay.check.machine import machine_findings
 from pgrelay.check.publications import publication_findings
 from pgrelay.check.server import server_findings
-from pgrelay.check.slot import slot_findings
+from pgrelay.check.slot import slot_findings, wrong_kind
 from pgrelay.check.table_queries import Published
 from pgrelay.check.tables import selected, table_findings
 from pgrelay.check.topics import wanted_topics
@@ -59,7 +59,9 @@ async def _catalogue(
     found += await replication_findings(source.dsn)
     found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
     try:
-        more, published = await publication_findings(catalog, server, source)
+        # Of a slot that is not ours to read nothing follows for the publications.
+        ours = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
+        more, published = await publication_findings(catalog, server, source, ours)
     except PgrelayError as refusal:
         return [*found, unexamined("the publications", refusal)], Published()
     found += more

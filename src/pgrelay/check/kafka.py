@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.check.findings import Finding, counted, error, ok, refused
-from pgrelay.check.kafka_queries import Cluster, Limits, Overview
+from pgrelay.check.kafka_queries import Broker, Cluster, Overview
 from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink as SinkConfig
@@ -26,6 +26,8 @@ _CURES: Final = (
     (("_RESOLVE", "Failed to resolve"), "correct the host in sink.kafka's bootstrap.servers"),
     (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
 )
+# A name that no relay has; nothing is done by it, so that nobody is fenced.
+_TRANSACTIONAL: Final = {"transactional.id": "pgrelay-check"}
 _SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
 # Only a broker that told its address has a number before the colon: `kafka:9092/1: Connect to ... failed`.
@@ -42,7 +44,7 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE comes as a record."""
     try:
         # The producer takes the options as a run gives them; the admin client knows fewer rules.
-        Sink(config).close()
+        Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else None).close()
     except SetupError as refusal:
         return [refused(refusal, "librdkafka does not take these options")]
     cluster = Cluster(config)
@@ -51,13 +53,10 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     except KafkaException as failure:
         return [unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])]
     found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}: {counted(len(overview.brokers), 'broker')}")]
-    limits, silent = await _brokers(cluster, overview)
+    broker, silent = await _brokers(cluster, overview)
     if silent:
         return [*found, *silent]
-    try:
-        return found + await topic_findings(cluster, config, wanted, overview, limits, truncates)
-    except KafkaException as failure:
-        return [*found, unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])]
+    return found + await topic_findings(cluster, config, wanted, overview, broker, truncates)
 
 
 def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:
@@ -72,21 +71,21 @@ def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: st
     return error(f"Kafka does not answer at {bootstrap}", _AFTER.sub("", complaint.str()), cure)
 
 
-async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Limits | None, list[Finding]]:
-    """The limits of the strictest broker, where we may know them; findings where one can't be reached."""
+async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Broker | None, list[Finding]]:
+    """The strictest broker, where we may know it; findings where one can't be reached."""
     answers = await asyncio.gather(
-        *(cluster.broker_limits(broker) for broker in overview.brokers), return_exceptions=True
+        *(cluster.broker(broker) for broker in overview.brokers), return_exceptions=True
     )
     silent: list[Finding] = []
-    limits: list[Limits] = []
+    known: list[Broker] = []
     for (broker, address), answer in zip(overview.brokers.items(), answers, strict=True):
-        if isinstance(answer, Limits):
-            limits.append(answer)
+        if isinstance(answer, Broker):
+            known.append(answer)
         elif not isinstance(answer, KafkaException):
             raise answer
         elif answer.args[0].code() in _SILENCE:
             silent.append(unadvertised(broker, address))
-    return min(limits, key=lambda each: each.message_bytes, default=None), silent
+    return min(known, key=lambda each: each.limits.message_bytes, default=None), silent
 
 
 def unadvertised(broker: int, address: str) -> Finding:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -37,16 +38,37 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a topic, or of a broker for topics to come. `lasting`: nothing is ever cleaned away."""
+    """Of a topic, or of a broker for topics to come. `cleanup` is delete, compact or both."""
 
     message_bytes: int
     min_in_sync: int
-    compacted: bool
-    lasting: bool
+    cleanup: str
+    retention_ms: int
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.cleanup == "delete" and self.retention_ms == -1
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Of each key, whatever its age."""
+        return self.cleanup == "compact" or self.keeps_all
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """`transaction_replicas`: of the topic in which the cluster keeps Kafka transactions, once it is made."""
+
+    limits: Limits
+    transaction_replicas: int
 
 
 class Cluster:
-    """An admin client. Queries raise KafkaException; `complaint` is what librdkafka said first."""
+    """An admin client. `complaint` is what librdkafka said first when something went wrong."""
 
     def __init__(self, config: Sink) -> None:
         """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
@@ -76,12 +98,15 @@ class Cluster:
             )
         return Overview(brokers, topics)
 
-    async def broker_limits(self, broker: int) -> Limits:
+    async def broker(self, broker: int) -> Broker:
         """Asked of that broker itself, at the address that it advertises."""
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
         values = await _result(futures[resource])
-        return _limits(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms")
+        return Broker(
+            _limits(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms"),
+            _number(values, "transaction.state.log.replication.factor", 1),
+        )
 
     async def topic_limits(self, names: Sequence[str]) -> dict[str, Limits]:
         """Of topics that are there; those that we may not see are left out."""
@@ -120,19 +145,24 @@ async def _result(future: "Future[T]") -> T:
 
 
 async def _is_writable(description: "Future[Any]") -> bool:
+    """Of a broker that does not tell, nothing is claimed."""
     try:
         allowed = (await _result(description)).authorized_operations
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return False
-        raise
+        return bool(error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED)
     return allowed is None or AclOperation.WRITE in allowed
 
 
-def _limits(values: Any, size: str, cleanup: str, retention: str) -> Limits:
+def _limits(values: Mapping[str, Any], size: str, cleanup: str, retention: str) -> Limits:
     return Limits(
-        int(values[size].value),
-        int(values["min.insync.replicas"].value),
-        "compact" in values[cleanup].value,
-        values[cleanup].value == "delete" and values[retention].value == "-1",
+        _number(values, size, sys.maxsize),
+        _number(values, "min.insync.replicas", 1),
+        values[cleanup].value if cleanup in values else "delete",
+        _number(values, retention, -1),
     )
+
+
+def _number(values: Mapping[str, Any], name: str, otherwise: int) -> int:
+    """`otherwise` where a broker, of another make than Apache's, has no such setting."""
+    value = values[name].value if name in values else None
+    return otherwise if value is None else int(value)

@@ -7,13 +7,16 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from pgrelay.check.findings import Finding, counted, error, ok, size, some, warning
-from pgrelay.check.kafka_queries import Cluster, Limits, Overview, Topic
+from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
 from pgrelay.sink import new_topic
 
 # librdkafka's default for message.max.bytes.
 _MESSAGE_BYTES: Final = 1_000_000
+
+# Where Kafka keeps its transactions.
+_TRANSACTIONS: Final = "__transaction_state"
 
 _DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -23,10 +26,10 @@ async def topic_findings(
     config: Sink,
     wanted: Sequence[WantedTopic],
     overview: Overview,
-    broker: Limits | None,
+    broker: Broker | None,
     truncates: bool,
 ) -> list[Finding]:
-    """`broker` has the limits of topics to come, where they are known."""
+    """`broker` is the strictest, where we may know it; topics to come have its limits."""
     there = [topic for topic in wanted if topic.name in overview.topics]
     missing = [topic for topic in wanted if topic.name not in overview.topics]
     found = [presence(there, missing, overview.topics, config)] if wanted else []
@@ -37,9 +40,11 @@ async def topic_findings(
     if not config.create_topics:
         found += absent(missing)
     elif missing:
-        topics = [new_topic(topic.name, config, topic.lasting) for topic in missing]
+        topics = [new_topic(topic.name, config, topic.lasting, topic.compacted) for topic in missing]
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
-        limits |= to_come(missing, config, broker)
+        limits |= to_come(missing, config, broker.limits) if broker is not None else {}
+    if config.delivery == "exactly_once" and broker is not None:
+        found += transactions(broker, overview)
     found += [
         *uncompactable(wanted, limits, truncates),
         *fleeting(wanted, limits),
@@ -83,7 +88,7 @@ def unwritable(names: Sequence[str]) -> list[Finding]:
 def absent(missing: Sequence[WantedTopic]) -> list[Finding]:
     """Where a run must not create topics."""
     found: list[Finding] = []
-    certain = [topic.name for topic in missing if topic.certain]
+    certain = [topic.name for topic in missing if topic.of != "messages"]
     if certain:
         found.append(
             error(
@@ -99,7 +104,7 @@ def absent(missing: Sequence[WantedTopic]) -> list[Finding]:
             f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false",
         )
         for topic in missing
-        if not topic.certain
+        if topic.of == "messages"
     ]
     return found
 
@@ -131,19 +136,17 @@ def _creation_cure(code: int, topic: str, config: Sink, brokers: int) -> str:
     return "correct sink.topic_config, sink.partitions and sink.replication_factor"
 
 
-def to_come(missing: Sequence[WantedTopic], config: Sink, broker: Limits | None) -> dict[str, Limits]:
+def to_come(missing: Sequence[WantedTopic], config: Sink, broker: Limits) -> dict[str, Limits]:
     """What topics made by us will have: the broker's limits, but for what `topic_config` says."""
-    if broker is None:
-        return {}
     given = config.topic_config
     limits = Limits(
         int(given.get("max.message.bytes", broker.message_bytes)),
         int(given.get("min.insync.replicas", broker.min_in_sync)),
-        "compact" in given["cleanup.policy"] if "cleanup.policy" in given else broker.compacted,
-        lasting=False,
+        given.get("cleanup.policy", broker.cleanup),
+        int(given.get("retention.ms", broker.retention_ms)),
     )
-    lasting = replace(broker, compacted=False, lasting=True)
-    return {topic.name: lasting if topic.lasting else limits for topic in missing}
+    kept = replace(broker, cleanup="delete", retention_ms=-1)
+    return {topic.name: kept if topic.lasting else limits for topic in missing}
 
 
 def uncompactable(
@@ -161,7 +164,7 @@ def uncompactable(
                 "cleanup.policy=delete for the topic; or a primary key for the table, and records.key: true",
             )
         )
-    keyed = [topic.name for topic in compacted if not topic.keyless and topic.certain]
+    keyed = [topic.name for topic in compacted if not topic.keyless and topic.of == "rows"]
     if keyed and truncates:
         found.append(
             warning(
@@ -174,15 +177,33 @@ def uncompactable(
 
 
 def fleeting(wanted: Sequence[WantedTopic], limits: Mapping[str, Limits]) -> list[Finding]:
-    names = [topic.name for topic in wanted if topic.lasting and topic.name in limits]
+    """Topics of our own that forget what they are read for."""
+    alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"
+    found: list[Finding] = []
+    for topic in wanted:
+        kept = limits.get(topic.name)
+        if kept is not None and topic.of == "schemas" and not kept.keeps_all:
+            why = "consumers that read it from its beginning miss the schemas of older rows"
+            cure = alter.format(topic.name, "delete,retention.ms=-1")
+            found.append(warning(f"topic {topic.name} is cleaned, it does not keep every schema", why, cure))
+        if kept is not None and topic.of == "offsets" and not kept.keeps_latest:
+            why = "once the position is gone, a restart may repeat records"
+            cure = alter.format(topic.name, "compact")
+            found.append(error(f"topic {topic.name} is cleaned by age, it loses the position", why, cure))
+    return found
+
+
+def transactions(broker: Broker, overview: Overview) -> list[Finding]:
+    """The first Kafka transaction ever makes the cluster's own topic, or waits for it without end."""
+    if _TRANSACTIONS in overview.topics or broker.transaction_replicas <= len(overview.brokers):
+        return []
+    wants = counted(broker.transaction_replicas, "replica")
     return [
-        warning(
-            f"topic {name} is cleaned, it does not keep everything",
-            "consumers read it from its beginning: schemas that are gone can't be told from others",
-            f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=delete,retention.ms=-1",
+        error(
+            "Kafka can't begin a transaction",
+            f"its topic {_TRANSACTIONS} wants {wants} and there are only {len(overview.brokers)} brokers",
+            f"transaction.state.log.replication.factor={len(overview.brokers)} for the brokers; restart them",
         )
-        for name in names
-        if not limits[name].lasting
     ]
 
 

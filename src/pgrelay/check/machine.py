@@ -59,7 +59,9 @@ def listen(host: str, port: int) -> Finding:
         cure = "choose another host:port, or null"
         if failure.errno == EADDRINUSE:
             return warning(
-                f"{at} is in use", "a run can't start beside what listens there", f"stop that, or {cure}"
+                f"{at} is in use",
+                "by this relay, if it runs; beside anything else a run can't start",
+                f"stop that, or {cure}",
             )
         return error(f"{at} can't be listened on", failure.strerror or str(failure), cure)
     return ok(f"{at} is free")

@@ -15,7 +15,7 @@ from pgrelay.errors import SetupError
 
 
 async def publication_findings(
-    catalog: Catalog, server: Server, config: Source
+    catalog: Catalog, server: Server, config: Source, slot_is_there: bool
 ) -> tuple[list[Finding], Published]:
     """What is wrong with them, and the tables that a run would relay."""
     found = await table_queries.publications(catalog, config.publications)
@@ -26,9 +26,9 @@ async def publication_findings(
             truncates=any("truncate" in each.operations for each in found),
         )
         return [*present(found, published), *await _left_out(catalog, config, published)], published
-    if not config.create or len(found) > 1:
+    if slot_is_there or not config.create or len(found) > 1:
         published = await table_queries.published(catalog, config.publications)
-        return [absent(missing, config, server.database)], published
+        return [absent(missing, config, server.database, slot_is_there)], published
     return await _to_be_made(catalog, server, config, missing[0])
 
 
@@ -46,11 +46,19 @@ def present(found: Sequence[Publication], published: Published) -> list[Finding]
     ]
 
 
-def absent(missing: Sequence[Publication], config: Source, database: str) -> Finding:
+def absent(missing: Sequence[Publication], config: Source, database: str, slot_is_there: bool) -> Finding:
+    what = f"{_names(missing)} {'does' if len(missing) == 1 else 'do'} not exist in database {database}"
+    if slot_is_there:
+        return error(
+            what,
+            f"slot {config.slot} does exist: changes since the publication went are not in its stream",
+            f"correct source.publications; or SELECT pg_drop_replication_slot('{config.slot}'), "
+            "start with a new slot, and copy the tables anew",
+        )
     why = "source.create is false" if not config.create else "a run makes a publication only if it is the one"
     first = missing[0].quoted
     return error(
-        f"{_names(missing)} {'does' if len(missing) == 1 else 'do'} not exist in database {database}",
+        what,
         f"{why}, so that a run stops",
         f"CREATE PUBLICATION {first} FOR ALL TABLES (or FOR TABLE ...), or correct source.publications",
     )

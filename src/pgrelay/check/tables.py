@@ -74,7 +74,7 @@ def unidentified(published: Published) -> list[Finding]:
     return [
         warning(
             f"{counted(len(tables), 'table')} without primary key or replica identity: {some(tables)}",
-            "while they are published Postgres refuses every UPDATE and DELETE on them; inserts flow",
+            "while published, Postgres refuses every UPDATE and DELETE there; inserts flow",
             f"a primary key, or {some(cures, '; ')}",
         )
     ]

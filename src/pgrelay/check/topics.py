@@ -1,7 +1,7 @@
 """The topics that a run writes to: those of its tables, and its own."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from pgrelay.check.findings import Finding, counted, error, refused
 from pgrelay.check.table_queries import Table
@@ -15,16 +15,21 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """`keyless`: some of its records have no key, which a compacted topic refuses.
-
-    `certain`: something will go there; to the topic of logical messages perhaps nothing ever does.
-    `lasting`: never to be cleaned, since consumers read it from its beginning.
-    """
+    """`keyless`: some of its records have no key, which a compacted topic refuses."""
 
     name: str
+    of: Literal["rows", "schemas", "transactions", "offsets", "messages"] = "rows"
     keyless: bool = False
-    certain: bool = True
-    lasting: bool = False
+
+    @property
+    def lasting(self) -> bool:
+        """Of one partition, and read from its beginning: `pgrelay.sink.new_topic`."""
+        return self.of in ("schemas", "offsets")
+
+    @property
+    def compacted(self) -> bool:
+        """Made to be compacted, whatever the configuration says of topics."""
+        return self.of == "offsets"
 
 
 def wanted_topics(
@@ -41,12 +46,14 @@ def wanted_topics(
             collisions.append(refusal)
         else:
             keyless[topic] = keyless.get(topic, False) or not (options.key and table.key)
-    wanted = [WantedTopic(topic, without) for topic, without in keyless.items()]
-    wanted.append(WantedTopic(names.schema, lasting=True))
+    wanted = [WantedTopic(topic, keyless=without) for topic, without in keyless.items()]
+    wanted.append(WantedTopic(names.schema, "schemas"))
     if options.transactions:
-        wanted.append(WantedTopic(names.transaction))
+        wanted.append(WantedTopic(names.transaction, "transactions"))
+    if config.sink.delivery == "exactly_once":
+        wanted.append(WantedTopic(names.offsets, "offsets"))
     if config.source.messages:
-        wanted.append(WantedTopic(names.message, keyless=not options.key, certain=False))
+        wanted.append(WantedTopic(names.message, "messages", keyless=not options.key))
     return wanted, colliding(collisions)
 
 
