@@ -1,0 +1,239 @@
+"""On a real server: tables that are left out, columns that must not be seen, tables that share a topic."""
+
+import hmac
+import json
+
+import pytest
+
+from tests.integration.changes import change, changes, created, deleted, updated
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+from tests.integration.topics import topic_names
+
+SECRET = "s3cr3t-4929"
+KEY = "pepper-of-the-house"
+
+
+def digest(value: object) -> str:
+    """As a consumer that has the key would look for a value."""
+    return hmac.new(KEY.encode(), json.dumps(value).encode(), "sha256").hexdigest()
+
+
+def everything_told(relay: Relay) -> bytes:
+    """All that leaves the relay: its topics with keys and headers, its log, its metrics and health."""
+    told = [relay.log_text.encode()]
+    told += [relay.get(path)[1].encode() for path in ("/metrics", "/healthz", "/readyz")]
+    topics = [name for name in topic_names(relay.kafka.bootstrap) if name.startswith(relay.prefix)]
+    assert topics
+    for topic in topics:
+        for record in relay.read(topic):
+            told += [repr((topic, record.key, record.value, record.headers)).encode()]
+    return b"\n".join(told)
+
+
+class TestTables:
+    def test_only_what_is_included_and_not_excluded_is_relayed(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        tables = {"include": [r"public\..*"], "exclude": [r".*_old", r"public\.secret"]}
+        relay = new_relay(records={"tables": tables}).start().wait_streaming()
+        database.execute("CREATE SCHEMA other")
+        for table in ("public.orders", "public.orders_old", "public.secret", "other.orders"):
+            database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, note text)")
+            database.execute(f"INSERT INTO {table} VALUES (1, '{SECRET}'); TRUNCATE {table}")
+        database.execute("INSERT INTO orders VALUES (2); INSERT INTO secret VALUES (2)")
+        relay.caught_up()
+        assert [change(record).op for record in relay.records("orders")] == ["c", "t", "c"]
+        assert {record.json["table"] for record in relay.read(f"{relay.prefix}.schema")} == {"orders"}
+        named = {name for name in topic_names(relay.kafka.bootstrap) if name.startswith(relay.prefix)}
+        assert named == {relay.topic("orders"), f"{relay.prefix}.schema"}
+
+    def test_a_truncate_of_several_tables_reaches_those_that_are_relayed(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        relay = new_relay(records={"tables": {"exclude": [r"public\.secret"]}}).start().wait_streaming()
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE secret (id int PRIMARY KEY)")
+        database.execute("INSERT INTO orders VALUES (1); INSERT INTO secret VALUES (1)")
+        database.execute("TRUNCATE secret, orders")
+        relay.caught_up()
+        assert [change(record).op for record in relay.records("orders")] == ["c", "t"]
+        assert [record.json["source"]["seq"] for record in relay.records("orders")] == [0, 0]
+
+    def test_the_slot_moves_past_changes_of_tables_that_are_left_out(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        relay = new_relay(records={"tables": {"include": [r"public\.none"]}}).start().wait_streaming()
+        database.execute("CREATE TABLE orders (id int); INSERT INTO orders SELECT generate_series(1, 1000)")
+        relay.caught_up()
+
+
+class TestColumns:
+    @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+    @pytest.mark.parametrize("envelope", ["debezium", "flat"])
+    def test_the_secret_is_nowhere(
+        self, database: Database, new_relay: NewRelay, envelope: str, binary: bool
+    ) -> None:
+        for column in ("dropped", "masked", "hashed"):
+            database.execute(f"CREATE TABLE {column} (id int PRIMARY KEY, card text, note text)")
+            database.execute(f"ALTER TABLE {column} ALTER card SET STORAGE EXTERNAL")
+            database.execute(f"ALTER TABLE {column} REPLICA IDENTITY FULL")
+        columns = {
+            "drop": [r"public\.dropped\.card"],
+            "mask": [r"public\.masked\.card"],
+            "hash": [r"public\.hashed\.card"],
+            "hash_key": KEY,
+        }
+        relay = new_relay(
+            source={"binary": binary},
+            records={"columns": columns, "envelope": envelope, "headers": True, "transaction_topic": True},
+            log={"level": "debug"},
+        )
+        relay.start().wait_streaming()
+        for table in ("dropped", "masked", "hashed"):
+            change_every_way(database, table)
+        relay.caught_up()
+        assert len(relay.records("masked")) == 9
+        told = everything_told(relay)
+        assert SECRET.encode() not in told
+        assert KEY.encode() not in told
+
+    @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+    def test_what_stands_in_their_place(self, database: Database, new_relay: NewRelay, binary: bool) -> None:
+        database.execute("CREATE TABLE cards (id int PRIMARY KEY, a text, b text, c text, n int, d date)")
+        columns = {
+            "drop": [r".*\.a"],
+            "mask": [r".*\.b"],
+            "hash": [r".*\.[cnd]"],
+            "hash_key": KEY,
+            "mask_with": "#",
+        }
+        relay = new_relay(source={"binary": binary}, records={"columns": columns}).start().wait_streaming()
+        database.execute("INSERT INTO cards VALUES (1, 'A', 'B', 'C', -7, '2026-11-20')")
+        database.execute("INSERT INTO cards VALUES (2)")
+        relay.caught_up()
+        full = {"id": 1, "b": "#", "c": digest("C"), "n": digest(-7), "d": digest("2026-11-20")}
+        null = {"id": 2, "b": "#", "c": None, "n": None, "d": None}
+        assert changes(relay.records("cards")) == [created({"id": 1}, full), created({"id": 2}, null)]
+        (schema,) = (record.json for record in relay.read(f"{relay.prefix}.schema"))
+        told = [(column["name"], column["encoding"]) for column in schema["columns"]]
+        assert told == [("id", "integer"), *((name, "string") for name in "bcnd")]
+
+    def test_a_hashed_key_still_tells_rows_apart(self, database: Database, new_relay: NewRelay) -> None:
+        database.execute("CREATE TABLE cards (card text PRIMARY KEY, n int)")
+        columns = {"hash": [r"public\.cards\.card"], "hash_key": KEY}
+        relay = new_relay(records={"columns": columns}).start().wait_streaming()
+        database.execute("INSERT INTO cards VALUES ('a', 1)")
+        database.execute("UPDATE cards SET n = 2")
+        database.execute("UPDATE cards SET card = 'b'")
+        relay.caught_up()
+        old, new = {"card": digest("a")}, {"card": digest("b")}
+        assert changes(relay.records("cards")) == [
+            created(old, old | {"n": 1}),
+            updated(old, old | {"n": 2}),
+            *deleted(old, old),
+            created(new, new | {"n": 2}),
+        ]
+        assert relay.records("cards")[-1].headers == (
+            ("__debezium.oldkey", json.dumps(old, separators=(",", ":")).encode()),
+        )
+
+    @pytest.mark.parametrize("treatment", ["drop", "mask"])
+    @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+    def test_a_key_column_is_refused_by_name(
+        self, database: Database, new_relay: NewRelay, treatment: str, identity: str
+    ) -> None:
+        database.execute("CREATE TABLE cards (card text PRIMARY KEY)")
+        database.execute(f"ALTER TABLE cards REPLICA IDENTITY {identity}")
+        relay = new_relay(records={"columns": {treatment: [r".*\.card"]}}).start()
+        relay.wait_streaming()
+        database.execute(f"INSERT INTO cards VALUES ('{SECRET}')")
+        assert relay.wait_exit() == 2
+        assert f"records.columns.{treatment}: public.cards.card" in relay.log[-1]["event"]
+        assert SECRET not in relay.log_text
+
+    def test_hashing_without_a_key_is_refused(self, new_relay: NewRelay) -> None:
+        relay = new_relay(records={"columns": {"hash": [r".*\.card"]}}).start()
+        assert relay.wait_exit() == 2
+        assert "hash_key" in relay.log_text
+
+
+def change_every_way(database: Database, table: str) -> None:
+    """Nine records; the secret is TOASTed at first, then short, then gone, then in a row that moves."""
+    database.execute(f"INSERT INTO {table} VALUES (1, repeat('{SECRET} ', 1000), 'a')")
+    database.execute(f"UPDATE {table} SET note = 'b'")
+    database.execute(f"UPDATE {table} SET card = '{SECRET}'")
+    database.execute(f"UPDATE {table} SET id = 2")
+    database.execute(f"ALTER TABLE {table} ALTER card SET DEFAULT '{SECRET}'")
+    database.execute(f"DELETE FROM {table}")
+    database.execute(f"INSERT INTO {table} (id) VALUES (3)")
+
+
+class TestRoutes:
+    def test_the_partitions_of_a_table_share_a_topic(self, database: Database, new_relay: NewRelay) -> None:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)")
+        for number in (0, 1):
+            bounds = f"FROM ({number * 100}) TO ({number * 100 + 100})"
+            database.execute(f"CREATE TABLE orders_{number} PARTITION OF orders FOR VALUES {bounds}")
+        route = {"match": r"public\.orders_\d+", "topic": "{prefix}.{schema}.orders"}
+        relay = new_relay(records={"routes": [route]}).start().wait_streaming()
+        database.execute("INSERT INTO orders VALUES (1, 1), (101, 1)")
+        database.execute("UPDATE orders SET id = 102 WHERE id = 1")
+        relay.caught_up()
+        records = relay.records("orders")
+        assert changes(records) == [
+            created({"id": 1}, {"id": 1, "n": 1}),
+            created({"id": 101}, {"id": 101, "n": 1}),
+            *deleted({"id": 1}, {"id": 1}),
+            created({"id": 102}, {"id": 102, "n": 1}),
+        ]
+        tables = [record.json["source"]["table"] for record in records if record.json]
+        assert tables == ["orders_0", "orders_1", "orders_0", "orders_1"]
+        schemas = relay.read(f"{relay.prefix}.schema")
+        assert {record.json_key["topic"] for record in schemas} == {relay.topic("orders")}
+
+    def test_shards_in_schemas_share_a_topic_and_the_rest_keeps_its_own(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        route = {"match": r"shard_\d+\.(users|teams)", "topic": "{prefix}.all.{table}"}
+        relay = new_relay(records={"routes": [route]}).start().wait_streaming()
+        for schema in ("shard_1", "shard_2", "main"):
+            database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.users (id int PRIMARY KEY)")
+            database.execute(f"INSERT INTO {schema}.users VALUES (1)")
+        relay.caught_up()
+        shards = relay.records("users", schema="all")
+        assert [record.json["source"]["schema"] for record in shards] == ["shard_1", "shard_2"]
+        assert len(relay.records("users", schema="main")) == 1
+
+    def test_tables_whose_topics_kafka_takes_for_the_same_are_refused_by_name(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        relay = new_relay().start().wait_streaming()
+        for schema, table in (("a_b", "c"), ("a", "b_c")):
+            database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table} (id int PRIMARY KEY)")
+            database.execute(f"INSERT INTO {schema}.{table} VALUES (1)")
+        assert relay.wait_exit() == 2
+        told = relay.log[-1]["event"]
+        assert "table a_b.c" in told
+        assert "table a.b_c" in told
+        assert "records.routes" in told
+
+    def test_a_template_that_makes_two_tables_share_a_topic_is_refused_by_name(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        relay = new_relay(records={"topic": "{prefix}.{table}"}).start().wait_streaming()
+        for schema in ("one", "two"):
+            database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.users (id int PRIMARY KEY)")
+            database.execute(f"INSERT INTO {schema}.users VALUES (1)")
+        assert relay.wait_exit() == 2
+        assert "table one.users" in relay.log[-1]["event"]
+        assert "table two.users" in relay.log[-1]["event"]
+
+    def test_with_a_route_they_do_not_collide(self, database: Database, new_relay: NewRelay) -> None:
+        route = {"match": r"two\.users", "topic": "{prefix}.others"}
+        relay = new_relay(records={"topic": "{prefix}.{table}", "routes": [route]}).start().wait_streaming()
+        for schema in ("one", "two"):
+            database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.users (id int PRIMARY KEY)")
+            database.execute(f"INSERT INTO {schema}.users VALUES (1)")
+        relay.caught_up()
+        assert len(relay.read(f"{relay.prefix}.users")) == len(relay.read(f"{relay.prefix}.others")) == 1
