@@ -9,6 +9,7 @@ time. What it refuses for good becomes an error that `poll` raises. Source: libr
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
@@ -45,9 +46,15 @@ _FIXED: Final[Mapping[str, object]] = {
 _LASTING: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1"}
 _COMPACTED: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
 
+# A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
+_METADATA_TRY_S: Final = 1.0
+_METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
 _FULL_RETRY_S: Final = 0.01
+
+# What librdkafka adds to a complaint, and differs each time: it would look like something new.
+_PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 
 _DENIED: Final = frozenset(
     {
@@ -140,8 +147,8 @@ class Sink:
             self._fail(KafkaUnavailable(f"the producer's identity is lost: {error.str()}"))
         elif error.code() in _DENIED:
             self._fail(SetupError(f"Kafka refuses us: {error.str()}; correct the credentials in sink.kafka"))
-        else:
-            self.problem = error.str()
+        elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.problem = _PARTICULARS.sub("", error.str())
 
     def _fail(self, error: PgrelayError) -> None:
         self._failures += 1
@@ -244,11 +251,19 @@ class Sink:
         await self._create(new_topic(topic, self._config, lasting, compacted))
 
     async def _topics(self) -> dict[str, int]:
-        try:
-            metadata = await asyncio.to_thread(self._producer.list_topics, timeout=_METADATA_TIMEOUT_S)
-        except KafkaException as error:
-            raise KafkaUnavailable(f"Kafka can't be reached: {self.problem or _text(error)}") from error
-        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            try:
+                metadata = await asyncio.to_thread(self._producer.list_topics, timeout=_METADATA_TRY_S)
+            except KafkaException as error:
+                self.poll()
+                troubled = self.problem is not None
+                if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
+                    reason = self.problem or _text(error)
+                    raise KafkaUnavailable(f"Kafka can't be reached: {reason}") from error
+            else:
+                return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     async def _create(self, wanted: NewTopic) -> None:
         topic = wanted.topic

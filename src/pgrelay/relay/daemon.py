@@ -71,7 +71,7 @@ class Daemon:
         self._position = Position()
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
-        self._told = ""
+        self._told: set[str] = set()
 
     async def run(self) -> None:
         _log.info("starting", version=__version__, **_summary(self._config))
@@ -117,8 +117,8 @@ class Daemon:
             self._sink.close()
             self._sink = None
         self._health.waiting(str(error))
-        if str(error) != self._told:
-            self._told = str(error)
+        if str(error) not in self._told:
+            self._told.add(str(error))
             _log.warning("waiting, will go on by itself", reason=str(error))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._backoff.next_s())
@@ -214,7 +214,7 @@ class Daemon:
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._position.flush_lsn:
                 self._backoff.reset()
-                self._told = ""
+                self._told.clear()
             self._position.moved(session.ledger.flush_lsn, session.confirmed_lsn)
 
     async def _settle(self, session: Session, follows: Verdict) -> None:
