@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 
 # make demo              the main job on embedded servers; make demo ARGS="--rows 300" ends by itself
 # make test              every test, on real servers; make test ARGS="tests/wire" for some of them
+# make debezium-diff     our records next to those of the real Debezium: what differs, and why
 # make lint, make types  ruff and mypy, as CI runs them
 
 # One environment for everything; made anew when the project's own declaration changes.
@@ -12,12 +13,15 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test lint types clean
+.PHONY: demo test debezium-diff lint types clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
+
+debezium-diff: $(VENV)/.installed
+	$(BIN)/pytest --quiet --no-header tests/integration/debezium
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,0 +1,101 @@
+"""Two topics, record by record and field by field."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.integration.topics import Record
+
+# What no two runs have in common: who wrote it, and when.
+_OWN: Final = ("source.version", "source.name", "ts_ms", "ts_us", "ts_ns")
+
+# Names of the task and the run, on every record of Debezium's.
+_CONTEXT: Final = "__debezium.context."
+
+
+class Absent:
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`field` is a path such as `after.price`, `source.lsn`, `key`; or `record`, where only one has it."""
+
+    table: str
+    op: str
+    field: str
+    ours: object
+    theirs: object
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.op} {self.field}: {_short(self.ours)} | {_short(self.theirs)}"
+
+
+def differences(table: str, ours: list[Record], theirs: list[Record]) -> Iterator[Difference]:
+    """Records are paired by their change: both are in the order of the WAL."""
+    left, right = _by_change(ours), _by_change(theirs)
+    for change in sorted({*left, *right}):
+        pair = left.get(change), right.get(change)
+        op = change[-1]
+        if pair[0] is None or pair[1] is None:
+            yield Difference(table, op, "record", *(_whole(record) for record in pair))
+            continue
+        yield from _fields(table, op, _flat(pair[0]), _flat(pair[1]))
+
+
+def _by_change(records: list[Record]) -> dict[tuple[int, int, str], Record]:
+    """By LSN, then place among the records of one LSN; a tombstone follows its delete."""
+    found: dict[tuple[int, int, str], Record] = {}
+    counts: defaultdict[int, int] = defaultdict(int)
+    lsn = 0
+    for record in records:
+        op = "tombstone" if record.value is None else record.json["op"]
+        # Its own LSN alone is a change's in both: Debezium tells no commit LSN.
+        lsn = lsn if record.value is None else record.json["source"]["lsn"]
+        # A tombstone takes no place, so that a lone one moves nothing.
+        place = counts[lsn] - 1 if record.value is None else counts[lsn]
+        counts[lsn] += record.value is not None
+        found[lsn, place, op] = record
+    return found
+
+
+def _fields(table: str, op: str, ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Difference]:
+    for field in dict.fromkeys((*ours, *theirs)):
+        left, right = ours.get(field, ABSENT), theirs.get(field, ABSENT)
+        if field not in _OWN and not _same(left, right):
+            yield Difference(table, op, field, left, right)
+
+
+def _same(left: object, right: object) -> bool:
+    """JSON's numbers are one kind: 1 and 1.0 are the same; true and 1 are not."""
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _flat(record: Record) -> dict[str, Any]:
+    """Paths to values: members of `before`, `after` and `source` apart, everything else whole."""
+    # The key as its text: its bytes decide the partition, and what compaction takes for the same.
+    fields: dict[str, Any] = {"key": record.key.decode() if record.key is not None else None}
+    for name, content in record.headers:
+        if not name.startswith(_CONTEXT):
+            fields[f"header.{name}"] = content.decode() if content is not None else None
+    for name, value in (record.json or {}).items():
+        if name in ("before", "after", "source") and value is not None:
+            fields |= {f"{name}.{member}": inner for member, inner in value.items()}
+        else:
+            fields[name] = value
+    return fields
+
+
+def _whole(record: Record | None) -> object:
+    return ABSENT if record is None else (record.json_key, record.json)
+
+
+def _short(value: object) -> str:
+    text = repr(value) if isinstance(value, Absent | tuple) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) < 80 else f"{text[:60]}… ({len(text)} characters)"

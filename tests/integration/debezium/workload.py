@@ -1,0 +1,181 @@
+"""One workload over every type and every kind of change, for two relays of the same database."""
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from tests.integration.databases import Database
+from tests.integration.extreme_values import values_of
+
+Connection = psycopg.Connection[Any]
+
+# Beside the built-in scalars: what a database brings, and arrays.
+_MORE_VALUES: Final = {
+    "hstore": ('"a"=>"1", "b"=>NULL', ""),
+    "citext": ("Ada",),
+    "ltree": ("a.b.C",),
+    "mood": ("sad", 'very "happy"'),
+    "positive": ("7",),
+    "price": ("1.50",),
+    "place": ('("Main St",7)',),
+    "bool[]": ("{t,f,NULL}",),
+    "int[]": ("{1,NULL,3}", "{}", "{{1,2},{3,4}}", "[-1:0]={5,6}"),
+    "bigint[]": ("{9223372036854775807}",),
+    "text[]": ('{a,NULL,"NULL","b,c","say \\"hi\\""}', "{{a,b},{c,d}}"),
+    "varchar(5)[]": ("{a}",),
+    "real[]": ("{1.5,NaN}",),
+    "float8[]": ("{1.5,Infinity}",),
+    "numeric(5,2)[]": ("{1.50,-2}",),
+    "uuid[]": ("{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}",),
+    "date[]": ("{2026-11-20}",),
+    "time[]": ("{14:54:02.5}",),
+    "timestamp[]": ('{"2026-11-20 14:54:02.343135"}',),
+    "timestamptz[]": ('{"2026-11-20 14:54:02.343135+00"}',),
+    "interval[]": ('{"1 day"}',),
+    "bytea[]": ('{"\\\\x00ff"}',),
+    "jsonb[]": ('{"{\\"a\\": 1}"}',),
+    "inet[]": ("{10.0.0.1}",),
+    "mood[]": ("{sad,NULL}",),
+    "int4range[]": ('{"[1,5)"}',),
+    "time(3)": ("14:54:02.5",),
+    "timestamp(3)": ("2026-11-20 14:54:02.343",),
+    "tsquery": ("'a' & !'b'",),
+}
+
+# Debezium's task fails at these and, tried again, at the same place for ever.
+_STOPS_DEBEZIUM: Final = {("interval", "178956970 years 7 mons 2147483647 days 2562047788:00:54.775806")}
+
+SETUP: Final = """
+CREATE EXTENSION hstore;
+CREATE EXTENSION citext;
+CREATE EXTENSION ltree;
+CREATE TYPE mood AS ENUM ('sad', 'very "happy"');
+CREATE TYPE place AS (street text, number int);
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE DOMAIN price AS numeric(8,2);
+CREATE TABLE keyed (id int PRIMARY KEY, name text, big text);
+ALTER TABLE keyed ALTER big SET STORAGE EXTERNAL;
+CREATE TABLE fully (id int PRIMARY KEY, name text, big text);
+ALTER TABLE fully ALTER big SET STORAGE EXTERNAL;
+ALTER TABLE fully REPLICA IDENTITY FULL;
+CREATE TABLE fully_keyless (name text, n int);
+ALTER TABLE fully_keyless REPLICA IDENTITY FULL;
+CREATE TABLE keyless (name text, n int);
+CREATE TABLE indexed (id int PRIMARY KEY, code int NOT NULL, name text);
+CREATE UNIQUE INDEX by_code ON indexed (code);
+ALTER TABLE indexed REPLICA IDENTITY USING INDEX by_code;
+CREATE TABLE paired (a int, b text, c int, PRIMARY KEY (b, a));
+CREATE TABLE toasted (id int PRIMARY KEY, n int, texts text[], bytes bytea, doc jsonb);
+ALTER TABLE toasted ALTER texts SET STORAGE EXTERNAL, ALTER bytes SET STORAGE EXTERNAL,
+    ALTER doc SET STORAGE EXTERNAL;
+CREATE TABLE evolving (id int PRIMARY KEY, a text);
+CREATE TABLE "a b" (id int PRIMARY KEY);
+CREATE TABLE a_b (id int PRIMARY KEY);
+CREATE TABLE sentinel (id int PRIMARY KEY);
+"""
+
+_CHANGES: Final = """
+INSERT INTO keyed VALUES (1, 'Ada', repeat('x', 9000)), (2, NULL, NULL);
+UPDATE keyed SET name = 'Ada L' WHERE id = 1;
+UPDATE keyed SET id = 3 WHERE id = 2;
+UPDATE keyed SET id = 4, name = 'moved' WHERE id = 1;
+DELETE FROM keyed WHERE id = 3;
+TRUNCATE keyed;
+INSERT INTO fully VALUES (1, 'Ada', repeat('x', 9000)), (2, NULL, NULL);
+UPDATE fully SET name = 'Ada L' WHERE id = 1;
+UPDATE fully SET id = 3 WHERE id = 2;
+UPDATE fully SET id = 4 WHERE id = 1;
+DELETE FROM fully WHERE id = 3;
+INSERT INTO fully_keyless VALUES ('a', 1), ('a', 1);
+UPDATE fully_keyless SET n = 2;
+DELETE FROM fully_keyless;
+INSERT INTO keyless VALUES ('a', 1), (NULL, NULL);
+INSERT INTO indexed VALUES (1, 10, 'a'), (2, 20, 'b');
+UPDATE indexed SET name = 'A' WHERE id = 1;
+UPDATE indexed SET code = 11 WHERE id = 1;
+UPDATE indexed SET id = 3 WHERE id = 2;
+DELETE FROM indexed WHERE id = 1;
+INSERT INTO paired VALUES (1, 'x', 1);
+UPDATE paired SET c = 2;
+UPDATE paired SET b = 'y';
+DELETE FROM paired;
+INSERT INTO toasted VALUES (1, 1, ARRAY[repeat('x', 9000)], convert_to(repeat('x', 9000), 'UTF8'),
+    jsonb_build_object('a', repeat('x', 9000)));
+UPDATE toasted SET n = 2;
+INSERT INTO evolving VALUES (1, 'a');
+ALTER TABLE evolving ADD COLUMN b int DEFAULT 7;
+UPDATE evolving SET a = 'b';
+ALTER TABLE evolving DROP COLUMN a;
+INSERT INTO evolving VALUES (2, 8);
+INSERT INTO "a b" VALUES (1);
+INSERT INTO a_b VALUES (1);
+SELECT pg_logical_emit_message(true, 'note', 'in a transaction');
+SELECT pg_logical_emit_message(false, 'note', 'in none');
+"""
+
+# Their topics are compared; `sentinel` only ends them.
+TABLES: Final = (
+    *("types", "keyed", "fully", "fully_keyless", "keyless", "indexed"),
+    *("paired", "toasted", "evolving", "a b", "a_b"),
+)
+
+
+def column_name(type_name: str) -> str:
+    """The column of `types` that has this type: `numeric_10_2`, `int4_array`."""
+    return re.sub(r"\W+", "_", type_name.replace("[]", " array")).strip("_")
+
+
+def create(database: Database) -> None:
+    """Make the tables and a publication of everything, called `everything`."""
+    with database.connect() as connection:
+        connection.execute(SETUP.encode())
+        columns = sql.SQL(", ").join(
+            sql.SQL("{} {}").format(sql.Identifier(column_name(name)), sql.SQL(name))
+            for name in _values(connection)
+        )
+        connection.execute(sql.SQL("CREATE TABLE types (id int PRIMARY KEY, {})").format(columns))
+        connection.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+
+
+def run(database: Database) -> None:
+    """Every statement in a transaction of its own; `sentinel` gets its row when all is done."""
+    with database.connect() as connection:
+        for statement in _CHANGES.split(";\n"):
+            if statement.strip():
+                connection.execute(statement.encode())
+        _fill_types(connection)
+        connection.execute("INSERT INTO sentinel VALUES (1)")
+
+
+def _fill_types(connection: Connection) -> None:
+    """Row n has each type's n-th value; null where the type has fewer. Row 0 is all null."""
+    values = _values(connection)
+    names = sql.SQL(", ").join(sql.Identifier(column_name(name)) for name in values)
+    connection.execute("INSERT INTO types (id) VALUES (0)")
+    for number, row in enumerate(zip_longest(*values.values()), start=1):
+        items = sql.SQL(", ").join(
+            sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(name))
+            for name, value in zip(values, row, strict=True)
+        )
+        connection.execute(sql.SQL("INSERT INTO types (id, {}) VALUES ({}, {})").format(names, number, items))
+
+
+def _values(connection: Connection) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {}
+    for name, value in _every_value(connection.info.server_version // 10_000):
+        values.setdefault(name, []).append(value)
+    return values
+
+
+def _every_value(version: int) -> Iterator[tuple[str, str]]:
+    for name, value in values_of(version):
+        # xml is not in every build of the server
+        if name != "xml" and (name, value) not in _STOPS_DEBEZIUM:
+            yield name, value
+    for name, more in _MORE_VALUES.items():
+        for value in more:
+            yield name, value
