@@ -22,6 +22,7 @@ from pgrelay.wire.replication import KEEPALIVE, StandbyStatusUpdate, StreamOptio
 
 _CLOSE_TIMEOUT_S: Final = 2.0
 _FLUSH_RETRY_S: Final = 0.01
+_WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,9 @@ class Source:
 
     async def start(self, slot: str, lsn: int, options: StreamOptions) -> None:
         """Begin streaming from `lsn`, or where the slot stands if that is later."""
+        if self.server_encoding == "SQL_ASCII":
+            # Or the server would end the stream at a value that is no UTF-8, without a word of where it is.
+            await self._execute("SET client_encoding TO SQL_ASCII")
         await self._execute(start_replication(slot, lsn, options))
         self._streaming = True
 
@@ -93,13 +97,13 @@ class Source:
                 await self.wait_readable(None)
                 self._pgconn.consume_input()
             result = self._pgconn.get_result()
-            if result is not None and result.status == pq.ExecStatus.TUPLES_OK:
+            if result is not None and result.status in _WHOLE:
                 # The connection is idle again only once the end of the results was read.
                 while self._pgconn.get_result() is not None:
                     pass
         except psycopg.OperationalError as error:
             raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
-        if result is None or result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH):
+        if result is None or result.status not in (*_WHOLE, pq.ExecStatus.COPY_BOTH):
             raise self._result_error(result)
         return result
 
