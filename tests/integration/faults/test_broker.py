@@ -1,0 +1,159 @@
+"""The broker is away, or its answers get lost: rows 2, 3, 6 and 41 of faults.md."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from pgrelay.embedded.kafka import Kafka
+from tests.integration.changes import place
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.history import history
+from tests.integration.faults.memory import memory
+from tests.integration.faults.outcomes import WAITING
+from tests.integration.faults.own_servers import own_kafka
+from tests.integration.faults.slots import walsender
+from tests.integration.faults.workload import Workload, prepare
+from tests.integration.proxy import Proxy
+from tests.integration.relays import Relay
+
+MIB = 1 << 20
+SOON = 3.0  # seconds
+QUEUE = 1000  # records
+ROWS = 10_000  # of 10 kB, 100 MB in all
+QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
+PATIENCE = timedelta(seconds=2)  # of the server
+STALLED = "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost"
+
+
+def ids(relay: Relay) -> list[int]:
+    return [record.json_key["id"] for record in relay.records("t")]
+
+
+@own_kafka()
+@pytest.mark.parametrize(
+    ("leave", "come_back"),
+    [(Kafka.pause, Kafka.resume), (Kafka.kill, Kafka.start)],
+    ids=["hanging", "down"],
+)
+def test_a_broker_that_is_away_is_waited_for(
+    broker: Kafka,
+    database: Database,
+    new_relay: NewRelay,
+    leave: Callable[[Kafka], None],
+    come_back: Callable[[Kafka], None],
+) -> None:
+    """Rows 3, 6 and 41: the server finds us alive throughout, and the slot stays where it was."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
+    database.execute(f"ALTER DATABASE \"{database.name}\" SET wal_sender_timeout = '{PATIENCE.seconds}s'")
+    relay = new_relay(sink={"kafka": {"queue.buffering.max.messages": QUEUE, **QUICK}})
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    stream, answered, held = walsender(database, relay.prefix), last_answer(relay), memory(relay)
+
+    leave(broker)
+    for first in range(1, ROWS, 1000):
+        values = f"SELECT i, repeat('x', 10000) FROM generate_series({first}, {first + 999}) i"
+        database.execute(f"INSERT INTO t {values}")
+    relay.wait_event(STALLED)
+    relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") == QUEUE, "a full queue")
+    frozen = relay.confirmed_lsn()
+    relay.wait_for(lambda: last_answer(relay) > answered + 3 * PATIENCE, "the server to lose patience")
+    assert walsender(database, relay.prefix) == stream
+    assert relay.confirmed_lsn() == frozen
+    assert memory(relay) < held + 32 * MIB
+    assert relay.get("/readyz")[0] == 503
+    assert relay.get("/healthz")[0] == 200
+
+    come_back(broker)
+    relay.caught_up()
+    assert walsender(database, relay.prefix) == stream
+    assert len(relay.events(STALLED)) == 1
+    assert relay.get("/readyz")[0] == 200
+    assert ids(relay) == list(range(ROWS + 1))
+
+
+def last_answer(relay: Relay) -> datetime:
+    """When the server last heard of the relay."""
+    with relay.database.connect() as connection:
+        row = connection.execute(
+            "SELECT reply_time FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid"
+            " WHERE slot_name = %s",
+            [relay.prefix],
+        ).fetchone()
+    assert row is not None, "the server has cut the stream"
+    at: datetime = row[0]
+    return at
+
+
+@own_kafka()
+def test_a_broker_that_restarts_costs_no_reconnection(
+    broker: Kafka, database: Database, new_relay: NewRelay
+) -> None:
+    """Row 3."""
+    prepare(database)
+    relay = new_relay(sink={"kafka": QUICK, "partitions": 3}).start().wait_streaming()
+    stream = walsender(database, relay.prefix)
+    with Workload(database) as load:
+        load.wait_for(100)
+        broker.restart()
+        load.wait_for(100)
+    relay.caught_up()
+    records = history(relay)
+    places = [place(record) for record in records]
+    assert len(places) == len(set(places))
+    assert walsender(database, relay.prefix) == stream
+
+
+@own_kafka()
+def test_a_broker_that_is_down_at_the_start_is_waited_for(
+    broker: Kafka, database: Database, new_relay: NewRelay
+) -> None:
+    """Row 3."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    broker.stop()
+    relay = new_relay(sink={"kafka": QUICK}).start()
+    assert "Connection refused" in relay.wait_event(WAITING)["reason"]
+    relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") >= 2, "another try")
+    assert "Connection refused" in relay.get("/readyz")[1]
+    assert len(relay.events(WAITING)) == 1
+    broker.start()
+    relay.wait_streaming()
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert ids(relay) == [1]
+
+
+@own_kafka()
+def test_a_relay_that_waits_for_the_broker_can_be_stopped(broker: Kafka, new_relay: NewRelay) -> None:
+    """Row 36."""
+    broker.stop()
+    relay = new_relay().start()
+    relay.wait_event(WAITING)
+    began = time.monotonic()
+    assert relay.stop() == 0
+    assert time.monotonic() - began < SOON
+
+
+def test_an_answer_that_got_lost_doubles_nothing(
+    database: Database, kafka_proxy: Proxy, new_relay: NewRelay
+) -> None:
+    """Row 2."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", **QUICK}
+    relay = new_relay(sink={"kafka": kafka}).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    for first in (1, 101, 201):
+        kafka_proxy.hold_replies()
+        confirmed = relay.confirmed_lsn()
+        database.execute(f"INSERT INTO t SELECT generate_series({first}, {first + 99})")
+        relay.records("t", first + 1)
+        assert relay.confirmed_lsn() == confirmed
+        kafka_proxy.reset()
+        kafka_proxy.release()
+        relay.caught_up()
+    assert ids(relay) == list(range(301))
