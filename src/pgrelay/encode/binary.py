@@ -85,7 +85,7 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
     if decode is None:
         return None
     encoding = text_encoding(column, choices)
-    if decode is _same:
+    if decode is same_text:
         return encoding
     return Encoding(CONVERT, encoding.name, _through_text(decode, encoding))
 
@@ -93,7 +93,7 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
 def text_decoder(column: ColumnType) -> Converter | None:
     """A function from a value's binary form to its text; None when we don't know the form."""
     if column.typtype == "e":
-        return _same
+        return same_text
     if column.typtype in ("r", "m"):
         of = None if column.element is None else text_decoder(column.element)
         if of is None:
@@ -160,7 +160,8 @@ def bytea_hex(value: bytes) -> bytes:
     return b'"' + hexlify(value) + b'"'
 
 
-def _same(value: bytes) -> bytes:
+def same_text(value: bytes) -> bytes:
+    """The binary form is the text."""
     return value
 
 
@@ -171,19 +172,19 @@ _BY_OID: Final[dict[int, Converter]] = {
     oids.BOOL: boolean_text,
     oids.BYTEA: bytea_text,
     oids.CHAR: single_byte_text,
-    oids.NAME: _same,
+    oids.NAME: same_text,
     oids.INT8: int8_text,
     oids.INT2: int2_text,
     oids.INT2VECTOR: int2vector_text,
     oids.INT4: int4_text,
-    oids.TEXT: _same,
+    oids.TEXT: same_text,
     oids.OID: unsigned4_text,
     oids.TID: tid_text,
     oids.XID: unsigned4_text,
     oids.CID: unsigned4_text,
     oids.OIDVECTOR: oidvector_text,
-    oids.JSON: _same,
-    oids.XML: _same,
+    oids.JSON: same_text,
+    oids.XML: same_text,
     oids.POINT: point_text,
     oids.LSEG: lseg_text,
     oids.PATH: path_text,
@@ -198,8 +199,8 @@ _BY_OID: Final[dict[int, Converter]] = {
     oids.MONEY: money_text,
     oids.MACADDR: macaddr_text,
     oids.INET: inet_text,
-    oids.BPCHAR: _same,
-    oids.VARCHAR: _same,
+    oids.BPCHAR: same_text,
+    oids.VARCHAR: same_text,
     oids.DATE: date_text,
     oids.TIME: time_text,
     oids.TIMESTAMP: timestamp_text,
@@ -209,7 +210,7 @@ _BY_OID: Final[dict[int, Converter]] = {
     oids.BIT: bits_text,
     oids.VARBIT: bits_text,
     oids.NUMERIC: numeric_text,
-    oids.REFCURSOR: _same,
+    oids.REFCURSOR: same_text,
     oids.UUID: uuid_text,
     oids.TXID_SNAPSHOT: snapshot_text,
     oids.PG_LSN: pg_lsn_text,
@@ -222,7 +223,7 @@ _BY_OID: Final[dict[int, Converter]] = {
 
 # Types of extensions that come with PostgreSQL; their OIDs differ from one database to the next.
 _BY_NAME: Final[dict[str, Converter]] = {
-    "citext": _same,
+    "citext": same_text,
     "ltree": versioned_text,
     "lquery": versioned_text,
     "ltxtquery": versioned_text,

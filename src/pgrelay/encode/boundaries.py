@@ -6,7 +6,7 @@ that goes to several partitions, or a tombstone, does not count again. One id na
 
 from pgrelay.encode.envelope import Envelope, list_of
 from pgrelay.encode.plan import json_text
-from pgrelay.encode.records import Record
+from pgrelay.encode.records import Opening, Record
 
 
 class Boundaries:
@@ -14,6 +14,7 @@ class Boundaries:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
+        self.opening = Opening()
         self._id: bytes = b""
         self._counts: dict[str, int] = {}
 

@@ -6,7 +6,9 @@ to the plan of its relation. Where it needs what only the outside can give, it s
 FactsNeeded    a Relation that it has not seen: facts that only the catalogue has; answered by `learn`
 Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
                and its schema be known to consumers, before the first row; answered by `met`
-TopicNeeded    the topic of the first logical message; answered by `met`
+TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
+
+In Avro the answer to the latter two brings the ids under which a registry knows the schemas.
 
 `encode` then goes on where it stopped. Each row is thus encoded by the Relation that preceded it. A scoped
 transaction (it was prepared, perhaps long ago) brings its own relations and leaves the session's alone. A
@@ -17,10 +19,13 @@ when a later row of the session needs it.
 from dataclasses import dataclass
 from typing import Final
 
+from pgrelay.encode.avro.body import header
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.changes import Changes
+from pgrelay.encode.formats import plan_of, schemas_of, schemas_of_topic
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
-from pgrelay.encode.records import MESSAGE, Record, Segment
+from pgrelay.encode.records import MESSAGE, Opening, Record, Segment
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError
@@ -44,15 +49,17 @@ class FactsNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """`topic` is the table's; `record` is for the schema topic."""
+    """`topic` is the table's; `record` is for the schema topic, `schemas` for a registry."""
 
     topic: str
     record: Record
+    schemas: Schemas | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeded:
     topic: str
+    schemas: Schemas | None
 
 
 Need = FactsNeeded | Announcement | TopicNeeded
@@ -66,7 +73,9 @@ class Encoder:
         self._options = options
         self._topics = topics
         self._changes = Changes(options, topics)
-        self._message_topic_known = False
+        # What the ids of the schemas are for that were asked for last.
+        self._opening = Opening()
+        self._topics_met: set[str] = set()
         # None stands for a relation that the configuration leaves out.
         self._session: dict[int, Plan | None] = {}
         self._scoped: dict[int, Plan | None] | None = None
@@ -125,6 +134,9 @@ class Encoder:
             if isinstance(event, bytes):
                 self._frame(event)
             elif isinstance(event, TransactionBegin):
+                if self._lacks_boundaries():
+                    self._next -= 1
+                    break
                 segment = Segment(event)
                 done.append(segment)
                 changes.begin(segment)
@@ -145,16 +157,18 @@ class Encoder:
         relation = need.relation
         plan = self._made.get(self._needed_by)
         if plan is None or plan.facts != facts:
-            topic = self._topics.of_table(relation.namespace, relation.name)
-            plan = Plan(relation, facts, topic, self._options)
+            plan = plan_of(relation, facts, self._topics, self._options)
             self._made[self._needed_by] = plan
         self.need = None
         self._known()[relation.oid] = plan
 
-    def met(self) -> None:
-        """Answer an Announcement or TopicNeeded."""
+    def met(self, ids: SchemaIds | None = None) -> None:
+        """Answer an Announcement or TopicNeeded; in Avro with the ids of its schemas."""
         if isinstance(self.need, TopicNeeded):
-            self._message_topic_known = True
+            self._topics_met.add(self.need.topic)
+        if ids is not None:
+            self._opening.key = b"" if ids.key is None else header(ids.key)
+            self._opening.value = header(ids.value)
         self.need = None
 
     def _announce(self, plan: Plan) -> None:
@@ -169,7 +183,8 @@ class Encoder:
         record = schema_record(
             self._topics.schema, self._options.systemid, plan, envelope.commit_lsn, envelope.seq
         )
-        self.need = Announcement(plan.topic, record)
+        self._opening = plan.opening
+        self.need = Announcement(plan.topic, record, schemas_of(plan, self._options))
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -247,6 +262,21 @@ class Encoder:
         self._needed_by = body
         self.need = FactsNeeded(message)
 
+    def _lacks_boundaries(self) -> bool:
+        """The same of the transactions' topic, which is there, but in Avro has schemas to be told."""
+        boundaries = self._changes.boundaries
+        if boundaries is None or self._options.format == "json":
+            return False
+        return self._lacks(boundaries.topic, boundaries.opening)
+
+    def _lacks(self, topic: str, opening: Opening) -> bool:
+        """Whether a topic that is no table's must be asked for first; then that is the need."""
+        if topic in self._topics_met:
+            return False
+        self._opening = opening
+        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options))
+        return True
+
     def _rare(self, frame: bytes) -> None:
         """Truncate, logical message and origin: parsed in full, being few."""
         streamed = self._body != HEADER_SIZE + 1 and frame[HEADER_SIZE] != _ORIGIN
@@ -261,10 +291,10 @@ class Encoder:
                     plan = self._plan(oid)
                     if plan is not None:
                         self._changes.truncate(message, plan, frame)
-            case pgoutput.Message() if self._message_topic_known:
-                self._changes.message(message, frame)
             case pgoutput.Message():
-                self.need = TopicNeeded(self._topics.message)
-                self._next -= 1
+                if self._lacks(self._topics.message, self._changes.envelope.opening):
+                    self._next -= 1
+                else:
+                    self._changes.message(message, frame)
             case _:
                 raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")

@@ -12,6 +12,7 @@ from librt.strings import BytesWriter
 
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.records import Opening
 from pgrelay.events import TransactionBegin
 
 _ALL: Final = 1 << 62
@@ -41,6 +42,8 @@ class Envelope:
         self.origin_name: str | None = None
         # What stands for the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
+        # That of logical messages; a table's is its plan's.
+        self.opening = Opening()
 
     def begin(self, begin: TransactionBegin) -> None:
         self.serial += 1

@@ -1,21 +1,62 @@
 """The classes that write each format and envelope, chosen once."""
 
+from pgrelay.encode.avro.boundaries import AvroBoundaries
+from pgrelay.encode.avro.debezium import DebeziumAvro
+from pgrelay.encode.avro.flat import FlatAvro
+from pgrelay.encode.avro.plan import AvroPlan
+from pgrelay.encode.avro.rows import AvroRowWriter
+from pgrelay.encode.avro.schema import (
+    Schemas,
+    message_schemas,
+    namespace_of,
+    table_schemas,
+    transaction_schemas,
+)
 from pgrelay.encode.boundaries import Boundaries
 from pgrelay.encode.debezium import DebeziumJson
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.flat import FlatJson
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import RowWriter
+from pgrelay.encode.topics import Topics
+from pgrelay.wire.pgoutput import Relation
 
 
 def envelope_of(options: RecordOptions) -> Envelope:
+    if options.format == "avro":
+        return DebeziumAvro(options) if options.envelope == "debezium" else FlatAvro(options)
     return DebeziumJson(options) if options.envelope == "debezium" else FlatJson(options)
 
 
 def row_writer(options: RecordOptions) -> RowWriter:
-    return RowWriter(options.placeholder)
+    make = AvroRowWriter if options.format == "avro" else RowWriter
+    return make(options.placeholder)
 
 
 def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
     """What writes the transaction topic; None where there is none."""
-    return Boundaries(topic) if options.transactions else None
+    if not options.transactions:
+        return None
+    return AvroBoundaries(topic) if options.format == "avro" else Boundaries(topic)
+
+
+def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
+    """Raises SetupError where the topic is another's, or a key would be hidden."""
+    topic = topics.of_table(relation.namespace, relation.name)
+    if options.format == "avro":
+        return AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))
+    return Plan(relation, facts, topic, options)
+
+
+def schemas_of(plan: Plan, options: RecordOptions) -> Schemas | None:
+    """What a registry must know before the plan's first record; None in JSON."""
+    return table_schemas(plan, options) if isinstance(plan, AvroPlan) else None
+
+
+def schemas_of_topic(topic: str, topics: Topics, options: RecordOptions) -> Schemas | None:
+    """The same for the topic of logical messages or of transactions."""
+    if options.format == "json":
+        return None
+    of_topic = message_schemas if topic == topics.message else transaction_schemas
+    return of_topic(topic, options)

@@ -24,6 +24,11 @@ NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
 _INT_DIGITS: Final = 4000
 
 
+def is_number(value: bytes) -> bool:
+    """Whether it is what Postgres prints for a finite float or numeric."""
+    return _NUMBER(value) is not None
+
+
 def json_number(value: bytes) -> bytes:
     """A JSON number; for what JSON has no number for, the strings NaN, Infinity and -Infinity."""
     if _NUMBER(value) is not None:
@@ -55,6 +60,11 @@ def numeric_encoding(choice: str, typmod: int) -> Encoding:
     if typmod < 0:
         return Encoding(CONVERT, VARIABLE_DECIMAL, variable_decimal)
     return Encoding(CONVERT, DECIMAL_BASE64, decimal_base64(declared_scale(typmod)))
+
+
+def declared_precision(typmod: int) -> int:
+    """The precision in numeric's type modifier, 1 to 1000."""
+    return (typmod - 4) >> 16
 
 
 def declared_scale(typmod: int) -> int:

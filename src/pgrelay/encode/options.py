@@ -20,6 +20,7 @@ class RecordOptions:
     systemid: str = ""
     topic: str = "{prefix}.{schema}.{table}"
     routes: tuple[tuple[str, str], ...] = ()
+    format: Literal["json", "avro"] = "json"
     envelope: Literal["debezium", "flat"] = "debezium"
     key: bool = True
     tombstones: bool = True

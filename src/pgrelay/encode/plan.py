@@ -10,6 +10,7 @@ from typing import Final
 
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.records import Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, MASK, hashed, masked
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
@@ -23,11 +24,13 @@ class RelationFacts:
     """What the Relation message does not tell, read from the catalogue once.
 
     `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
-    not built in, domains resolved to their base type.
+    not built in, domains resolved to their base type. `dimensions`: by column, those of an array
+    that was declared with more than one.
     """
 
     primary_key: tuple[str, ...] = ()
     types: dict[int, ColumnType] = field(default_factory=dict)
+    dimensions: dict[str, int] = field(default_factory=dict)
 
 
 def json_text(text: str) -> bytes:
@@ -98,6 +101,7 @@ class Plan:
         self.source_head: bytes = b""
         names = json_text(relation.namespace) + b',"table":' + json_text(relation.name)
         self.source_names: bytes = b',"schema":' + names
+        self.opening = Opening()
         self.creates = 0
         self.updates = 0
         self.deletes = 0

@@ -21,6 +21,14 @@ TRUNCATE: Final = "t"
 MESSAGE: Final = "m"
 
 
+class Opening:
+    """What stands before each key and each value: in Avro, which schema it is in."""
+
+    def __init__(self) -> None:
+        self.key: bytes = b""
+        self.value: bytes = b""
+
+
 class Segment:
     """Records of one transaction.
 

@@ -78,8 +78,8 @@ def close_object(writer: BytesWriter) -> None:
 class RowWriter:
     """Writes rows of TupleData as JSON objects, and their keys beside them.
 
-    `key` holds the key of the row written last, where its plan has one. `unchanged` lists, by `shown_name`, the
-    columns that the server did not send because their TOAST value is the old one.
+    `key` holds the key of the row written last, where its plan has one. `unchanged` lists, by `shown_name`,
+    the columns that the server did not send because their TOAST value is the old one.
     """
 
     def __init__(self, placeholder: bool) -> None:

@@ -66,10 +66,9 @@ class Topics:
         """The table's topic. Raises SetupError where the topic is another's, and no route says they share."""
         owner = sharing = f"table {schema}.{table}"
         template = self._template
-        for pattern, routed in self._routes:
-            if re.fullmatch(pattern, f"{schema}.{table}"):
-                template, sharing = routed, pattern
-                break
+        route = self._route(schema, table)
+        if route is not None:
+            sharing, template = route
         topic = shorten(template.format(prefix=self._prefix, schema=escape(schema), table=escape(table)))
         held, holder, shared = self._owners.setdefault(_folded(topic), (topic, owner, sharing))
         if held != topic or shared != sharing:
@@ -78,6 +77,14 @@ class Topics:
                 "same): let records.routes send one of them elsewhere, or both to one topic"
             )
         return topic
+
+    def routed(self, schema: str, table: str) -> bool:
+        """Whether a route, not the template, decides on the table's topic."""
+        return self._route(schema, table) is not None
+
+    def _route(self, schema: str, table: str) -> tuple[str, str] | None:
+        name = f"{schema}.{table}"
+        return next((route for route in self._routes if re.fullmatch(route[0], name)), None)
 
 
 def _folded(topic: str) -> str:

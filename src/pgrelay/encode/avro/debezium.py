@@ -1,0 +1,105 @@
+"""Debezium's envelope in Avro: before, after, unchanged, truncate, source, op, the times, transaction.
+
+As in JSON, `source` is mostly constant: its head for a table in a transaction, its middle for a transaction,
+its tail for a transaction and an operation at one instant.
+"""
+
+from librt.strings import BytesWriter
+
+from pgrelay.encode.avro.body import (
+    NULL,
+    PRESENT,
+    array,
+    boolean,
+    long,
+    optional_long,
+    optional_string,
+    string,
+    write_long,
+    write_sized,
+)
+from pgrelay.encode.avro.envelope import AvroEnvelope
+from pgrelay.encode.avro.names import shown
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Plan
+from pgrelay.encode.records import MESSAGE, TRUNCATE
+
+
+class DebeziumAvro(AvroEnvelope):
+    def __init__(self, options: RecordOptions) -> None:
+        super().__init__(options)
+        self._sequence: bytes = b""
+        self._commit_lsn: bytes = b""
+        self._tails: dict[str, bytes] = {}
+        self._no_table: bytes = string("") + string("")
+        self._database: bytes = string(shown(options.database))
+        self._head: bytes = string(options.version) + string("postgresql") + string(options.prefix)
+
+    def changed(self) -> None:
+        previous = b"null" if self.previous_commit is None else b'"%d"' % self.previous_commit
+        self._sequence = b"[" + previous + b',"'
+        self._commit_lsn = long(self.commit_lsn)
+        self._tails = {}
+
+    def open_after(self, writer: BytesWriter, plan: Plan) -> None:
+        writer.write(plan.opening.value)
+        writer.write(b"\x00\x02")
+
+    def open_before(self, writer: BytesWriter, plan: Plan) -> None:
+        writer.write(plan.opening.value)
+        writer.write(PRESENT)
+
+    def close_before(self, writer: BytesWriter) -> None:
+        writer.write(NULL)
+
+    def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
+        writer.write(plan.opening.value)
+        writer.write(PRESENT)
+        writer.write(before)
+        writer.write(PRESENT)
+        writer.write(after)
+
+    def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
+        writer.write(plan.opening.value)
+        no_rows, nothing_unchanged = NULL + NULL, NULL
+        writer.write(no_rows + nothing_unchanged + PRESENT + boolean(cascade) + boolean(restart_identity))
+
+    def close(
+        self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
+    ) -> None:
+        if op != TRUNCATE and op != MESSAGE:
+            if unchanged:
+                writer.write(PRESENT + array(unchanged) + NULL)
+            else:
+                writer.write(b"\x00\x00")
+        writer.write(self._head_of(plan))
+        write_long(writer, lsn)
+        writer.write(NULL)
+        write_sized(writer, b'%b%d"]' % (self._sequence, lsn))
+        writer.write(self._commit_lsn)
+        write_long(writer, self.seq)
+        writer.write(self._tail(op))
+        writer.write(place)
+
+    def _head_of(self, plan: Plan | None) -> bytes:
+        if plan is None:
+            return self._source_head(self._no_table)
+        if plan.source_of != self.serial:
+            plan.source_head = self._source_head(plan.source_names)
+            plan.source_of = self.serial
+        return plan.source_head
+
+    def _source_head(self, names: bytes) -> bytes:
+        commit_us = self.commit_us
+        times = long(commit_us // 1000) + long(commit_us)
+        where = string("false") + self._database + names
+        return self._head + times + where + optional_long(self.xid_number)
+
+    def _tail(self, op: str) -> bytes:
+        tail = self._tails.get(op)
+        if tail is None:
+            name = self.origin_name
+            origin = optional_string(None if name is None else shown(name))
+            tail = origin + string(op) + long(self.now_us // 1000) + long(self.now_us)
+            self._tails[op] = tail
+        return tail

@@ -1,0 +1,22 @@
+"""What the Avro envelopes have in common: logical messages and their keys."""
+
+from librt.strings import BytesWriter
+
+from pgrelay.encode.avro.body import NULL, string, write_sized
+from pgrelay.encode.avro.names import shown
+from pgrelay.encode.envelope import Envelope
+from pgrelay.encode.options import RecordOptions
+
+
+class AvroEnvelope(Envelope):
+    def __init__(self, options: RecordOptions) -> None:
+        super().__init__(options)
+        self.no_place = NULL
+
+    def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
+        writer.write(self.opening.value)
+        writer.write(string(shown(prefix)))
+        write_sized(writer, content)
+
+    def message_key(self, prefix: str) -> bytes:
+        return self.opening.key + string(shown(prefix))

@@ -1,0 +1,93 @@
+"""The encode plan of one relation in Avro: columns with their Avro types, and what stands for them."""
+
+from typing import Final
+
+from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
+from pgrelay.encode.avro.names import legal, shown
+from pgrelay.encode.avro.types import STRING, Schema, avro_type, from_binary
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import ColumnPlan, Plan, RelationFacts
+from pgrelay.encode.selection import HASH, MASK
+from pgrelay.encode.types import ColumnType, Converter
+from pgrelay.wire.pgoutput import Relation, RelationColumn
+
+_PLACEHOLDER: Final = "__debezium_unavailable_value"
+
+
+class AvroColumn(ColumnPlan):
+    """One column. `schema` is its type without null, `field` its name.
+
+    `member` is the branch of a value that is there: nothing where the column can't be null. A key's column
+    can't, but in the flat envelope, where a truncate has no row. `member_unchanged` is empty where the type
+    has no place for the placeholder.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        column: RelationColumn,
+        key: bool,
+        of: ColumnType,
+        options: RecordOptions,
+        dimensions: int,
+    ) -> None:
+        super().__init__(table, column, key, of, options)
+        self.field: str = legal(column.name)
+        self.nullable: bool = not key or options.envelope == "flat"
+        self.schema: Schema = STRING.schema
+        treatment = options.selection.treatment(table, column.name, key)
+        if treatment == HASH:
+            # The digest is of the value's JSON, so that it is the same in every format.
+            self.convert = _unquoted(self.convert)
+            self.binary_convert = _unquoted(self.binary_convert)
+        elif treatment != MASK:
+            self._write_as_avro(of, options, dimensions)
+        self.shown_name = string(self.field)
+        self.member = PRESENT if self.nullable else b""
+        self.member_null = NULL if not self.dropped else b""
+        self.member_unchanged = b""
+        if self.schema in ("string", "bytes"):
+            self.member_unchanged = PRESENT + string(_PLACEHOLDER)
+        if treatment == MASK:
+            self.member_hidden = PRESENT + string(options.selection.mask_with)
+
+    def _write_as_avro(self, of: ColumnType, options: RecordOptions, dimensions: int) -> None:
+        text = avro_type(of, options.encodings, dimensions)
+        binary = from_binary(of, options.encodings, dimensions)
+        self.schema, self.encoding = text.schema, text.name
+        self.kind, self.convert = text.kind, text.convert
+        self.binary_known = binary is not None
+        if binary is not None:
+            self.binary_kind, self.binary_convert = binary.kind, binary.convert
+
+
+def _unquoted(convert: Converter | None) -> Converter | None:
+    """A string of what `convert` gives as a JSON string that needs no escaping."""
+    if convert is None:
+        return None
+    quoted = convert
+    return lambda value: sized(quoted(value)[1:-1])
+
+
+class AvroPlan(Plan):
+    """`fields` are the columns that are not dropped, `nulls` is a row of which nothing is there, `namespace`
+    that of the relation's schemas.
+    """
+
+    def __init__(
+        self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions, namespace: str
+    ) -> None:
+        self.fields: list[AvroColumn] = []
+        super().__init__(relation, facts, topic, options)
+        self.namespace = namespace
+        self.fields = [column for column in self.fields if not column.dropped]
+        self.nulls: bytes = NULL * len(self.fields)
+        self.source_names = string(shown(relation.namespace)) + string(shown(relation.name))
+
+    def column_plan(
+        self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
+    ) -> ColumnPlan:
+        dimensions = self.facts.dimensions.get(column.name, 1)
+        made = AvroColumn(self.table, column, key, of, options, dimensions)
+        self.fields.append(made)
+        return made

@@ -1,0 +1,60 @@
+"""Tuple bytes to Avro bytes: what the walk of `rows.RowWriter` writes in this format."""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import u8
+
+from pgrelay.encode.avro.body import write_long, write_sized
+from pgrelay.encode.avro.types import SIZED, WHOLE
+from pgrelay.encode.digits import integer
+from pgrelay.encode.plan import ColumnPlan, Plan
+from pgrelay.encode.rows import RowWriter, converted, of_binary, value_error
+from pgrelay.errors import RecordError
+from pgrelay.wire import tuples
+
+_BINARY: Final[u8] = tuples.BINARY
+
+
+class AvroRowWriter(RowWriter):
+    """Columns that were not sent are null, since a record has all of its fields."""
+
+    def _open(self, writer: BytesWriter, plan: Plan) -> None:
+        self.key.write(plan.opening.key)
+
+    def _absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
+        writer.write(column.member_null)
+
+    def _null(self, writer: BytesWriter, column: ColumnPlan) -> None:
+        if column.key:
+            raise RecordError(
+                f"{column.table}.{column.name}: a column of the key is null, for which its Avro schema has "
+                "no place; give the table a primary key, or set records.format: json"
+            )
+        writer.write(column.member_null)
+
+    def _member(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+        writer.write(column.member)
+        _write_body(writer, column, kind, value)
+
+    def _key_member(self, column: ColumnPlan, kind: u8, value: bytes) -> None:
+        _write_body(self.key, column, kind, value)
+
+    def _close(self, writer: BytesWriter) -> None:
+        """A record ends with its last field."""
+
+
+def _write_body(writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+    """Append a value that is there, without the branch of a union. Raises RecordError or SetupError."""
+    encoding, convert = column.kind, column.convert
+    if kind == _BINARY:
+        encoding, convert = of_binary(column)
+    if encoding == SIZED:
+        write_sized(writer, value)
+    elif encoding == WHOLE:
+        try:
+            write_long(writer, integer(value))
+        except ValueError as error:
+            raise value_error(column, error) from error
+    elif convert is not None:
+        writer.write(converted(column, convert, value))

@@ -1,0 +1,175 @@
+"""The Avro schemas of keys and values, as the JSON text that a registry takes.
+
+A table's are `{prefix}.{schema}.{table}.Key` and `.Envelope` (flat: `.Value`), whose rows are records named
+`.Value`; tables that a route sends to one topic share that topic's. A column whose name Avro does not take
+has its own in the property `pgrelay.name`. Every column but the key's may be null and is so by default, so
+that a registry which demands that new readers read old records (BACKWARD) takes added and dropped columns.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pgrelay.encode.avro.names import dotted, legal, shown
+from pgrelay.encode.avro.plan import AvroColumn, AvroPlan
+from pgrelay.encode.avro.types import Schema
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.topics import Topics
+from pgrelay.errors import SetupError
+from pgrelay.wire.pgoutput import Relation
+
+_OWN: Final = "pgrelay"
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """What a topic's records are from now on; `key` is None where they have none, `about` is for errors."""
+
+    topic: str
+    about: str
+    key: str | None
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaIds:
+    """The numbers by which a registry knows them."""
+
+    key: int | None
+    value: int
+
+
+def namespace_of(relation: Relation, options: RecordOptions, topics: Topics) -> str:
+    """The namespace of a relation's schemas."""
+    if topics.routed(relation.namespace, relation.name):
+        return dotted(topics.of_table(relation.namespace, relation.name))
+    return f"{dotted(options.prefix)}.{legal(relation.namespace)}.{legal(relation.name)}"
+
+
+def table_schemas(plan: AvroPlan, options: RecordOptions) -> Schemas:
+    """Raises SetupError where a column of the flat envelope has the name of one of its own fields."""
+    key = None
+    if plan.keyed:
+        fields = [_column(column, False) for column in plan.fields if column.key]
+        key = _json(_record("Key", plan.namespace, fields))
+    row = [_column(column, column.nullable) for column in plan.fields]
+    if options.envelope == "flat":
+        value = _record("Value", plan.namespace, [*row, *_flat_fields(plan)])
+    else:
+        before = _field("before", _optional(_record("Value", plan.namespace, row)), None)
+        after = _field("after", _optional(f"{plan.namespace}.Value"), None)
+        own = [before, after, _unchanged("unchanged"), _truncate("truncate"), *_envelope_fields()]
+        value = _record("Envelope", plan.namespace, own)
+    return Schemas(plan.topic, plan.table, key, _json(value))
+
+
+def message_schemas(topic: str, options: RecordOptions) -> Schemas:
+    """Those of logical messages."""
+    namespace = f"{dotted(options.prefix)}.message"
+    content = _record("Message", _OWN, [_field("prefix", "string"), _field("content", "bytes")])
+    if options.envelope == "flat":
+        value = _record("Value", namespace, [_field("__message", content), *_flat_ending()])
+    else:
+        value = _record("Envelope", namespace, [_field("message", content), *_envelope_fields()])
+    key = _record("Key", namespace, [_field("prefix", "string")])
+    return Schemas(topic, "logical messages", _json(key) if options.key else None, _json(value))
+
+
+def transaction_schemas(topic: str, options: RecordOptions) -> Schemas:
+    """Those of the transaction topic."""
+    namespace = f"{dotted(options.prefix)}.transaction"
+    count = _record("Count", _OWN, [_field("data_collection", "string"), _field("event_count", "long")])
+    value = [
+        _field("status", "string"),
+        _field("id", "string"),
+        _field("event_count", _optional("long"), None),
+        _field("data_collections", _optional({"type": "array", "items": count}), None),
+        _field("ts_ms", "long"),
+        _field("commit_lsn", "long"),
+    ]
+    key = _record("Key", namespace, [_field("id", "string")])
+    return Schemas(topic, "transactions", _json(key), _json(_record("Value", namespace, value)))
+
+
+def _envelope_fields() -> list[Schema]:
+    """What follows the rows, as `avro.debezium` writes it."""
+    names = ("version", "connector", "name")
+    source = [
+        *(_field(name, "string") for name in names),
+        *(_field(name, "long") for name in ("ts_ms", "ts_us")),
+        *(_field(name, "string") for name in ("snapshot", "db", "schema", "table")),
+        _field("txId", _optional("long"), None),
+        _field("lsn", "long"),
+        _field("xmin", _optional("long"), None),
+        _field("sequence", "string"),
+        _field("commit_lsn", "long"),
+        _field("seq", "long"),
+        _field("origin", _optional("string"), None),
+    ]
+    place = [_field("id", "string"), _field("total_order", "long"), _field("data_collection_order", "long")]
+    return [
+        _field("source", _record("Source", _OWN, source)),
+        _field("op", "string"),
+        _field("ts_ms", "long"),
+        _field("ts_us", "long"),
+        _field("transaction", _optional(_record("Transaction", _OWN, place)), None),
+    ]
+
+
+def _flat_fields(plan: AvroPlan) -> list[Schema]:
+    fields = [_unchanged("__unchanged"), _truncate("__truncate"), *_flat_ending()]
+    own = {field["name"] for field in fields}
+    for column in plan.fields:
+        if column.field in own:
+            raise SetupError(
+                f"{plan.table}.{column.name}: the flat envelope has a field of that name; "
+                "drop the column by records.columns, or set records.envelope: debezium"
+            )
+    return fields
+
+
+def _flat_ending() -> list[Schema]:
+    """What ends every flat value, as `avro.flat` writes it."""
+    longs = [_field(name, "long") for name in ("__commit_lsn", "__seq", "__ts_ms")]
+    return [_field("__op", "string"), _field("__deleted", "boolean"), *longs]
+
+
+def _column(column: AvroColumn, nullable: bool) -> Schema:
+    field = _field(column.field, column.schema)
+    if nullable:
+        field = _field(column.field, _optional(column.schema), None)
+    if column.field != column.name:
+        field["pgrelay.name"] = shown(column.name)
+    return field
+
+
+def _unchanged(name: str) -> Schema:
+    return _field(name, _optional({"type": "array", "items": "string"}), None)
+
+
+def _truncate(name: str) -> Schema:
+    fields = [_field("cascade", "boolean"), _field("restart_identity", "boolean")]
+    return _field(name, _optional(_record("Truncate", _OWN, fields)), None)
+
+
+def _record(name: str, namespace: str, fields: Iterable[Schema]) -> Schema:
+    return {"type": "record", "name": name, "namespace": namespace, "fields": list(fields)}
+
+
+def _optional(schema: Schema) -> Schema:
+    return ["null", schema]
+
+
+_REQUIRED: Final = object()
+
+
+def _field(name: str, schema: Schema, default: Any = _REQUIRED) -> dict[str, Any]:
+    field: dict[str, Any] = {"name": name, "type": schema}
+    if default is not _REQUIRED:
+        field["default"] = default
+    return field
+
+
+def _json(schema: Schema) -> str:
+    return json.dumps(schema, separators=(",", ":"))

@@ -1,0 +1,198 @@
+"""The Avro type of each column, and how its values are written.
+
+| Postgres | Avro |
+|---|---|
+| smallint, integer | int |
+| bigint, oid | long |
+| real · double precision | float · double |
+| numeric(p,s) | bytes, decimal(p,s) · double where `numeric: double` |
+| numeric without precision | string · double where `numeric: double` |
+| boolean | boolean |
+| bytea | bytes |
+| date | int, date |
+| timestamp | long, local-timestamp-micros: it has no time zone, and says so |
+| timestamptz | long, timestamp-micros |
+| time | long, time-micros |
+| timetz | string · long, time-micros in UTC where `time: debezium` |
+| uuid | string, uuid |
+| arrays | array of null or the element's type, in as many dimensions as were declared |
+| hstore | map of null or string |
+| all else (text, enums, json, interval, money, ranges, ...) | string: Postgres's own text, money as digits |
+
+Avro has a good type for most of what JSON needs a choice for, so `numeric: string` and `precise` are the
+same here, and `time: iso`, `binary` and `json` change nothing. A numeric whose scale is negative or larger
+than its precision, which Avro's decimal can't say, gets a precision and scale that hold the same numbers. A
+value that its type can't hold (see `values`), or an array of more or fewer dimensions, is a RecordError.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pgrelay.encode import oids
+from pgrelay.encode.arrays import array_converter
+from pgrelay.encode.avro import values
+from pgrelay.encode.avro.body import sized
+from pgrelay.encode.binary import same_text, text_decoder
+from pgrelay.encode.binary_sets import array_decoder, hstore_decoder
+from pgrelay.encode.hstore import hstore_converter
+from pgrelay.encode.numbers import declared_precision, declared_scale, money_amount
+from pgrelay.encode.text import bytea, single_byte_text, utf8
+from pgrelay.encode.types import CONVERT, ColumnType, Converter, Encodings
+
+# Kinds of encoding, besides CONVERT, which gives the whole body.
+SIZED: Final = 4  # a string or bytes: the value's own bytes behind their number
+WHOLE: Final = 5  # an int or long, of its digits
+
+Schema = Any
+
+
+@dataclass(frozen=True, slots=True)
+class AvroType:
+    """`schema` is the type in a schema, `name` what the schema topic calls it."""
+
+    schema: Schema
+    name: str
+    kind: int
+    convert: Converter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FromBinary:
+    """How the values of a type are written that come in binary."""
+
+    kind: int
+    convert: Converter | None = None
+
+
+def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType:
+    """The type of a column, an array's with so many dimensions, and how its text is written."""
+    fixed = _FIXED.get(column.oid)
+    if fixed is not None:
+        return fixed
+    if column.oid == oids.NUMERIC:
+        return _numeric(column.typmod, choices)
+    if column.oid == oids.TIMETZ and choices.time == "debezium":
+        return _logical("long", "time-micros", values.utc_time)
+    text = AvroType("string", "string", CONVERT, _checked) if choices.checked else STRING
+    if column.is_hstore:
+        schema = {"type": "map", "values": ["null", "string"]}
+        return AvroType(schema, "map<string>", CONVERT, _map(hstore_converter, whole_converter(text)))
+    if column.is_array:
+        element = avro_type(column.element_type(), choices)
+        convert = array_converter(_item(element), column.delimiter, values.ARRAY, dimensions)
+        return _array_of(element, dimensions, convert)
+    return text
+
+
+def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> FromBinary | None:
+    """How a value that comes in binary is written; None when we don't know that form."""
+    if column.oid == oids.BYTEA:
+        return FromBinary(SIZED)
+    if column.is_hstore:
+        text = _checked if choices.checked else sized
+        return FromBinary(CONVERT, _map(hstore_decoder, text))
+    if column.is_array:
+        element = from_binary(column.element_type(), choices)
+        if element is None:
+            return None
+        item = values.present(_whole(element.kind, element.convert))
+        return FromBinary(CONVERT, array_decoder(item, values.ARRAY, dimensions))
+    decode = text_decoder(column)
+    if decode is None:
+        return None
+    of_text = avro_type(column, choices)
+    if decode is same_text:
+        return FromBinary(of_text.kind, of_text.convert)
+    return FromBinary(CONVERT, _through_text(decode, whole_converter(of_text)))
+
+
+def whole_converter(of: AvroType) -> Converter:
+    """What gives the whole body, whatever the kind."""
+    return _whole(of.kind, of.convert)
+
+
+def _whole(kind: int, convert: Converter | None) -> Converter:
+    if convert is not None:
+        return convert
+    return sized if kind == SIZED else values.whole
+
+
+def _item(element: AvroType) -> Converter:
+    return values.present(whole_converter(element))
+
+
+def _map(make: Any, text: Converter) -> Converter:
+    converter: Converter = make(text, values.present(text), values.MAP)
+    return converter
+
+
+def _through_text(decode: Converter, convert: Converter) -> Converter:
+    return lambda value: convert(decode(value))
+
+
+def _checked(value: bytes) -> bytes:
+    """A string of bytes that nobody has proved to be UTF-8."""
+    return sized(utf8(value))
+
+
+def _array_of(element: AvroType, dimensions: int, convert: Converter) -> AvroType:
+    schema: Schema = {"type": "array", "items": ["null", element.schema]}
+    name = f"array<{element.name}>"
+    for _ in range(dimensions - 1):
+        schema = {"type": "array", "items": schema}
+        name = f"array<{name}>"
+    return AvroType(schema, name, CONVERT, convert)
+
+
+def _numeric(typmod: int, choices: Encodings) -> AvroType:
+    if choices.numeric == "double":
+        return DOUBLE
+    if typmod < 0:
+        return STRING
+    precision, scale = declared_precision(typmod), declared_scale(typmod)
+    # What Avro's decimal can say: 0 <= scale <= precision.
+    precision = precision - scale if scale < 0 else max(precision, scale)
+    scale = max(scale, 0)
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    return AvroType(schema, f"decimal({precision},{scale})", CONVERT, values.decimal(scale))
+
+
+def _logical(primitive: str, name: str, convert: Converter) -> AvroType:
+    return AvroType({"type": primitive, "logicalType": name}, name, CONVERT, convert)
+
+
+STRING: Final = AvroType("string", "string", SIZED)
+DOUBLE: Final = AvroType("double", "double", CONVERT, values.double)
+_INT: Final = AvroType("int", "int", WHOLE)
+_LONG: Final = AvroType("long", "long", WHOLE)
+
+
+def _amount(value: bytes) -> bytes:
+    return sized(money_amount(value))
+
+
+def _single_byte(value: bytes) -> bytes:
+    return sized(single_byte_text(value))
+
+
+def _bytea(value: bytes) -> bytes:
+    return sized(bytea(value))
+
+
+_FIXED: Final[dict[int, AvroType]] = {
+    oids.BOOL: AvroType("boolean", "boolean", CONVERT, values.boolean),
+    oids.INT2: _INT,
+    oids.INT4: _INT,
+    oids.INT8: _LONG,
+    oids.OID: _LONG,
+    oids.FLOAT4: AvroType("float", "float", CONVERT, values.single),
+    oids.FLOAT8: DOUBLE,
+    oids.MONEY: AvroType("string", "string", CONVERT, _amount),
+    oids.CHAR: AvroType("string", "string", CONVERT, _single_byte),
+    oids.BYTEA: AvroType("bytes", "bytes", CONVERT, _bytea),
+    oids.DATE: _logical("int", "date", values.date),
+    oids.TIMESTAMP: _logical("long", "local-timestamp-micros", values.timestamp),
+    oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", values.timestamp),
+    oids.TIME: _logical("long", "time-micros", values.time),
+    oids.UUID: AvroType({"type": "string", "logicalType": "uuid"}, "uuid", SIZED),
+}

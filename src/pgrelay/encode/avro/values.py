@@ -1,0 +1,141 @@
+"""Postgres's text of a value to its Avro body. Each raises ValueError where the type can't hold the value.
+
+Infinite dates and timestamps, NaN in a decimal, a time of 24:00:00 and timestamps past what 64 bits of
+microseconds hold have no place in Avro's logical types. None of them is replaced by another value.
+"""
+
+import math
+from fractions import Fraction
+from typing import Final
+
+from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, write_f64_be, write_f64_le
+
+from pgrelay.encode.avro.body import long, sized
+from pgrelay.encode.digits import integer
+from pgrelay.encode.marks import Marks
+from pgrelay.encode.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.temporal import day_micros, days, micros, utc_day_micros
+from pgrelay.encode.types import Converter
+
+_DAY_US: Final = 86_400_000_000
+_I64_MAX: Final = (1 << 63) - 1
+
+# Half-way between the largest float and what would come next.
+_PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
+
+# The bits of a double that neither a float nor the middle between two of them has.
+_BEYOND_MIDDLES: Final = 0x0FFF_FFFF
+
+# A collection is written as blocks of one item each, the item's block count in front of it; so the text's
+# brackets and commas become bytes, and nothing has to be counted ahead.
+_ONE: Final = b"\x02"
+ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00")
+MAP: Final = ARRAY
+
+
+def boolean(value: bytes) -> bytes:
+    if value == b"t":
+        return b"\x01"
+    if value == b"f":
+        return b"\x00"
+    raise refusal(value, "a boolean as Postgres prints one")
+
+
+def whole(value: bytes) -> bytes:
+    """An int or long."""
+    return long(integer(value))
+
+
+def double(value: bytes) -> bytes:
+    found = _number(value)
+    if math.isinf(found) and value not in NOT_FINITE:
+        raise refusal(value, "a number that a double holds")
+    writer = BytesWriter()
+    write_f64_le(writer, found)
+    return writer.getvalue()
+
+
+def single(value: bytes) -> bytes:
+    """A float: the one nearest to the decimal, which need not be the one nearest to the decimal's double."""
+    found = _number(value)
+    if abs(found) >= _PAST_FLOATS and value not in NOT_FINITE:
+        raise refusal(value, "a number that a float holds")
+    body = _float_bytes(found)
+    if read_f32_le(body, 0) != found and not _bits(found) & _BEYOND_MIDDLES and math.isfinite(found):
+        body = _float_bytes(_off_the_middle(value, found))
+    return body
+
+
+def _number(value: bytes) -> float:
+    if not is_number(value) and value not in NOT_FINITE:
+        raise refusal(value, "a number as Postgres prints one")
+    return float(value)
+
+
+def _float_bytes(found: float) -> bytes:
+    writer = BytesWriter()
+    write_f32_le(writer, found)
+    return writer.getvalue()
+
+
+def _bits(found: float) -> int:
+    writer = BytesWriter()
+    write_f64_be(writer, found)
+    return int(read_i64_be(writer.getvalue(), 0))
+
+
+def _off_the_middle(value: bytes, found: float) -> float:
+    """A double that may be the middle between two floats, moved to the side on which the decimal lies."""
+    exact, rounded = Fraction(value.decode()), Fraction(found)
+    if exact == rounded:
+        return found
+    return math.nextafter(found, math.inf if exact > rounded else -math.inf)
+
+
+def date(value: bytes) -> bytes:
+    """Days since 1970-01-01."""
+    if value.endswith(b"y"):
+        raise refusal(value, "a date that Avro's logical type holds")
+    return long(days(value))
+
+
+def timestamp(value: bytes) -> bytes:
+    """Microseconds since 1970-01-01 00:00."""
+    found = _infinite(value) if value.endswith(b"y") else micros(value)
+    if found > _I64_MAX:
+        raise refusal(value, "a timestamp that 64 bits of microseconds hold")
+    return long(found)
+
+
+def _infinite(value: bytes) -> int:
+    raise refusal(value, "a timestamp that Avro's logical type holds")
+
+
+def time(value: bytes) -> bytes:
+    """Microseconds since midnight."""
+    found = day_micros(value, 0, len(value))
+    if found >= _DAY_US:
+        raise refusal(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
+    return long(found)
+
+
+def utc_time(value: bytes) -> bytes:
+    """A timetz as microseconds since midnight UTC."""
+    return long(utc_day_micros(value) % _DAY_US)
+
+
+def decimal(scale: int) -> Converter:
+    """The unscaled value of a numeric with that declared scale, big-endian two's complement."""
+
+    def convert(value: bytes) -> bytes:
+        if value in NOT_FINITE:
+            raise refusal(value, "a number that an Avro decimal holds; records.numeric: double keeps it")
+        return sized(integer_bytes(unscaled(value, scale)))
+
+    return convert
+
+
+def present(convert: Converter) -> Converter:
+    """What writes the union ["null", T] of a value that is there."""
+    return lambda value: b"\x02" + convert(value)
