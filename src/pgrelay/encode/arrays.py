@@ -35,86 +35,88 @@ def array_converter(
     delimiter   one character, pg_type.typdelim of the element type
     dimensions  how many an array must have, unless it is empty; 0: any number
     """
-    between = delimiter.encode()
-
-    def convert(value: bytes) -> bytes:
-        braces = value[value.find(b"=") + 1 :] if value.startswith(b"[") else value
-        if braces == b"{}":
-            return marks.empty
-        if not braces.startswith(b"{"):
-            raise _malformed(value)
-        if dimensions:
-            # A brace that belongs to an element stands between quotes.
-            check_dimensions(len(braces) - len(braces.lstrip(b"{")), dimensions)
-        out: list[bytes] = []
-        if _write_braces(braces, 0, 1, element, between, marks, out) != len(braces):
-            raise _malformed(value)
-        return b"".join(out)
-
-    return convert
+    return _ArrayText(element, delimiter.encode(), marks, dimensions).convert
 
 
 def check_dimensions(found: int, wanted: int) -> None:
     """Raises ValueError where they differ."""
     if found != wanted:
-        raise ValueError(f"the array has {found} dimensions, the column's schema {wanted}")
+        raise ValueError(f"the array has {found} dimensions where the column's schema has {wanted}")
 
 
-def _write_braces(
-    text: bytes, at: int, depth: int, element: Converter, between: bytes, marks: Marks, out: list[bytes]
-) -> int:
-    """Append to `out` what the braces hold that open at `at`; give the index behind their end."""
-    end = text.find(b"}", at)
-    if end < 0 or depth > MAX_DIMENSIONS:
-        raise _malformed(text)
-    inside = text[at + 1 : end]
-    if _NEEDS_QUOTES(inside) is None:
-        items = [_unquoted(item, element, marks) for item in inside.split(between)]
-        out.append(marks.opening + marks.between.join(items) + marks.closing)
-        return end + 1
-    before = marks.opening
-    while True:
-        out.append(before)
-        at = _write_item(text, at + 1, depth, element, between, marks, out)
-        follows = text[at] if at < len(text) else -1
-        if follows == _CLOSE:
-            out.append(marks.closing)
-            return at + 1
-        if follows != between[0]:
+class _ArrayText:
+    def __init__(self, element: Converter, between: bytes, marks: Marks, dimensions: int) -> None:
+        self._element = element
+        self._between = between
+        self._marks = marks
+        self._dimensions = dimensions
+
+    def convert(self, value: bytes) -> bytes:
+        braces = value[value.find(b"=") + 1 :] if value.startswith(b"[") else value
+        if braces == b"{}":
+            return self._marks.empty
+        out: list[bytes] = []
+        if not braces.startswith(b"{") or self._write_braces(braces, 0, 1, out) != len(braces):
+            raise _malformed(value)
+        return b"".join(out)
+
+    def _write_braces(self, text: bytes, at: int, depth: int, out: list[bytes]) -> int:
+        """Append to `out` what the braces hold that open at `at`; give the index behind their end."""
+        end = text.find(b"}", at)
+        if end < 0 or depth > MAX_DIMENSIONS:
             raise _malformed(text)
-        before = marks.between
+        marks = self._marks
+        inside = text[at + 1 : end]
+        if _NEEDS_QUOTES(inside) is None:
+            items = [self._unquoted(item, depth) for item in inside.split(self._between)]
+            out.append(marks.opening + marks.between.join(items) + marks.closing)
+            return end + 1
+        before = marks.opening
+        while True:
+            out.append(before)
+            at = self._write_item(text, at + 1, depth, out)
+            follows = text[at] if at < len(text) else -1
+            if follows == _CLOSE:
+                out.append(marks.closing)
+                return at + 1
+            if follows != self._between[0]:
+                raise _malformed(text)
+            before = marks.between
 
-
-def _write_item(
-    text: bytes, at: int, depth: int, element: Converter, between: bytes, marks: Marks, out: list[bytes]
-) -> int:
-    """Append to `out` the element or inner braces at `at`; give the index behind it."""
-    first = text[at] if at < len(text) else -1
-    if first == _OPEN:
-        return _write_braces(text, at, depth + 1, element, between, marks, out)
-    if first == _QUOTE:
-        quoted = _QUOTED(text, at)
-        if quoted is None:
+    def _write_item(self, text: bytes, at: int, depth: int, out: list[bytes]) -> int:
+        """Append to `out` the element or inner braces at `at`; give the index behind it."""
+        first = text[at] if at < len(text) else -1
+        if first == _OPEN:
+            return self._write_braces(text, at, depth + 1, out)
+        if first == _QUOTE:
+            quoted = _QUOTED(text, at)
+            if quoted is None:
+                raise _malformed(text)
+            item = quoted[1]
+            self._check(depth)
+            out.append(self._element(_UNESCAPE(rb"\1", item) if b"\\" in item else item))
+            return quoted.end()
+        end = text.find(self._between, at)
+        close = text.find(b"}", at) if end < 0 else text.find(b"}", at, end)
+        end = end if close < 0 else close
+        if end < 0 or _NEEDS_QUOTES(text, at, end) is not None:
             raise _malformed(text)
-        item = quoted[1]
-        out.append(element(_UNESCAPE(rb"\1", item) if b"\\" in item else item))
-        return quoted.end()
-    end = text.find(between, at)
-    close = text.find(b"}", at) if end < 0 else text.find(b"}", at, end)
-    end = end if close < 0 else close
-    if end < 0 or _NEEDS_QUOTES(text, at, end) is not None:
-        raise _malformed(text)
-    out.append(_unquoted(text[at:end], element, marks))
-    return end
+        out.append(self._unquoted(text[at:end], depth))
+        return end
 
+    def _unquoted(self, item: bytes, depth: int) -> bytes:
+        """An element that stands without quotes."""
+        self._check(depth)
+        if item == b"NULL":
+            return self._marks.null
+        if not item:
+            raise ValueError("an array holds nothing between two delimiters")
+        return self._element(item)
 
-def _unquoted(item: bytes, element: Converter, marks: Marks) -> bytes:
-    """An element that stands without quotes."""
-    if item == b"NULL":
-        return marks.null
-    if not item:
-        raise ValueError("an array holds nothing between two delimiters")
-    return element(item)
+    def _check(self, depth: int) -> None:
+        """Refuse an element of an array that has other dimensions than it must have."""
+        if self._dimensions:
+            check_dimensions(depth, self._dimensions)
 
 
 def _malformed(value: bytes) -> ValueError:
