@@ -13,6 +13,7 @@ from setuptools import setup
 COMPILED = [
     *glob("src/pgrelay/wire/*.py"),
     *glob("src/pgrelay/encode/*.py"),
+    *glob("src/pgrelay/encode/avro/*.py"),
     "src/pgrelay/assembler.py",
     "src/pgrelay/errors.py",
     "src/pgrelay/events.py",

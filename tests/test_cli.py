@@ -15,7 +15,7 @@ import structlog
 from pgrelay import __version__, errors
 from pgrelay.cli import main
 from pgrelay.config import Config
-from pgrelay.encode.rows import COMPILED
+from pgrelay.encode.digits import COMPILED
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = str(ROOT / "config.example.yaml")

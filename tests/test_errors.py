@@ -12,6 +12,7 @@ from pgrelay.errors import (
     PgrelayError,
     ProtocolError,
     RecordError,
+    RegistryUnavailable,
     SetupError,
     SourceUnavailable,
     SpoolError,
@@ -28,7 +29,9 @@ STOPS: dict[type[PgrelayError], int] = {
     ProtocolError: 1,
     PgrelayError: 1,
 }
-PASSES: list[type[PgrelayError]] = [TransientError, SourceUnavailable, KafkaUnavailable, SpoolError]
+PASSES: list[type[PgrelayError]] = [
+    *(TransientError, SourceUnavailable, KafkaUnavailable, RegistryUnavailable, SpoolError),
+]
 EVERY_CLASS = [*STOPS, *PASSES]
 
 

@@ -57,6 +57,10 @@ class KafkaUnavailable(TransientError):
     """The broker, or the producer's identity at it, is gone; a new producer is needed."""
 
 
+class RegistryUnavailable(TransientError):
+    """The schema registry does not answer, or answers that it is ill."""
+
+
 class SpoolError(TransientError):
     """The spool directory can't be written or read (disk full, I/O error); nothing was confirmed."""
 

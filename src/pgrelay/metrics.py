@@ -19,7 +19,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-End = Literal["postgres", "kafka"]
+End = Literal["postgres", "kafka", "registry"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -100,10 +100,11 @@ class Metrics:
             ["end"],
             registry=self.registry,
         )
-        # Both are there from the start, so that a first reconnection shows as an increase.
+        # All are there from the start, so that a first reconnection shows as an increase.
         self._reconnects: dict[End, Counter] = {
             "postgres": reconnects.labels("postgres"),
             "kafka": reconnects.labels("kafka"),
+            "registry": reconnects.labels("registry"),
         }
         self._delivery_errors = self._counter(
             "delivery_errors_total",

@@ -172,12 +172,6 @@ def test_a_byte_order_mark_is_nothing_to_complain_about(tmp_path: Path) -> None:
     ("section", "keys", "line"),
     [
         ("source", {"snapshot": "initial"}, "source.snapshot: initial comes in a later release; use never"),
-        ("records", {"format": "avro"}, "records.format: avro comes in a later release; use json"),
-        (
-            "records",
-            {"schema_registry": {"url": "http://registry:8081"}},
-            "records.schema_registry: comes in a later release; leave it out",
-        ),
         (
             "errors",
             {"on_record": "dead_letter"},
@@ -189,6 +183,21 @@ def test_what_comes_later_is_refused_by_name(
     relay_yaml: Write, section: str, keys: dict[str, object], line: str
 ) -> None:
     assert mistakes(relay_yaml(minimal_with(section, **keys))) == [f"relay.yaml: {line}"]
+
+
+@pytest.mark.parametrize("registry", [{}, {"url": ""}, {"basic.auth.user.info": "me:pw"}])
+def test_avro_needs_the_registrys_address(relay_yaml: Write, registry: dict[str, str]) -> None:
+    path = relay_yaml(minimal_with("records", format="avro", schema_registry=registry))
+    assert mistakes(path) == [
+        "relay.yaml: records.schema_registry.url: missing, and records.format: avro needs it; "
+        "set it to the registry's address, http://host:8081"
+    ]
+
+
+def test_avro_with_a_registry(relay_yaml: Write) -> None:
+    registry = {"url": "http://registry:8081"}
+    config = load(relay_yaml(minimal_with("records", format="avro", schema_registry=registry)), {})
+    assert config.records.schema_registry == registry
 
 
 def test_a_variable_is_put_in_its_place(relay_yaml: Write) -> None:

@@ -5,6 +5,7 @@ description is what `pgrelay schema` gives to editors.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, Literal
 
 from pydantic import (
@@ -23,8 +24,6 @@ from pgrelay.config.selection import Columns, Route, Tables
 # Choices that the contract names and a later release brings: the key, and the one value that works now.
 LATER: Final[Mapping[str, object]] = {
     "source.snapshot": "never",
-    "records.format": "json",
-    "records.schema_registry": {},
     "errors.on_record": "stop",
 }
 
@@ -225,7 +224,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _built_already(self) -> "Config":
-        _raise_faults(_not_yet(self))
+        _raise_faults(chain(_not_yet(self), _lacking(self)))
         return self
 
     def masked(self) -> dict[str, Any]:
@@ -248,6 +247,15 @@ def _not_yet(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
             what = "" if isinstance(value, dict) else f"{str(value).lower()} "
             cure = "leave it out" if isinstance(value, dict) else f"use {str(works).lower()}"
             yield (section, name), f"{what}comes in a later release; {cure}"
+
+
+def _lacking(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield (path, message) for each key that another one needs."""
+    if config.records.format == "avro" and not config.records.schema_registry.get("url"):
+        text = (
+            "missing, and records.format: avro needs it; set it to the registry's address, http://host:8081"
+        )
+        yield ("records", "schema_registry", "url"), text
 
 
 def _raise_faults(faults: Iterator[tuple[tuple[str, ...], str]]) -> None:

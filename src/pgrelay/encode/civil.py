@@ -14,7 +14,7 @@ _DAYS_OF_ERA: Final = 146_097  # in 400 years
 _EPOCH: Final = 719_468  # days from 0000-03-01 to 1970-01-01
 
 
-def days_from_civil(year: i64, month: i64, day: i64) -> i64:
+def days_from_civil(year: i64, month: i64, day: i64) -> int:
     """Days since 1970-01-01 of a date, negative before it."""
     if month <= 2:
         year -= 1

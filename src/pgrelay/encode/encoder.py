@@ -53,13 +53,13 @@ class Announcement:
 
     topic: str
     record: Record
-    schemas: Schemas | None
+    schemas: Schemas | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNeeded:
     topic: str
-    schemas: Schemas | None
+    schemas: Schemas | None = None
 
 
 Need = FactsNeeded | Announcement | TopicNeeded

@@ -19,13 +19,14 @@ from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import KafkaUnavailable, PgrelayError, Verdict, verdict
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RegistryUnavailable, Verdict, verdict
 from pgrelay.http import Health, StatusServer
 from pgrelay.lsn import format_lsn
-from pgrelay.metrics import Metrics
+from pgrelay.metrics import End, Metrics
 from pgrelay.negotiation import stream_options
 from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
+from pgrelay.registry import Registry
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.observer import Observer
@@ -68,6 +69,7 @@ class Daemon:
         self._task: asyncio.Task[None] | None = None
         self._session_now: Session | None = None
         self._sink: Sink | None = None
+        self._registry: Registry | None = None
         self._position = Position()
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
@@ -92,6 +94,8 @@ class Daemon:
             heartbeat.cancel()
             if self._sink is not None:
                 self._sink.close()
+            if self._registry is not None:
+                await self._registry.close()
         _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
 
     def stop(self) -> None:
@@ -112,7 +116,7 @@ class Daemon:
     async def _recover(self, error: Exception) -> None:
         """Wait before the next try, telling why, once."""
         kafka = isinstance(error, KafkaUnavailable)
-        self._metrics.add_reconnect("kafka" if kafka else "postgres")
+        self._metrics.add_reconnect(_end_of(error))
         if kafka and self._sink is not None:
             self._sink.close()
             self._sink = None
@@ -131,12 +135,16 @@ class Daemon:
             if self._sink is None:
                 # Ahead of the slot: options that it refuses must not leave one that nobody reads.
                 self._sink = self._make_sink(system.systemid, catalog.database)
+            if self._registry is None and config.records.format == "avro":
+                self._registry = Registry(config.records.schema_registry)
             slot = await prepare(catalog, config.source, self._position)
             self._position.check(system, slot, config.source.slot)
             options = stream_options(config.source, source.server_version)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()
             await self._require_topics(self._sink)
+            if self._registry is not None:
+                await self._registry.connect()
             interval_s = await _status_interval_s(catalog, config)
             await source.start(config.source.slot, self._position.flush_lsn, options)
             self._position.started(system, slot)
@@ -174,6 +182,7 @@ class Daemon:
             config.source.publications,
             status_interval_s,
             commits,
+            self._registry,
         )
 
     def _make_sink(self, systemid: str, database: str) -> Sink:
@@ -239,6 +248,13 @@ def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, Prepa
     prepared.load()
     prepared.purge(slot.restart_lsn or 0)
     return spool, prepared
+
+
+def _end_of(error: Exception) -> End:
+    """Which end is the trouble, for the metrics."""
+    if isinstance(error, RegistryUnavailable):
+        return "registry"
+    return "kafka" if isinstance(error, KafkaUnavailable) else "postgres"
 
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:

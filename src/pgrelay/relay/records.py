@@ -18,6 +18,7 @@ def record_options(config: Config, database: str, systemid: str, server_encoding
         systemid=systemid,
         topic=records.topic,
         routes=tuple((route.match, route.topic) for route in records.routes),
+        format=records.format,
         envelope=records.envelope,
         key=records.key,
         tombstones=records.tombstones,

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from pgrelay.assembler import Assembler
 from pgrelay.catalog import Catalog
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
 from pgrelay.encode.records import Record, Segment
 from pgrelay.errors import SetupError, SourceUnavailable
@@ -33,6 +34,7 @@ from pgrelay.events import Reached
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
 from pgrelay.progress import InFlight, Ledger
+from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
 from pgrelay.sink import Delivery, Sink
 from pgrelay.source import Source
@@ -80,6 +82,7 @@ class Session:
         publications: Sequence[str],
         status_interval_s: float,
         commits: Commits | None,
+        registry: Registry | None,
     ) -> None:
         self.source = source
         self.sink = sink
@@ -94,6 +97,7 @@ class Session:
         self._publications = publications
         self._status_interval_s = status_interval_s
         self._commits = commits
+        self._registry = registry
         self._errand: asyncio.Task[None] | None = None
         self._look: asyncio.Task[None] | None = None
         self._look_due = 0.0
@@ -264,13 +268,20 @@ class Session:
         match need:
             case FactsNeeded(relation):
                 self.encoder.learn(await self._catalog.facts(relation))
-            case Announcement(topic, record):
+            case Announcement(topic, record, schemas):
                 await self.sink.require_topic(topic)
+                ids = await self._register(schemas)
                 await self.sink.publish(record)
-                self.encoder.met()
+                self.encoder.met(ids)
             case _:
                 await self.sink.require_topic(need.topic)
-                self.encoder.met()
+                self.encoder.met(await self._register(need.schemas))
+
+    async def _register(self, schemas: Schemas | None) -> SchemaIds | None:
+        if schemas is None:
+            return None
+        assert self._registry is not None, "Avro without a registry"
+        return await self._registry.register(schemas)
 
     def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""

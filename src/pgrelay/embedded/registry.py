@@ -1,0 +1,99 @@
+"""A real schema registry of our own: Apicurio, whose address Confluent's client takes, gone with its block."""
+
+import json
+import tarfile
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pgrelay.embedded.account import server_folder
+from pgrelay.embedded.binaries import CAREFULLY
+from pgrelay.embedded.cache import cached
+from pgrelay.embedded.daemon import Daemon
+from pgrelay.embedded.jars import Progress, fetch_jars, java
+from pgrelay.embedded.ports import free_port
+
+VERSION: Final = "3.3.3"
+
+# The plain jar's dependencies do not resolve; this one holds them all.
+_ARCHIVE: Final = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
+
+_JVM_OPTIONS: Final = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+_TIMEOUT: Final = 180.0  # seconds to start, on a machine with other work
+_ANSWER_TIMEOUT: Final = 10.0
+
+
+class SchemaRegistry:
+    """A registry on 127.0.0.1 that holds schemas in memory and demands that they be BACKWARD compatible.
+
+    What it holds is lost by `kill`. Entering the block sets the attributes, and takes some twenty seconds; it
+    raises Unavailable where Java or the archive can't be had, and ServerFailed where it does not start.
+    """
+
+    port: int
+    log: Path
+
+    def __init__(self, *, port: int | None = None, progress: Progress | None = None) -> None:
+        self._port = port
+        self._progress = progress
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._java = java()
+            self._programs = cached(f"apicurio-{VERSION}", self._unpack)
+            self._folder = stack.enter_context(server_folder(None, "registry"))
+            self.log = self._folder / "registry.log"
+            self.port = self._port or free_port()
+            self._daemon = Daemon("Apicurio Registry", self.log)
+            stack.callback(self.kill)
+            self.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """What Confluent's client takes."""
+        return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
+
+    @property
+    def running(self) -> bool:
+        return self._daemon.running
+
+    def start(self) -> None:
+        """Starts the registry, empty, and waits until it answers."""
+        listening = ("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}")
+        command = [self._java, *_JVM_OPTIONS, *listening, "-jar", self._programs / "quarkus-run.jar"]
+        self._daemon.start(command, ready=self._answers, timeout=_TIMEOUT, cwd=self._folder)
+        # Confluent's own is BACKWARD from the start, Apicurio's NONE.
+        self._put("/config", {"compatibility": "BACKWARD"})
+
+    def kill(self) -> None:
+        """Ends the registry, and what it holds."""
+        self._daemon.kill()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/config", timeout=_ANSWER_TIMEOUT) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _put(self, path: str, body: dict[str, str]) -> None:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(
+            f"{self.url}{path}", json.dumps(body).encode(), headers=headers, method="PUT"
+        )
+        urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT).close()
+
+    def _unpack(self, target: Path) -> None:
+        [archive] = fetch_jars([_ARCHIVE], self._progress)
+        with tarfile.open(archive) as packed:
+            packed.extractall(target, **CAREFULLY)

@@ -1,0 +1,130 @@
+"""The schema registry: schemas in, ids out, by Confluent's own client, which several registries answer to.
+
+Asked when a table's schema is announced, never for a row; the client keeps what it was told. Nothing blocks:
+the client is asynchronous. A registry that does not answer, or answers that it is ill, will be asked again
+(RegistryUnavailable); one that refuses a schema or us is a SetupError. Source: Confluent's "Schema Registry
+API Reference" and confluent-kafka's SchemaRegistryClient.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from pgrelay.config.secrets import mask_options
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+# The user's own options come on top. Patience is ours: whoever waits longer here keeps a stop waiting.
+_DEFAULTS: Final[Mapping[str, object]] = {"timeout": 10, "max.retries": 1, "retries.wait.ms": 200}
+
+# The client wants these as numbers, and the configuration has nothing but text.
+_NUMBERS: Final = frozenset(
+    {
+        "timeout",
+        "cache.capacity",
+        "cache.latest.ttl.sec",
+        "max.retries",
+        "retries.wait.ms",
+        "retries.max.wait.ms",
+    }
+)
+
+_INCOMPATIBLE: Final = 409
+_MALFORMED: Final = 422
+_DENIED: Final = (401, 403)
+_TOO_MANY: Final = 429
+_ILL: Final = 500
+
+
+class Registry:
+    """One registry, by `records.schema_registry`. Raises SetupError where these options can't be right."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        try:
+            from confluent_kafka.schema_registry import AsyncSchemaRegistryClient, Schema
+            from confluent_kafka.schema_registry.error import SchemaRegistryError
+        except ImportError as error:
+            raise SetupError(
+                f"records.format: avro needs {error.name}, which is missing: pip install 'pgrelay[avro]'"
+            ) from error
+        self._schema = Schema
+        self._refusal = SchemaRegistryError
+        self._unreachable = _transport_error()
+        self._url = mask_options({"url": options["url"]})["url"]
+        try:
+            self._client: AsyncSchemaRegistryClient = AsyncSchemaRegistryClient(
+                {**_DEFAULTS, **{name: _typed(name, value) for name, value in options.items()}}
+            )
+        except (ValueError, TypeError, OSError) as error:
+            raise SetupError(f"records.schema_registry: {error}; correct or leave out the option") from error
+
+    async def connect(self) -> None:
+        """Return once the registry answers, whatever it does. Raises RegistryUnavailable."""
+        try:
+            await self._client.get_schema_types()
+        except self._unreachable as error:
+            raise self._away(error) from error
+        except self._refusal as error:
+            if error.http_status_code >= _ILL:
+                raise self._away(error) from error
+
+    async def register(self, schemas: Schemas) -> SchemaIds:
+        """The ids of a topic's schemas, which the registry has from then on."""
+        key = None
+        if schemas.key is not None:
+            key = await self._register(f"{schemas.topic}-key", schemas.key, schemas.about)
+        return SchemaIds(key, await self._register(f"{schemas.topic}-value", schemas.value, schemas.about))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _register(self, subject: str, text: str, about: str) -> int:
+        try:
+            return await self._client.register_schema(subject, self._schema(text, "AVRO"))
+        except self._unreachable as error:
+            raise self._away(error) from error
+        except self._refusal as error:
+            raise self._refused(error, subject, about) from error
+
+    def _away(self, error: Exception) -> RegistryUnavailable:
+        return RegistryUnavailable(f"schema registry {self._url}: {error or type(error).__name__}")
+
+    def _refused(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
+        status, reason = error.http_status_code, error.error_message
+        if status >= _ILL or status == _TOO_MANY:
+            return self._away(error)
+        if status in _DENIED:
+            return SetupError(
+                f"schema registry {self._url} refuses us subject {subject}: {reason}; correct "
+                "basic.auth.user.info in records.schema_registry, or grant the right to register"
+            )
+        told = f"{about}: schema registry {self._url} refuses the schema of subject {subject}: {reason}"
+        if status == _INCOMPATIBLE:
+            return SetupError(
+                f"{told}; nothing was sent in the new schema. Set the subject's compatibility to what "
+                "consumers can bear (NONE takes all), or send the table to a new topic by records.routes"
+            )
+        if status == _MALFORMED:
+            return SetupError(f"{told}; this is our fault or the registry's: please tell us, and use json")
+        return SetupError(f"{told} (status {status}); see whether records.schema_registry.url is right")
+
+
+def _transport_error() -> type[Exception]:
+    """What the client raises where no answer came: it has the one or the other HTTP library."""
+    name = "httpx2" if find_spec("httpx2") else "httpx"
+    found: type[Exception] = import_module(name).TransportError
+    return found
+
+
+def _typed(name: str, value: str) -> Any:
+    """An option as the client wants it. Raises ValueError for a number that is none."""
+    if name in _NUMBERS:
+        try:
+            return float(value)
+        except ValueError:
+            raise ValueError(f"{name} is not a number: {value}") from None
+    return False if name == "ssl.ca.location" and value == "false" else value
