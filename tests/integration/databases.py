@@ -20,8 +20,8 @@ class Database:
         return self.server.dsn_of(self.name)
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A new connection in autocommit mode, which the caller closes."""
-        return psycopg.connect(self.dsn, autocommit=True)
+        """A new connection in autocommit mode and UTF-8, which the caller closes."""
+        return psycopg.connect(self.dsn, autocommit=True, client_encoding="UTF8")
 
     def execute(self, statement: str) -> None:
         """Runs statements, on a connection of their own."""

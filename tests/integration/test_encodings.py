@@ -1,0 +1,55 @@
+"""Databases whose encoding is not UTF-8: the records are."""
+
+import pytest
+
+from tests.integration.changes import changes, created, deleted
+from tests.integration.conftest import NewDatabase, NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+
+
+@pytest.fixture
+def database(new_database: NewDatabase, encoding: str) -> Database:
+    return new_database(encoding=encoding, template="template0", lc_collate="C", lc_ctype="C")
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP", "UTF8"])
+def test_text_is_converted(database: Database, new_relay: NewRelay, encoding: str, binary: bool) -> None:
+    text = {"LATIN1": "Köln \x85", "EUC_JP": "日本", "UTF8": "Köln 日本 🐘"}[encoding]
+    name = text[1]
+    database.execute(
+        f'CREATE TABLE "{name}" (id int, "{name}" text, doc jsonb, words text[], PRIMARY KEY (id, "{name}"))'
+    )
+    relay = new_relay(source={"binary": binary}).start().wait_streaming()
+    doc = f'{{"{name}": "{text}"}}'
+    database.execute(f"INSERT INTO \"{name}\" VALUES (1, '{text}', '{doc}', ARRAY['{text}'])")
+    database.execute(f'DELETE FROM "{name}"')
+    relay.caught_up()
+    key = {"id": 1, name: text}
+    assert changes(relay.read(f"{relay.prefix}.public...{name.encode().hex()}..")) == [
+        created(key, key | {"doc": doc, "words": [text]}),
+        *deleted(key, key),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII"])
+def test_bytes_that_are_utf_8_pass_through_sql_ascii(database: Database, relay: Relay) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")
+    database.execute("INSERT INTO t VALUES (1, 'Köln')")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [created({"id": 1}, {"id": 1, "word": "Köln"})]
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII"])
+def test_bytes_that_are_not_stop_the_relay_before_any_later_row(database: Database, relay: Relay) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")
+    database.execute("INSERT INTO t VALUES (1, 'fine')")
+    database.execute("INSERT INTO t VALUES (2, convert_from('\\xfc', 'SQL_ASCII'))")
+    database.execute("INSERT INTO t VALUES (3, 'later')")
+    assert relay.wait_exit() == 4
+    reason = relay.log[-1]["event"]
+    assert "public.t.word" in reason
+    assert "UTF-8" in reason
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
+    assert relay.start().wait_exit() == 4
