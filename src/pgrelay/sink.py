@@ -247,6 +247,10 @@ class Sink:
         if topic in self._partitions:
             return
         if not self._config.create_topics:
+            # It may have been made since we last asked.
+            self._partitions = await self._topics()
+            if topic in self._partitions:
+                return
             raise SetupError(f"topic {topic} does not exist; create it, or set sink.create_topics: true")
         await self._create(new_topic(topic, self._config, lasting, compacted))
 
