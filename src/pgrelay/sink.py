@@ -64,16 +64,19 @@ _DENIED: Final = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
-_POISON: Final = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.INVALID_MSG_SIZE,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_MSG,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.POLICY_VIOLATION,
-    }
+_ALLOW_MORE: Final = (
+    "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
+    "small records that is too large, lower batch.size there"
 )
+# What no later try makes better, and what does.
+_POISON: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
+    KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
+    KafkaError.RECORD_LIST_TOO_LARGE: _ALLOW_MORE,
+    KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: change its cleanup.policy",
+    KafkaError.INVALID_MSG: "look into the broker's log",
+    KafkaError.POLICY_VIOLATION: "look into the broker's log",
+}
 
 
 def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = False) -> NewTopic:
@@ -113,8 +116,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
     if code in _POISON:
         return RecordError(
             f"a record of topic {topic}, of the transaction committed at {format_lsn(commit_lsn)}, can't be "
-            f"delivered: {error.str()}; raise the topic's max.message.bytes and message.max.bytes in "
-            "sink.kafka, or take the table out of the publication"
+            f"delivered: {error.str()}; {_POISON[code]}; or take the table out of the publication"
         )
     if code in _DENIED:
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
