@@ -8,7 +8,7 @@ stop    the process ends with the class's exit code, and nothing unacknowledged 
 """
 
 from enum import Enum
-from typing import Self
+from typing import ClassVar, Self
 
 from pgrelay.lsn import format_lsn
 
@@ -16,7 +16,7 @@ from pgrelay.lsn import format_lsn
 class PgrelayError(Exception):
     """The root. `exit_code` is what the process ends with where the verdict is to stop."""
 
-    exit_code = 1
+    exit_code: ClassVar[int] = 1
 
     def at(self, lsn: int) -> Self:
         """The same error naming an LSN, for those raised below the place that knows it."""
@@ -26,19 +26,19 @@ class PgrelayError(Exception):
 class SetupError(PgrelayError):
     """The configuration or what it points at (server, slot, publication, topic, rights) is wrong."""
 
-    exit_code = 2
+    exit_code: ClassVar[int] = 2
 
 
 class GapError(PgrelayError):
     """The stream cannot go on without losing data: slot lost, moved by another, or another cluster's."""
 
-    exit_code = 3
+    exit_code: ClassVar[int] = 3
 
 
 class RecordError(PgrelayError):
     """One record can't be encoded or delivered, and `errors.on_record` says stop."""
 
-    exit_code = 4
+    exit_code: ClassVar[int] = 4
 
 
 class ProtocolError(PgrelayError):

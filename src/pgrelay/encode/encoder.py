@@ -193,8 +193,8 @@ class Encoder:
         try:
             self._message(frame[HEADER_SIZE], frame)
         except IndexError:
-            error = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
-            raise error.at(frame_lsn(frame)) from None
+            truncated = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
+            raise truncated.at(frame_lsn(frame)) from None
         except PgrelayError as error:
             raise error.at(frame_lsn(frame)) from error
 

@@ -115,7 +115,8 @@ def micros(value: bytes) -> int:
     if space < 0:
         raise refusal(value, "a timestamp as Postgres prints it in ISO style and UTC")
     day: int = _days(value, space, bc)
-    return day * _DAY_US + day_micros(value, space + 1, end)
+    within_day: int = day_micros(value, space + 1, end)
+    return day * _DAY_US + within_day
 
 
 def _days(value: bytes, end: i64, bc: bool) -> i64:
