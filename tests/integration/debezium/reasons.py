@@ -105,9 +105,12 @@ _ENVELOPE: Final = (
 
 _UNCHANGED: Final = (
     Reason(
-        "one placeholder for every type; Debezium's of an array is an array, of bytes its base64",
+        "Debezium writes null for an unchanged numeric", "toasted", field=r"after\.number", holds=null_there
+    ),
+    Reason(
+        "one placeholder for every type, a string; Debezium's is of the column's own type",
         "toasted",
-        field=r"after\.(texts|bytes)",
+        field=r"after\.\w+",
     ),
 )
 

@@ -90,3 +90,8 @@ def print_report(explained: dict[str, list[Difference]]) -> None:
         print(f"\n{reason} ({len(group)})")
         for line in list(dict.fromkeys(map(str, group)))[:6]:
             print(f"    {line}")
+
+
+def test_every_reason_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "records.md").read_text()
+    assert [reason.text for reason in REASONS if f"| {reason.text} |" not in page] == []

@@ -69,9 +69,11 @@ CREATE TABLE indexed (id int PRIMARY KEY, code int NOT NULL, name text);
 CREATE UNIQUE INDEX by_code ON indexed (code);
 ALTER TABLE indexed REPLICA IDENTITY USING INDEX by_code;
 CREATE TABLE paired (a int, b text, c int, PRIMARY KEY (b, a));
-CREATE TABLE toasted (id int PRIMARY KEY, n int, texts text[], bytes bytea, doc jsonb);
+CREATE TABLE toasted (id int PRIMARY KEY, n int, texts text[], bytes bytea, doc jsonb, ints int[],
+    uuids uuid[], number numeric, pairs hstore);
 ALTER TABLE toasted ALTER texts SET STORAGE EXTERNAL, ALTER bytes SET STORAGE EXTERNAL,
-    ALTER doc SET STORAGE EXTERNAL;
+    ALTER doc SET STORAGE EXTERNAL, ALTER ints SET STORAGE EXTERNAL, ALTER uuids SET STORAGE EXTERNAL,
+    ALTER number SET STORAGE EXTERNAL, ALTER pairs SET STORAGE EXTERNAL;
 CREATE TABLE evolving (id int PRIMARY KEY, a text);
 CREATE TABLE "a b" (id int PRIMARY KEY);
 CREATE TABLE a_b (id int PRIMARY KEY);
@@ -104,7 +106,9 @@ UPDATE paired SET c = 2;
 UPDATE paired SET b = 'y';
 DELETE FROM paired;
 INSERT INTO toasted VALUES (1, 1, ARRAY[repeat('x', 9000)], convert_to(repeat('x', 9000), 'UTF8'),
-    jsonb_build_object('a', repeat('x', 9000)));
+    jsonb_build_object('a', repeat('x', 9000)), array_fill(7, ARRAY[3000]),
+    array_fill('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid, ARRAY[600]), repeat('7', 9000)::numeric,
+    hstore('a', repeat('x', 9000)));
 UPDATE toasted SET n = 2;
 INSERT INTO evolving VALUES (1, 'a');
 ALTER TABLE evolving ADD COLUMN b int DEFAULT 7;
