@@ -137,12 +137,23 @@ class Catalog:
         return [(schema, row[0]) for row in rows]
 
     async def facts(self, relation: Relation) -> RelationFacts:
-        """What the Relation message does not tell: the primary key under FULL, and types not built in."""
+        """What the Relation message does not tell: the primary key under FULL, types, arrays' dimensions."""
         key: tuple[str, ...] = ()
         if relation.replica_identity == FULL:
             key = await self._primary_key(relation.oid)
-        unknown = {c.type_oid for c in relation.columns if builtin_type(c.type_oid) is None}
-        return RelationFacts(key, await self.types(unknown) if unknown else {})
+        built_in = {c.type_oid: builtin_type(c.type_oid) for c in relation.columns}
+        unknown = {oid for oid, found in built_in.items() if found is None}
+        types = await self.types(unknown) if unknown else {}
+        may_be_arrays = any(found is None or found.is_array for found in built_in.values())
+        return RelationFacts(key, types, await self._dimensions(relation.oid) if may_be_arrays else {})
+
+    async def _dimensions(self, relation_oid: int) -> dict[str, int]:
+        """The columns that were declared as arrays of more than one dimension."""
+        query = sql.SQL(
+            "SELECT attname, attndims::int FROM pg_attribute "
+            "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attndims > 1"
+        )
+        return dict(await self.rows(query, (relation_oid,)))
 
     async def _primary_key(self, relation_oid: int) -> tuple[str, ...]:
         query = sql.SQL(

@@ -13,6 +13,7 @@ import pytest
 from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres, create_database
+from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.databases import Database, drop_database
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
@@ -47,6 +48,13 @@ def kafka(servers: Servers) -> KafkaServer:
 def prefix(request: pytest.FixtureRequest) -> str:
     """Fit for the names of this test's topics, slots, publications and databases: at most 40 characters."""
     return f"{re.sub(r'[^a-z0-9]+', '_', request.node.name.lower())[:31]}_{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def schema_registry() -> Iterator[SchemaRegistry]:
+    """A schema registry, for tests in the group `registry`: it takes some twenty seconds to start."""
+    with ExitStack() as stack:
+        yield _or_skip(lambda: stack.enter_context(SchemaRegistry()))
 
 
 class NewDatabase(Protocol):

@@ -1,4 +1,4 @@
-"""A real schema registry of our own: Apicurio, whose address Confluent's client takes, gone with its block."""
+"""A real schema registry of our own: Apicurio, which Confluent's client can ask; gone with its block."""
 
 import json
 import tarfile
@@ -11,7 +11,7 @@ from typing import Final, Self
 from pgrelay.embedded.account import server_folder
 from pgrelay.embedded.binaries import CAREFULLY
 from pgrelay.embedded.cache import cached
-from pgrelay.embedded.daemon import Daemon
+from pgrelay.embedded.daemon import Daemon, StrPath
 from pgrelay.embedded.jars import Progress, fetch_jars, java
 from pgrelay.embedded.ports import free_port
 
@@ -70,7 +70,13 @@ class SchemaRegistry:
     def start(self) -> None:
         """Starts the registry, empty, and waits until it answers."""
         listening = ("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}")
-        command = [self._java, *_JVM_OPTIONS, *listening, "-jar", self._programs / "quarkus-run.jar"]
+        command: list[StrPath] = [
+            self._java,
+            *_JVM_OPTIONS,
+            *listening,
+            "-jar",
+            self._programs / "quarkus-run.jar",
+        ]
         self._daemon.start(command, ready=self._answers, timeout=_TIMEOUT, cwd=self._folder)
         # Confluent's own is BACKWARD from the start, Apicurio's NONE.
         self._put("/config", {"compatibility": "BACKWARD"})

@@ -41,7 +41,10 @@ def array_converter(
 def check_dimensions(found: int, wanted: int) -> None:
     """Raises ValueError where they differ."""
     if found != wanted:
-        raise ValueError(f"the array has {found} dimensions where the column's schema has {wanted}")
+        raise ValueError(
+            f"the array has {found} dimensions where the column's schema has {wanted}; "
+            "ALTER the column's TYPE to one declared with as many, as in int[][]"
+        )
 
 
 class _ArrayText:
