@@ -286,7 +286,10 @@ class Sink:
                 return
             if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}") from error
-            raise SetupError(f"topic {topic} can't be created: {reason.str()}") from error
+            raise SetupError(
+                f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct sink.partitions, "
+                "replication_factor, topic_config, or our rights"
+            ) from error
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough."""
