@@ -145,12 +145,13 @@ class Sink:
             raise SetupError(f"sink.kafka: {_text(error)}; see librdkafka's CONFIGURATION.md") from error
 
     def _complain(self, error: KafkaError) -> None:
+        text = _PARTICULARS.sub("", error.str())
         if error.fatal():
-            self._fail(KafkaUnavailable(f"the producer's identity is lost: {error.str()}"))
+            self._fail(KafkaUnavailable(f"the producer's identity is lost: {text}"))
         elif error.code() in _DENIED:
-            self._fail(SetupError(f"Kafka refuses us: {error.str()}; correct the credentials in sink.kafka"))
+            self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.problem = _PARTICULARS.sub("", error.str())
+            self.problem = text
 
     def _fail(self, error: PgrelayError) -> None:
         self._failures += 1
@@ -287,8 +288,8 @@ class Sink:
             if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}") from error
             raise SetupError(
-                f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct sink.partitions, "
-                "replication_factor, topic_config, or our rights"
+                f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, or "
+                "sink.partitions, replication_factor and topic_config"
             ) from error
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
