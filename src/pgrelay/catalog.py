@@ -98,6 +98,14 @@ class Catalog:
         present = {row[0] for row in rows}
         return [name for name in names if name not in present]
 
+    async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Schema and name of what these publications send rows of: of partitions, or of their root."""
+        query = sql.SQL(
+            "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
+            "ORDER BY schemaname, tablename"
+        )
+        return [(row[0], row[1]) for row in await self.rows(query, (list(names),))]
+
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""
         query = sql.SQL(

@@ -205,6 +205,23 @@ class TestRoutes:
         assert [record.json["source"]["schema"] for record in shards] == ["shard_1", "shard_2"]
         assert len(relay.records("users", schema="main")) == 1
 
+    @pytest.mark.parametrize("excluded", [False, True])
+    def test_tables_that_collide_already_are_refused_before_any_row_comes(
+        self, database: Database, new_relay: NewRelay, excluded: bool
+    ) -> None:
+        for schema, table in (("a_b", "c"), ("a", "b_c")):
+            database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table} (id int PRIMARY KEY)")
+        tables = {"exclude": [r"a\.b_c"]} if excluded else {}
+        relay = new_relay(records={"tables": tables}).start()
+        if excluded:
+            relay.wait_streaming()
+            return
+        assert relay.wait_exit() == 2
+        assert relay.events("streaming") == []
+        told = relay.log[-1]["event"]
+        assert "table a_b.c" in told
+        assert "table a.b_c" in told
+
     def test_tables_whose_topics_kafka_takes_for_the_same_are_refused_by_name(
         self, database: Database, new_relay: NewRelay
     ) -> None:

@@ -59,7 +59,7 @@ def wanted_topics(
 
 def colliding(refusals: list[SetupError]) -> list[Finding]:
     """The first few, and how many more."""
-    why = "a run stops at the first change of the second"
+    why = "a run does not start, or stops at the first change of the second"
     found = [refused(refusal, why) for refusal in refusals[:_SHOWN]]
     if len(refusals) > _SHOWN:
         more = counted(len(refusals) - _SHOWN, "more table")

@@ -32,7 +32,7 @@ from pgrelay.relay.commits import Commits
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.records import record_options
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import Position, prepare
+from pgrelay.relay.setup import Position, check_topics, prepare
 from pgrelay.sink import Sink
 from pgrelay.source import Source, System
 from pgrelay.spool import Spool, base_directory
@@ -138,6 +138,7 @@ class Daemon:
             if self._registry is None and config.records.format == "avro":
                 self._registry = Registry(config.records.schema_registry)
             slot = await prepare(catalog, config.source, self._position)
+            await check_topics(catalog, config)
             self._position.check(system, slot, config.source.slot)
             options = stream_options(config.source, source.server_version)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.

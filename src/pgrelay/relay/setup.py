@@ -3,9 +3,12 @@
 import structlog
 
 from pgrelay.catalog import Catalog, Slot
+from pgrelay.config import Config
 from pgrelay.config import Source as SourceConfig
+from pgrelay.encode.topics import Topics
 from pgrelay.errors import GapError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.relay.records import record_options
 from pgrelay.source import System
 
 _log = structlog.get_logger(__name__)
@@ -69,6 +72,19 @@ async def prepare(catalog: Catalog, config: SourceConfig, position: Position) ->
         _check_kind(slot, config.slot, catalog.database)
     await _require_publications(catalog, config, slot)
     return slot or await _make_slot(catalog, config)
+
+
+async def check_topics(catalog: Catalog, config: Config) -> None:
+    """Refuse published tables that would share a topic by accident, before a row of theirs comes.
+
+    Raises SetupError. Tables that are published later are looked at when their first row comes.
+    """
+    # What the server is has no part in topics.
+    records = record_options(config, catalog.database, systemid="", server_encoding="")
+    topics = Topics(records.prefix, records.topic, records.routes)
+    for schema, table in await catalog.published_tables(config.source.publications):
+        if records.selection.takes(f"{schema}.{table}"):
+            topics.of_table(schema, table)
 
 
 async def _require_publications(catalog: Catalog, config: SourceConfig, slot: Slot | None) -> None:
