@@ -288,8 +288,8 @@ class Sink:
             if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}") from error
             raise SetupError(
-                f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, or "
-                "sink.partitions, replication_factor and topic_config"
+                f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
+                "or sink.partitions, replication_factor and topic_config"
             ) from error
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
