@@ -1,0 +1,178 @@
+"""Kafka refuses: records that are too large, topics that are missing, rights: rows 4 and 5 of faults.md."""
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourceType,
+)
+
+from pgrelay.lsn import format_lsn
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.kafka_admin import Acls, allow_records_of
+from tests.integration.faults.outcomes import UNDELIVERABLE, WAITING, WRONG, last_words
+from tests.integration.faults.own_servers import own_kafka
+from tests.integration.relays import Relay
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
+SASL = {
+    "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.proxied.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.proxied.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_relay="right";'
+    ),
+}
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+def ids(relay: Relay) -> list[int]:
+    return [record.json_key["id"] for record in relay.records("t")]
+
+
+def body(size: int) -> str:
+    """An expression for so many bytes that compress little."""
+    return f"(SELECT string_agg(md5(i::text), '') FROM generate_series(1, {size} / 32) i)"
+
+
+# Who refuses: how large a record of the topic may be, and how large the row is.
+TOO_LARGE = {"producer": (3_000_000, 1_500_000), "broker": (10_000, 100_000)}
+
+
+@pytest.mark.parametrize(("limit", "size"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_record_that_is_too_large_is_not_passed_over(
+    database: Database, kafka: KafkaServer, new_relay: NewRelay, limit: int, size: int
+) -> None:
+    """Row 4: not by a restart either; once it is let through, all that came after it follows."""
+    database.execute(TABLE)
+    relay = new_relay()
+    create_topic(kafka.bootstrap, relay.topic("t"), max_message_bytes=str(limit))
+    relay.start().wait_streaming()
+    database.execute(f"INSERT INTO t VALUES (1, 'small'), (2, {body(size)}), (3, 'small')")
+    database.execute("INSERT INTO t VALUES (4, 'small')")
+    words = last_words(relay, UNDELIVERABLE)
+    assert last_words(relay.start(), UNDELIVERABLE) == words
+    stopped_at = relay.confirmed_lsn()
+
+    allow_records_of(3_000_000, kafka.bootstrap, relay.topic("t"))
+    relay.sections["sink"] = {"kafka": {"message.max.bytes": 3_000_000}}
+    relay.start().wait_streaming()
+    relay.caught_up()
+    records = relay.records("t")
+    assert [record.json_key["id"] for record in records][-4:] == [1, 2, 3, 4]
+    commit_lsn = records[-2].json["source"]["commit_lsn"]
+    assert stopped_at < commit_lsn
+    assert f"of topic {relay.topic('t')}, of the transaction committed at {format_lsn(commit_lsn)}," in words
+
+
+def test_a_batch_that_is_too_large_has_another_cure(
+    database: Database, kafka: KafkaServer, new_relay: NewRelay
+) -> None:
+    """Row 4: each record is small enough, but the broker looks at what it is sent with."""
+    database.execute(TABLE)
+    relay = new_relay(sink={"kafka": {"linger.ms": 50}})
+    create_topic(kafka.bootstrap, relay.topic("t"), max_message_bytes="10000")
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 1000) i")
+    assert "lower batch.size" in last_words(relay, UNDELIVERABLE)
+    relay.sections["sink"] = {"kafka": {"batch.size": 5000}}
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert ids(relay)[-1000:] == list(range(1, 1001))
+
+
+@own_kafka(**{"auto.create.topics.enable": "true"})
+def test_a_missing_topic_that_we_must_not_create(
+    database: Database, new_relay: NewRelay, kafka: KafkaServer
+) -> None:
+    """Row 5: and that the broker would make by itself, with settings of its own."""
+    database.execute(TABLE)
+    relay = new_relay(sink={"create_topics": False})
+    assert f"topic {relay.prefix}.schema does not exist" in last_words(relay.start(), WRONG)
+    create_topic(kafka.bootstrap, f"{relay.prefix}.schema")
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (1)")
+    assert f"topic {relay.topic('t')} does not exist" in last_words(relay, WRONG)
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    assert relay.topic("t") not in client.list_topics(timeout=10).topics
+
+
+def test_a_topic_that_was_made_while_we_ran(
+    database: Database, new_relay: NewRelay, kafka: KafkaServer
+) -> None:
+    """Row 5: is found when it is needed."""
+    database.execute(TABLE)
+    relay = new_relay(sink={"create_topics": False})
+    create_topic(kafka.bootstrap, f"{relay.prefix}.schema")
+    relay.start().wait_streaming()
+    create_topic(kafka.bootstrap, relay.topic("t"))
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert ids(relay) == [1]
+
+
+def test_a_topic_that_was_deleted_while_we_ran(
+    database: Database, new_relay: NewRelay, kafka: KafkaServer
+) -> None:
+    """Row 5: is made again, and nothing is confirmed that it did not get."""
+    database.execute(TABLE)
+    soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
+    relay = new_relay(sink={"kafka": soon}).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    client.delete_topics([relay.topic("t")])[relay.topic("t")].result()
+    database.execute("INSERT INTO t VALUES (2)")
+    relay.caught_up()
+    assert ids(relay) == [2]
+    assert relay.topic("t") in relay.events(WAITING)[0]["reason"]
+
+
+def test_a_topic_that_can_not_be_made(new_relay: NewRelay) -> None:
+    """Row 5: here for want of brokers."""
+    relay = new_relay(sink={"replication_factor": 3}).start()
+    words = last_words(relay, WRONG)
+    assert f"topic {relay.prefix}.schema can't be created" in words
+    assert "replication_factor" in words
+
+
+@own_kafka(**ACLS)
+def test_rights_that_are_denied(database: Database, relay: Relay, kafka: KafkaServer) -> None:
+    """Row 5: to create, then to write; once they are granted it goes on where it was."""
+    database.execute(TABLE)
+    topic = relay.topic("t")
+    acls = Acls(kafka.bootstrap)
+    acls.add(ResourceType.BROKER, "kafka-cluster", AclOperation.ALL, AclPermissionType.ALLOW)
+    acls.add(ResourceType.BROKER, "kafka-cluster", AclOperation.CREATE, AclPermissionType.DENY)
+    acls.add(ResourceType.TOPIC, topic, AclOperation.CREATE, AclPermissionType.DENY)
+    database.execute("INSERT INTO t VALUES (1)")
+    assert f"topic {topic} can't be created: Authorization failed" in last_words(relay, WRONG)
+    acls.remove_all()
+    create_topic(kafka.bootstrap, topic)
+    acls.add(ResourceType.TOPIC, topic, AclOperation.WRITE, AclPermissionType.DENY)
+    assert f"Kafka refuses writes to topic {topic}" in last_words(relay.start(), WRONG)
+    acls.remove_all()
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert ids(relay) == [1]
+
+
+@own_kafka(**SASL)
+def test_a_password_that_is_wrong(new_relay: NewRelay, kafka: KafkaServer) -> None:
+    """Row 40: at the broker."""
+    assert kafka.embedded is not None
+    options = {
+        "bootstrap.servers": f"127.0.0.1:{kafka.embedded.behind_proxy}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "relay",
+        "sasl.password": "wrong",
+    }
+    words = last_words(new_relay(sink={"kafka": options}).start(), WRONG)
+    assert "Invalid username or password; correct the credentials in sink.kafka" in words
