@@ -107,11 +107,36 @@ def test_a_position_takes_its_place_behind_what_is_outstanding() -> None:
 def test_a_position_in_the_middle_of_a_transaction_is_ignored() -> None:
     ledger = Ledger()
     inflight = begun(ledger, 1)
-    reached(ledger, 0x900)
+    ledger.seen(0x900)
+    assert ledger.reached(0x900) is None
     ledger.end(0x200)
     inflight.acknowledged = 1
     ledger.advance()
     assert ledger.flush_lsn == 0x200
+
+
+def test_a_position_may_be_held_as_a_transaction_is() -> None:
+    """Exactly once: Postgres is not told of it before Kafka's offsets are."""
+    ledger = Ledger()
+    ledger.seen(0x300)
+    position = ledger.reached(0x300)
+    assert position is not None
+    position.records += 1
+    ledger.advance()
+    assert ledger.flush_lsn == 0
+    position.acknowledged += 1
+    assert ledger.advance() == []
+    assert ledger.flush_lsn == 0x300
+
+
+def test_positions_next_to_each_other_are_one() -> None:
+    ledger = Ledger()
+    ledger.seen(0x400)
+    first = ledger.reached(0x300)
+    assert ledger.reached(0x400) is first
+    inflight = ended(ledger, 1, 0x500)
+    ledger.seen(0x600)
+    assert ledger.reached(0x600) not in (None, first, inflight)
 
 
 def test_positions_that_go_back_change_nothing() -> None:
@@ -167,6 +192,29 @@ def test_waiting_is_for_what_only_kafka_can_end() -> None:
     ledger.seen(0x200)
     ledger.end(0x200)
     assert ledger.waiting
+
+
+def test_what_has_entered_ends_somewhere_acknowledged_or_not() -> None:
+    ledger = Ledger(0x100)
+    assert ledger.ended_lsn == 0x100
+    ended(ledger, 1, 0x200)
+    assert ledger.ended_lsn == 0x200
+    reached(ledger, 0x300)
+    assert ledger.ended_lsn == 0x300
+    begun(ledger, 1)
+    reached(ledger, 0x400)
+    assert ledger.ended_lsn == 0x300
+    assert ledger.flush_lsn == 0x100
+
+
+def test_a_ledger_is_in_a_transaction_until_its_end() -> None:
+    ledger = Ledger()
+    assert not ledger.in_transaction
+    begun(ledger, 1)
+    assert ledger.in_transaction
+    ledger.seen(0x200)
+    ledger.end(0x200)
+    assert not ledger.in_transaction
 
 
 def test_the_oldest_commit_is_that_of_the_first_transaction_that_waits() -> None:
