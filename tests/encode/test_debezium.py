@@ -142,6 +142,14 @@ def test_times_are_the_commits_in_source_and_the_relays_outside() -> None:
     assert (record.value["ts_us"], record.value["ts_ms"]) == (NOW, NOW // 1000)
 
 
+def test_each_transaction_tells_its_own_id_and_time() -> None:
+    encoder = encoder_of()
+    records_of(transaction(ORDERS, insert(1), insert(2)), encoder)
+    (record,) = records_of(transaction(insert(3), xid=755, commit_us=NOON + 5_000), encoder)
+    source = record.value["source"]
+    assert (source["txId"], source["ts_us"], source["ts_ms"]) == (755, NOON + 5_000, NOON // 1000 + 5)
+
+
 def test_the_relays_time_is_that_of_the_batch() -> None:
     encoder = encoder_of()
     begin, relation, row, end = transaction(ORDERS, insert())
