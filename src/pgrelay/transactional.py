@@ -9,6 +9,7 @@ fences a relay that still believes in itself, and aborts what that one left open
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -16,15 +17,32 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.progress import InFlight
 from pgrelay.sink import Delivery, Sink, delivery_error
 
-_INIT_TIMEOUT_S: Final = 30.0
-_READ_TIMEOUT_S: Final = 30.0
-_COMMIT_TIMEOUT_S: Final = 30.0
+# librdkafka's own default, in milliseconds.
+_TRANSACTION_TIMEOUT: Final = 60_000
+
+# How long one try of a transactional call takes at most: no stop waits longer for the thread that it is on.
+_TRY_S: Final = 1.0
+_READ_TIMEOUT_S: Final = 10.0
+
+_READER: Final[Mapping[str, Any]] = {
+    "group.id": "pgrelay",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+}
 
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_CURES: Final[Mapping[int, str]] = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on TransactionalId pgrelay-*",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "transaction.timeout.ms in sink.kafka is more than the brokers' transaction.max.timeout.ms"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,8 @@ class TransactionalSink(Sink):
         self._key = json.dumps(asdict(identity), separators=(",", ":")).encode()
         self._identity = identity
         self._begun = False
+        # After so long brokers abort a transaction.
+        self.timeout_s = int(config.kafka.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT)) / 1000
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
         return Delivery(InFlight(None), commit_lsn, self._fail)
@@ -73,7 +93,10 @@ class TransactionalSink(Sink):
 
     def _begin(self) -> None:
         if not self._begun:
-            self._producer.begin_transaction()
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as error:
+                raise _transaction_error(error.args[0]) from error
             self._begun = True
 
     async def recover(self) -> Delivered | None:
@@ -82,7 +105,7 @@ class TransactionalSink(Sink):
         Raises GapError where the slot's name has a position of another cluster.
         """
         await self.require_topic(self._offsets_topic, lasting=True, compacted=True)
-        await self._call(self._producer.init_transactions, _INIT_TIMEOUT_S)
+        await self._call(self._producer.init_transactions)
         return self._own(await asyncio.to_thread(self._read_offsets))
 
     def _own(self, positions: dict[bytes, bytes]) -> Delivered | None:
@@ -100,30 +123,29 @@ class TransactionalSink(Sink):
         return None
 
     def _read_offsets(self) -> dict[bytes, bytes]:
-        """The latest committed record of each key."""
-        options: dict[str, Any] = {
-            **self._config.kafka,
-            "group.id": "pgrelay",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        }
-        consumer = Consumer(options, logger=self._log)
+        """The latest committed record of each key.
+
+        A reader of committed records stops at any transaction that is open, whosever it is, and does not see
+        what was committed behind it: so the end is only where there are no records at all.
+        """
+        partition = TopicPartition(self._offsets_topic, 0, OFFSET_BEGINNING)
+        consumer = Consumer({**self._config.kafka, **_READER}, logger=self._log)
         positions: dict[bytes, bytes] = {}
         try:
-            consumer.assign([TopicPartition(self._offsets_topic, 0, OFFSET_BEGINNING)])
+            consumer.assign([partition])
             while (message := consumer.poll(_READ_TIMEOUT_S)) is not None:
                 error = message.error()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return positions
-                if error is not None:
+                if error is None:
+                    positions[message.key() or b""] = message.value() or b""
+                elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaUnavailable(f"topic {self._offsets_topic} can't be read: {error.str()}")
-                positions[message.key() or b""] = message.value() or b""
+                elif (message.offset() or 0) >= consumer.get_watermark_offsets(partition, cached=True)[1]:
+                    return positions
         finally:
             consumer.close()
         raise KafkaUnavailable(
-            f"topic {self._offsets_topic} can't be read: no answer in {_READ_TIMEOUT_S:g} s"
+            f"topic {self._offsets_topic} can't be read to its end: Kafka does not answer, or another relay "
+            "has a transaction open"
         )
 
     async def commit(self, position: Delivered) -> None:
@@ -131,14 +153,14 @@ class TransactionalSink(Sink):
         self._begin()
         value = json.dumps(asdict(position), separators=(",", ":")).encode()
         await super().publish((self._offsets_topic, self._key, value, None, 0))
-        await self._call(self._producer.commit_transaction, _COMMIT_TIMEOUT_S)
+        await self._call(self._producer.commit_transaction)
         self._begun = False
 
-    async def _call(self, step: Any, timeout_s: float) -> None:
+    async def _call(self, step: Callable[[float], None]) -> None:
         """One transactional call, off the loop, again and again while librdkafka says that it may be."""
         while True:
             try:
-                await asyncio.to_thread(step, timeout_s)
+                await asyncio.to_thread(step, _TRY_S)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():
@@ -151,4 +173,6 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     """Whatever fails, the next producer of the same id aborts what is open, and goes on from the position."""
     if error.code() in _FENCED:
         return KafkaUnavailable("another relay of this slot has taken over (the producer was fenced)")
+    if error.code() in _CURES:
+        return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     return delivery_error(error, "of this transaction", 0)
