@@ -8,10 +8,12 @@ position reached.
 
 After a crash Postgres sends again what it was not told of. What the offsets topic says was delivered is then
 skipped: whole transactions by their commit LSN, and the records of the one that was cut by their `seq`, which
-is the same on every repetition. Positions that can't be true are refused.
+is the same on every repetition. Until they have come again, a commit repeats what was delivered of them: a
+position never goes back. Positions that can't be true are refused.
 """
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pgrelay.encode.encoder import Encoder
@@ -20,10 +22,10 @@ from pgrelay.lsn import format_lsn
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.transactional import Delivered, TransactionalSink
 
-# A Kafka transaction under load, and one that a single Postgres transaction stretches. Brokers end one that
-# is older than transaction.timeout.ms, a minute by default.
+# A Kafka transaction under load; and one that a single Postgres transaction stretches, as a part of
+# transaction.timeout.ms, after which brokers abort it.
 _OLD_ENOUGH_S: Final = 0.25
-_TOO_OLD_S: Final = 15.0
+_TOO_OLD: Final = 0.25
 
 # How often an idle stream's position is committed.
 _IDLE_EVERY_S: Final = 1.0
@@ -33,11 +35,16 @@ class Commits:
     """The Kafka transactions of one session."""
 
     def __init__(
-        self, sink: TransactionalSink, ledger: Ledger, encoder: Encoder, wal_end: int, slot_lsn: int
+        self,
+        sink: TransactionalSink,
+        ledger: Ledger,
+        encoder: Encoder,
+        slot_lsn: int,
+        wal_end: Callable[[], Awaitable[int]],
     ) -> None:
-        """`wal_end` is the server's, `slot_lsn` where the slot stood, both before streaming began."""
-        self._wal_end = wal_end
+        """`slot_lsn` is where the slot stood before streaming began; `wal_end` asks for the end of WAL."""
         self._slot_lsn = slot_lsn
+        self._wal_end = wal_end
         self._sink = sink
         self._ledger = ledger
         self._encoder = encoder
@@ -45,7 +52,8 @@ class Commits:
         self._records = False
         self._oldest = 0.0
         self._committed_at = 0.0
-        self._committed_lsn = 0
+        self._committed = Delivered(0)
+        self._too_old_s = sink.timeout_s * _TOO_OLD
 
     async def recover(self) -> None:
         """Learn what was delivered, and have the encoder skip it. Raises GapError on what can't be true."""
@@ -53,10 +61,12 @@ class Commits:
         if position is None:
             return
         cure = "drop the slot, choose another prefix or delete the offsets topic, and copy the tables anew"
-        if position.lsn > self._wal_end:
+        # Asked only now: the relay that had the slot before us may have gone on until we got it.
+        wal_end = await self._wal_end()
+        if position.lsn > wal_end:
             raise GapError(
                 f"Kafka has everything up to {format_lsn(position.lsn)}, and the server's WAL ends at "
-                f"{format_lsn(self._wal_end)}: it was restored from a backup, or lost WAL; {cure}"
+                f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {cure}"
             )
         if self._slot_lsn > position.lsn:
             raise GapError(
@@ -64,7 +74,7 @@ class Commits:
                 f"{format_lsn(position.lsn)}: the slot was moved or made anew, and changes between are "
                 f"gone; {cure}"
             )
-        self._committed_lsn = position.lsn
+        self._committed = position
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
 
     @property
@@ -88,22 +98,27 @@ class Commits:
             return False
         age_s = time.monotonic() - self._oldest
         if self._ledger.in_transaction:
-            return age_s >= _TOO_OLD_S
+            return age_s >= self._too_old_s
         if self._records:
             return nothing_else or age_s >= _OLD_ENOUGH_S
         return nothing_else and time.monotonic() >= self._committed_at + _IDLE_EVERY_S
 
     async def commit(self) -> None:
         """Commit, and let go of what the commit covers."""
-        lsn = max(self._committed_lsn, self._ledger.ended_lsn)
-        position = Delivered(lsn)
-        if self._ledger.in_transaction:
-            position = Delivered(lsn, *self._encoder.position)
+        position = self._position()
         await self._sink.commit(position)
-        self._committed_lsn = lsn
+        self._committed = position
         self._committed_at = self._oldest = time.monotonic()
         self._records = self._ledger.in_transaction
         for entry in self._held:
             whole = entry.end_lsn is not None
             entry.acknowledged = entry.records if whole else entry.records - 1
         self._held = [entry for entry in self._held if entry.end_lsn is None]
+
+    def _position(self) -> Delivered:
+        """What is delivered with this commit: never less than with an earlier one."""
+        lsn = max(self._committed.lsn, self._ledger.ended_lsn)
+        cut = (self._committed.commit_lsn or 0, self._committed.seq or 0)
+        if self._ledger.in_transaction:
+            cut = max(cut, self._encoder.position)
+        return Delivered(lsn) if cut[0] < lsn else Delivered(lsn, *cut)

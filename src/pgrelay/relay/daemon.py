@@ -170,7 +170,7 @@ class Daemon:
         ledger = Ledger(self._position.flush_lsn)
         commits = None
         if isinstance(sink, TransactionalSink):
-            commits = Commits(sink, ledger, encoder, system.wal_end, slot.confirmed_flush_lsn or 0)
+            commits = Commits(sink, ledger, encoder, slot.confirmed_flush_lsn or 0, catalog.wal_end)
         return Session(
             source,
             catalog,

@@ -1,0 +1,371 @@
+"""When a Kafka transaction is committed, what it covers, and what is believed after a crash."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from pgrelay.encode.records import Segment
+from pgrelay.errors import GapError
+from pgrelay.events import Event
+from pgrelay.progress import Ledger
+from pgrelay.relay.commits import Commits
+from pgrelay.transactional import Delivered, TransactionalSink
+from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
+from tests.wire import build
+from tests.wire.build import INT4, Column
+
+SLOT: Final = 0x1000
+WAL_END: Final = 0x9000
+FIRST, SECOND, THIRD = 0x1800, 0x2800, 0x3800
+"""Where transactions commit; each ends 8 bytes later."""
+
+TIMEOUT_S: Final = 60.0
+TABLE: Final = 16384
+RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", INT4, key=True)])
+
+
+class FakeKafka(TransactionalSink):
+    """Takes every commit at once."""
+
+    def __init__(self, delivered: Delivered | None) -> None:
+        self.delivered = delivered
+        self.committed: list[Delivered] = []
+        self.timeout_s = TIMEOUT_S
+
+    async def recover(self) -> Delivered | None:
+        return self.delivered
+
+    async def commit(self, position: Delivered) -> None:
+        self.committed.append(position)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("pgrelay.relay.commits.time", clock)
+    return clock
+
+
+class Relaying:
+    """A session's ledger, encoder and commits, and what the session does with them."""
+
+    def __init__(
+        self, delivered: Delivered | None = None, slot_lsn: int = SLOT, wal_end: int = WAL_END
+    ) -> None:
+        self.kafka = FakeKafka(delivered)
+        self.ledger = Ledger(slot_lsn)
+        self.encoder = encoder_of(replace(OPTIONS, headers=True))
+        self.commits = Commits(self.kafka, self.ledger, self.encoder, slot_lsn, answer(wal_end))
+
+    def take(self, events: list[Event]) -> list[int]:
+        """Encodes events and enters them into the ledger; returns the `seq` of each record."""
+        seqs: list[int] = []
+        for segment in segments(self.encoder, events):
+            self._enter(segment)
+            seqs += [int(dict(headers or [])["seq"] or b"") for _, _, _, headers, _ in segment.records]
+        return seqs
+
+    def _enter(self, segment: Segment) -> None:
+        if segment.begin is not None:
+            self.commits.hold(self.ledger.begin(segment.begin.commit_us), records=True)
+        if segment.end_lsn is not None:
+            self.ledger.seen(segment.end_lsn)
+            self.ledger.end(segment.end_lsn)
+
+    def reach(self, lsn: int) -> None:
+        """A position with nothing to deliver, as a keepalive tells it."""
+        self.ledger.seen(lsn)
+        position = self.ledger.reached(lsn)
+        assert position is not None
+        self.commits.hold(position, records=False)
+
+    async def commit(self) -> Delivered:
+        await self.commits.commit()
+        return self.kafka.committed[-1]
+
+    @property
+    def confirmable(self) -> int:
+        """The LSN that Postgres may be told."""
+        self.ledger.advance()
+        return self.ledger.flush_lsn
+
+
+def answer(lsn: int) -> Callable[[], Awaitable[int]]:
+    async def wal_end() -> int:
+        return lsn
+
+    return wal_end
+
+
+def rows(commit_lsn: int, count: int = 1) -> list[Event]:
+    """A transaction that inserts so many rows."""
+    inserts = [build.insert(TABLE, [str(number)]) for number in range(count)]
+    return transaction(RELATION, *inserts, commit_lsn=commit_lsn)
+
+
+def begun(commit_lsn: int, count: int) -> list[Event]:
+    """The same without its end."""
+    return rows(commit_lsn, count)[:-1]
+
+
+def rest(commit_lsn: int, count: int) -> list[Event]:
+    """What follows on `begun`: so many rows more, and the end."""
+    return rows(commit_lsn, count)[2:]
+
+
+# --- When a commit is due
+
+
+def test_nothing_is_due_before_anything_has_come(clock: Clock) -> None:
+    relaying = Relaying()
+    clock.now += 3600
+    assert not relaying.commits.pending
+    assert not relaying.commits.due(nothing_else=True)
+
+
+def test_a_transaction_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    assert relaying.commits.pending
+    assert relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.due(nothing_else=False)
+
+
+def test_under_load_a_commit_is_due_every_quarter_of_a_second(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    clock.now += 0.24
+    relaying.take(rows(SECOND))
+    assert not relaying.commits.due(nothing_else=False)
+    clock.now += 0.01
+    assert relaying.commits.due(nothing_else=False)
+
+
+async def test_after_a_commit_nothing_is_due_until_something_comes(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    await relaying.commit()
+    clock.now += 3600
+    assert not relaying.commits.pending
+    assert not relaying.commits.due(nothing_else=True)
+    relaying.take(rows(SECOND))
+    assert not relaying.commits.due(nothing_else=False)
+
+
+def test_within_a_transaction_only_a_quarter_of_kafka_s_patience_makes_it_due(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    relaying.take(begun(SECOND, 3))
+    clock.now += TIMEOUT_S / 4 - 0.01
+    assert not relaying.commits.due(nothing_else=True)
+    clock.now += 0.01
+    assert relaying.commits.due(nothing_else=False)
+
+
+async def test_a_transaction_that_takes_longer_is_cut_again_and_again(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(begun(FIRST, 3))
+    for _ in range(3):
+        clock.now += TIMEOUT_S / 4 - 0.01
+        assert not relaying.commits.due(nothing_else=False)
+        clock.now += 0.01
+        assert relaying.commits.due(nothing_else=False)
+        await relaying.commit()
+    relaying.take(rest(FIRST, 1))
+    assert relaying.commits.due(nothing_else=True)
+
+
+async def test_positions_alone_are_committed_once_a_second_when_there_is_nothing_else(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.reach(0x2000)
+    assert relaying.commits.due(nothing_else=True)
+    assert not relaying.commits.due(nothing_else=False)
+    await relaying.commit()
+    relaying.reach(0x2100)
+    clock.now += 0.9
+    relaying.reach(0x2200)
+    assert not relaying.commits.due(nothing_else=True)
+    clock.now += 0.1
+    assert relaying.commits.due(nothing_else=True)
+    assert await relaying.commit() == Delivered(0x2200)
+
+
+async def test_a_position_does_not_hold_up_a_transaction(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.reach(0x1100)
+    await relaying.commit()
+    relaying.reach(0x1200)
+    relaying.take(rows(FIRST))
+    assert relaying.commits.due(nothing_else=True)
+
+
+# --- What it covers
+
+
+async def test_a_commit_covers_all_that_has_ended(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    relaying.take(rows(SECOND))
+    relaying.reach(0x3000)
+    assert await relaying.commit() == Delivered(0x3000)
+
+
+async def test_postgres_is_told_of_nothing_before_kafka_has_committed_it(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    relaying.reach(0x2000)
+    assert relaying.confirmable == SLOT
+    await relaying.commit()
+    assert relaying.confirmable == 0x2000
+    relaying.reach(0x2100)
+    relaying.reach(0x2200)
+    assert relaying.confirmable == 0x2000
+    await relaying.commit()
+    assert relaying.confirmable == 0x2200
+
+
+async def test_a_position_that_moves_on_behind_the_commit_that_covered_it_waits_for_the_next(
+    clock: Clock,
+) -> None:
+    relaying = Relaying()
+    relaying.reach(0x2000)
+    await relaying.commit()
+    relaying.reach(0x2100)  # the same entry, since nothing has advanced yet
+    assert relaying.confirmable == SLOT
+    await relaying.commit()
+    assert relaying.confirmable == 0x2100
+
+
+async def test_a_commit_that_fails_covers_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(position: Delivered) -> None:
+        raise ConnectionError
+
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    monkeypatch.setattr(relaying.kafka, "commit", fail)
+    with pytest.raises(ConnectionError):
+        await relaying.commits.commit()
+    assert relaying.commits.pending
+    assert relaying.confirmable == SLOT
+
+
+async def test_within_a_transaction_the_position_says_how_far_it_has_come(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    relaying.take(begun(SECOND, 3))
+    assert await relaying.commit() == Delivered(FIRST + 8, SECOND, 3)
+    assert relaying.confirmable == FIRST + 8
+    relaying.take(rest(SECOND, 2))
+    assert relaying.confirmable == FIRST + 8
+    assert await relaying.commit() == Delivered(SECOND + 8)
+    assert relaying.confirmable == SECOND + 8
+
+
+# --- After a crash
+
+
+async def test_where_nothing_was_delivered_yet_nothing_is_skipped(clock: Clock) -> None:
+    relaying = Relaying(None)
+    await relaying.commits.recover()
+    assert relaying.take(rows(FIRST, 2)) == [0, 1]
+
+
+async def test_what_was_delivered_is_skipped_and_confirmed_all_the_same(clock: Clock) -> None:
+    relaying = Relaying(Delivered(FIRST + 8, SECOND, 2))
+    await relaying.commits.recover()
+    assert relaying.take(rows(FIRST, 4)) == []
+    assert relaying.take(rows(SECOND, 4)) == [2, 3]
+    assert relaying.take(rows(THIRD, 2)) == [0, 1]
+    assert await relaying.commit() == Delivered(THIRD + 8)
+    assert relaying.confirmable == THIRD + 8
+
+
+async def test_a_position_beyond_the_end_of_wal_is_refused() -> None:
+    relaying = Relaying(Delivered(WAL_END + 1))
+    with pytest.raises(
+        GapError, match="Kafka has everything up to 0/9001, and the server's WAL ends at 0/9000"
+    ):
+        await relaying.commits.recover()
+
+
+async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
+    """The relay that had the slot before may have gone on delivering until we got it."""
+    kafka, ledger, encoder = FakeKafka(None), Ledger(SLOT), encoder_of(OPTIONS)
+    asked: list[Delivered | None] = []
+
+    async def wal_end() -> int:
+        asked.append(kafka.delivered)
+        return WAL_END
+
+    commits = Commits(kafka, ledger, encoder, SLOT, wal_end)
+    kafka.delivered = Delivered(WAL_END)
+    await commits.recover()
+    assert asked == [Delivered(WAL_END)]
+
+
+async def test_a_slot_beyond_the_position_is_refused() -> None:
+    relaying = Relaying(Delivered(SLOT - 1))
+    with pytest.raises(GapError, match="the slot stands at 0/1000, and Kafka has everything up to 0/FFF"):
+        await relaying.commits.recover()
+
+
+@pytest.mark.parametrize("delivered", [Delivered(SLOT), Delivered(WAL_END)])
+async def test_positions_from_the_slot_s_to_the_end_of_wal_are_believed(delivered: Delivered) -> None:
+    relaying = Relaying(delivered)
+    await relaying.commits.recover()
+    relaying.reach(WAL_END)
+    assert await relaying.commit() == Delivered(WAL_END)
+
+
+# --- A position never goes back
+
+
+async def test_transactions_that_come_again_do_not_take_the_position_back(clock: Clock) -> None:
+    relaying = Relaying(Delivered(SECOND + 8))
+    await relaying.commits.recover()
+    relaying.take(rows(FIRST))
+    assert await relaying.commit() == Delivered(SECOND + 8)
+
+
+async def test_a_cut_is_kept_until_its_transaction_comes_again(clock: Clock) -> None:
+    """Else a second crash would double what had been delivered of it."""
+    cut = Delivered(FIRST + 8, SECOND, 2)
+    relaying = Relaying(cut)
+    await relaying.commits.recover()
+    relaying.reach(0x1100)
+    assert await relaying.commit() == cut
+    relaying.take(begun(FIRST, 1))
+    assert await relaying.commit() == cut
+    relaying.take(rest(FIRST, 1))
+    assert await relaying.commit() == cut
+    relaying.reach(0x2000)
+    assert await relaying.commit() == Delivered(0x2000, SECOND, 2)
+
+
+async def test_a_cut_does_not_go_back_while_its_transaction_comes_again(clock: Clock) -> None:
+    relaying = Relaying(Delivered(FIRST + 8, SECOND, 3))
+    await relaying.commits.recover()
+    relaying.take(begun(SECOND, 1))
+    assert await relaying.commit() == Delivered(FIRST + 8, SECOND, 3)
+    relaying.take(rest(SECOND, 4)[:-1])
+    assert await relaying.commit() == Delivered(FIRST + 8, SECOND, 5)
+    relaying.take(rest(SECOND, 1))
+    assert await relaying.commit() == Delivered(SECOND + 8)
+
+
+async def test_a_cut_within_the_next_transaction_takes_the_place_of_the_last(clock: Clock) -> None:
+    relaying = Relaying(Delivered(FIRST + 8, SECOND, 3))
+    await relaying.commits.recover()
+    relaying.take(rows(SECOND, 4))
+    relaying.take(begun(THIRD, 1))
+    assert await relaying.commit() == Delivered(SECOND + 8, THIRD, 1)
