@@ -1,10 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+COMPILED := .venv-compiled
 
 # make demo              the main job on embedded servers; make demo ARGS="--rows 300" ends by itself
 # make test              every test, on real servers; make test ARGS="tests/wire" for some of them
 # make debezium-diff     our records next to those of the real Debezium: what differs, and why
+# make test-compiled     the pure rooms' tests on the compiled modules
 # make lint, make types  ruff and mypy, as CI runs them
 
 # One environment for everything; made anew when the project's own declaration changes.
@@ -13,7 +15,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test debezium-diff lint types clean
+.PHONY: demo test test-compiled debezium-diff lint types clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
@@ -23,6 +25,19 @@ test: $(VENV)/.installed
 debezium-diff: $(VENV)/.installed
 	$(BIN)/pytest --quiet --no-header tests/integration/debezium
 
+# The pure rooms once more, as `pip install .` compiles them.
+PURE_TESTS := tests/wire tests/encode $(wildcard tests/test_assembler*.py) \
+	tests/test_lsn.py tests/test_prepared.py tests/test_progress.py tests/test_spool.py
+
+$(COMPILED)/.installed: pyproject.toml setup.py $(shell find src/pgrelay -name '*.py')
+	$(PYTHON) -m venv --clear $(COMPILED)
+	$(COMPILED)/bin/pip install --quiet --disable-pip-version-check '.[test]'
+	$(COMPILED)/bin/pgrelay --version | grep compiled
+	touch $@
+
+test-compiled: $(COMPILED)/.installed
+	$(COMPILED)/bin/pytest -n auto --maxprocesses 4 $(PURE_TESTS) $(ARGS)
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,4 +46,4 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(COMPILED) build dist
