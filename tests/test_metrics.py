@@ -56,6 +56,7 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
         "pgrelay_delivery_latency_seconds histogram",
         "pgrelay_inflight_records gauge",
         "pgrelay_open_transactions gauge",
+        "pgrelay_published_tables gauge",
         "pgrelay_spool_size_bytes gauge",
         "pgrelay_spooled_bytes_total counter",
         "pgrelay_reconnects_total counter",
@@ -127,6 +128,7 @@ def test_the_other_counts(metrics: Metrics) -> None:
     metrics.add_transactions(5)
     metrics.set_inflight_records(6)
     metrics.set_open_transactions(7)
+    metrics.set_published_tables(3)
     metrics.set_spooled_bytes(8)
     metrics.add_spooled_bytes(9)
     metrics.add_spooled_bytes(1)
@@ -134,6 +136,7 @@ def test_the_other_counts(metrics: Metrics) -> None:
     assert value(metrics, "pgrelay_transactions_total") == 5
     assert value(metrics, "pgrelay_inflight_records") == 6
     assert value(metrics, "pgrelay_open_transactions") == 7
+    assert value(metrics, "pgrelay_published_tables") == 3
     assert value(metrics, "pgrelay_spool_size_bytes") == 8
     assert value(metrics, "pgrelay_spooled_bytes_total") == 10
     assert value(metrics, "pgrelay_delivery_errors_total") == 2

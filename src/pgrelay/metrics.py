@@ -84,6 +84,11 @@ class Metrics:
         self._open_transactions = self._gauge(
             "open_transactions", "Transactions received in part, waiting for their commit."
         )
+        self._published_tables = self._gauge(
+            "published_tables",
+            "Tables that Postgres sends rows of. If it falls: one was dropped, renamed or taken out of the "
+            "publication; the log names it.",
+        )
         self._spooled_bytes = self._gauge(
             "spool_size_bytes",
             "Bytes of open transactions on disk now. If it nears the disk: raise its size.",
@@ -146,6 +151,9 @@ class Metrics:
 
     def set_open_transactions(self, transactions: int) -> None:
         self._open_transactions.set(transactions)
+
+    def set_published_tables(self, tables: int) -> None:
+        self._published_tables.set(tables)
 
     def set_spooled_bytes(self, on_disk: int) -> None:
         """Set the bytes of open transactions on disk now."""

@@ -19,6 +19,8 @@ _PUBLISH_EVERY_S: Final = 0.25
 _TROUBLED_S: Final = 3.0
 _SILENT_S: Final = 10.0
 
+_MOST_NAMED: Final = 20
+
 
 class Observer:
     """Called once a turn; does anything only a few times a second."""
@@ -29,6 +31,7 @@ class Observer:
         self._publish_at = 0.0
         self._acknowledged_at = 0.0
         self._stalled = False
+        self._published: frozenset[str] | None = None
 
     def turned(self, session: Session) -> None:
         now = time.monotonic()
@@ -36,6 +39,8 @@ class Observer:
             self._publish_at = now + _PUBLISH_EVERY_S
             self.publish(session)
             self._watch_kafka(session, now)
+            if session.published is not None:
+                self._watch_tables(session.published)
 
     def publish(self, session: Session) -> None:
         """Hand over what was counted since the last time."""
@@ -79,3 +84,13 @@ class Observer:
                 reason=reason,
                 records=sink.in_queue,
             )
+
+    def _watch_tables(self, published: frozenset[str]) -> None:
+        """The stream says nothing of a table that was dropped, renamed, or taken out of the publication."""
+        before, self._published = self._published, published
+        if before is None or before != published:
+            self._metrics.set_published_tables(len(published))
+        if before is not None and (left := before - published):
+            _log.warning("tables left the publication", tables=sorted(left)[:_MOST_NAMED], count=len(left))
+        if before is not None and (joined := published - before):
+            _log.info("tables joined the publication", tables=sorted(joined)[:_MOST_NAMED], count=len(joined))

@@ -48,8 +48,10 @@ _SLICE_BYTES: Final = 256 * 1024
 # A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
 _STATUS_LEAST_S: Final = 0.01
 
-# How often the server is asked where its WAL ends and whether the publications are still there.
+# How often the server is asked where its WAL ends and what is published; less often where that takes long,
+# as with thousands of tables: it rests so many times as long as it took.
 _LOOK_EVERY_S: Final = 2.0
+_LOOK_REST: Final = 50
 _LOOK_TIMEOUT_S: Final = 10.0
 
 # While records are in flight: how long to rest before looking for reports again, from and up to.
@@ -66,7 +68,8 @@ class Observer(Protocol):
 class Session:
     """Its parts are public for the observer.
 
-    `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked.
+    `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked;
+    `published` are the tables that it would send rows of then, None before.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Session:
         self.spool = spool
         self.confirmed_lsn = 0
         self.wal_end = 0
+        self.published: frozenset[str] | None = None
         self._catalog = catalog
         self._metrics = metrics
         self._publications = publications
@@ -100,6 +104,7 @@ class Session:
         self._registry = registry
         self._errand: asyncio.Task[None] | None = None
         self._look: asyncio.Task[None] | None = None
+        self._look_began = 0.0
         self._look_due = 0.0
         self._status_due = 0.0
         self._status_sent = 0.0
@@ -136,12 +141,14 @@ class Session:
         if self._look is not None and self._look.done():
             self._look.result()
             self._look = None
-            self._look_due = time.monotonic() + _LOOK_EVERY_S
+            now = time.monotonic()
+            self._look_due = now + max(_LOOK_EVERY_S, (now - self._look_began) * _LOOK_REST)
         if self._look is None and time.monotonic() >= self._look_due:
+            self._look_began = time.monotonic()
             self._look = asyncio.create_task(self._ask_server())
 
     async def _ask_server(self) -> None:
-        """What the stream does not tell: how far behind we are, and that the server skips rows in silence.
+        """What the stream does not tell: how far behind we are, and which rows the server skips in silence.
 
         PostgreSQL 18 only warns, in its own log, when a publication is gone.
         """
@@ -149,6 +156,7 @@ class Session:
             async with asyncio.timeout(_LOOK_TIMEOUT_S):
                 self.wal_end = await self._catalog.wal_end()
                 missing = await self._catalog.missing_publications(self._publications)
+                tables = await self._catalog.published_tables(self._publications)
         except TimeoutError:
             raise SourceUnavailable("Postgres does not answer a query on the catalogue") from None
         if missing:
@@ -156,6 +164,8 @@ class Session:
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
                 f"{format_lsn(self.ledger.flush_lsn)} on; create it again, and copy its tables anew"
             )
+        if tables is not None:
+            self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
 
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
