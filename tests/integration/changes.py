@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tests.integration.topics import Record
+
+Row = dict[str, Any]
 
 
 class Change(NamedTuple):
@@ -56,13 +58,14 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     return [by_place[key] for key in sorted(by_place)]
 
 
-def fold(records: Iterable[Record]) -> list[dict[str, Any]]:
+def fold(records: Iterable[Record]) -> list[Row]:
     """The rows of a table with a key, after all its records, by key.
 
     AssertionError where a record does not fit what came before: a create of a row that is there, an update
     or delete of one that is not.
     """
-    rows: dict[bytes, dict[str, Any]] = {}
+    rows: dict[bytes, Row] = {}
+    moved: dict[bytes, Row] = {}
     for record in in_order(records):
         value, key = record.json, record.key
         if value["op"] == "t":
@@ -71,27 +74,34 @@ def fold(records: Iterable[Record]) -> list[dict[str, Any]]:
         assert key is not None
         assert (key in rows) == (value["op"] != "c"), f"{value['op']} of {key!r} at {place(record)}"
         old = rows.pop(key, {})
-        if value["op"] != "d":
-            rows[key] = value["after"] | {name: old[name] for name in value.get("unchanged", ())}
+        if value["op"] == "d":
+            moved[key] = old
+            continue
+        if value["op"] == "c":
+            old = moved.get(dict(record.headers).get("__debezium.oldkey") or b"", {})
+        rows[key] = value["after"] | {name: old[name] for name in value.get("unchanged", ())}
     return [rows[key] for key in sorted(rows, key=lambda key: sorted(json.loads(key).items()))]
 
 
-def fold_keyless(records: Iterable[Record]) -> Counter[str]:
-    """The same of a table without a key under REPLICA IDENTITY FULL: how often it has which row, as JSON."""
+def fold_keyless(records: Iterable[Record], shape: Callable[[Row], Row]) -> Counter[str]:
+    """The same of a table without a key under REPLICA IDENTITY FULL: how often it has which row, as JSON.
+
+    `shape` gives all rows that of the table at the end, whatever it was when they were told.
+    """
     rows = Counter[str]()
     for record in in_order(records):
         change_ = change(record)
         if change_.op == "t":
             rows.clear()
         if change_.before is not None:
-            row = as_text(change_.before)
+            row = as_text(shape(change_.before))
             assert rows[row] > 0, f"{change_.op} of {row}, which is not there, at {place(record)}"
             rows[row] -= 1
         if change_.after is not None:
-            rows[as_text(change_.after)] += 1
+            rows[as_text(shape(change_.after))] += 1
     return +rows
 
 
-def as_text(row: dict[str, Any]) -> str:
+def as_text(row: Row) -> str:
     """A row as JSON, the same for equal rows."""
     return json.dumps(row, sort_keys=True)

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,7 +15,6 @@ from typing import Any, Self
 import psycopg
 import yaml
 
-from pgrelay.embedded.ports import free_port
 from pgrelay.lsn import parse_lsn
 from tests.integration.databases import Database
 from tests.integration.servers import KafkaServer
@@ -45,16 +45,20 @@ class Relay:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._runs = 0
-        self._http = ""
+        self._port_holder = socket.socket()
 
     def __enter__(self) -> Self:
         self._folder.mkdir()
+        # Bound and never listening: the port stays ours between two starts, and the relay can listen there.
+        self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._port_holder.bind(("127.0.0.1", 0))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        self._port_holder.close()
 
     def start(self) -> Self:
         """Start the process; does not wait for anything."""
@@ -117,7 +121,7 @@ class Relay:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of /metrics, /healthz or /readyz; status 0 where nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://{self._http}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self._http_address}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -199,17 +203,21 @@ class Relay:
         return None if row is None else row[0]
 
     @property
+    def _http_address(self) -> str:
+        host, port = self._port_holder.getsockname()
+        return f"{host}:{port}"
+
+    @property
     def _log_file(self) -> Path:
         return self._folder / f"run-{self._runs}.log"
 
     def _write_configuration(self) -> Path:
-        self._http = f"127.0.0.1:{free_port()}"
         ours = {
             "source": {"dsn": self.database.dsn, "slot": self.prefix},
             "sink": {"kafka": {"bootstrap.servers": self.kafka.bootstrap}},
             "records": {"prefix": self.prefix},
             "transactions": {"spool_dir": str(self._folder / "spool")},
-            "http": {"listen": self._http},
+            "http": {"listen": self._http_address},
         }
         path = self._folder / "pgrelay.yaml"
         path.write_text(yaml.safe_dump(_laid_over(ours, self.sections)))
