@@ -98,13 +98,24 @@ class Catalog:
         present = {row[0] for row in rows}
         return [name for name in names if name not in present]
 
-    async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Schema and name of what these publications send rows of: of partitions, or of their root."""
+    async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]] | None:
+        """Schema and name of what these publications send rows of: of partitions, or of their root.
+
+        None where somebody, such as a prepared transaction, has locked one of them: the view opens each.
+        """
         query = sql.SQL(
             "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
             "ORDER BY schemaname, tablename"
         )
-        return [(row[0], row[1]) for row in await self.rows(query, (list(names),))]
+        try:
+            async with self._connection.transaction():
+                await self._connection.execute("SET LOCAL lock_timeout = '500ms'")
+                cursor = await self._connection.execute(query, (list(names),))
+                return [(row[0], row[1]) for row in await cursor.fetchall()]
+        except psycopg.errors.LockNotAvailable:
+            return None
+        except psycopg.Error as error:
+            raise query_error(error) from error
 
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""

@@ -169,6 +169,14 @@ def change_every_way(database: Database, table: str) -> None:
     database.execute(f"INSERT INTO {table} (id) VALUES (3)")
 
 
+def new_slot(database: Database) -> str:
+    """A slot made already: one can't be made while a transaction that has locked a table is open."""
+    slot = f"{database.name}_slot"
+    database.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
+    return slot
+
+
 class TestRoutes:
     def test_the_partitions_of_a_table_share_a_topic(self, database: Database, new_relay: NewRelay) -> None:
         database.execute("CREATE TABLE orders (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)")
@@ -221,6 +229,15 @@ class TestRoutes:
         told = relay.log[-1]["event"]
         assert "table a_b.c" in told
         assert "table a.b_c" in told
+
+    def test_a_table_that_somebody_has_locked_does_not_keep_the_relay_from_starting(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+        relay = new_relay(source={"slot": new_slot(database)})
+        with database.connect() as locking, locking.transaction():
+            locking.execute("LOCK TABLE orders")
+            relay.start().wait_streaming()
 
     def test_tables_whose_topics_kafka_takes_for_the_same_are_refused_by_name(
         self, database: Database, new_relay: NewRelay

@@ -77,12 +77,13 @@ async def prepare(catalog: Catalog, config: SourceConfig, position: Position) ->
 async def check_topics(catalog: Catalog, config: Config) -> None:
     """Refuse published tables that would share a topic by accident, before a row of theirs comes.
 
-    Raises SetupError. Tables that are published later are looked at when their first row comes.
+    Raises SetupError. Tables that can't be looked at now, or are published later, are looked at when their
+    first row comes.
     """
     # What the server is has no part in topics.
     records = record_options(config, catalog.database, systemid="", server_encoding="")
     topics = Topics(records.prefix, records.topic, records.routes)
-    for schema, table in await catalog.published_tables(config.source.publications):
+    for schema, table in await catalog.published_tables(config.source.publications) or ():
         if records.selection.takes(f"{schema}.{table}"):
             topics.of_table(schema, table)
 
