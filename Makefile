@@ -7,6 +7,8 @@ COMPILED := .venv-compiled
 # make test              every test, on real servers; make test ARGS="tests/wire" for some of them
 # make debezium-diff     our records next to those of the real Debezium: what differs, and why
 # make test-compiled     the pure rooms' tests on the compiled modules
+# make bench             every contender on every workload, in one table and bench/results.json; ARGS="--help"
+# make profile           where a row's CPU goes
 # make lint, make types  ruff and mypy, as CI runs them
 
 # One environment for everything; made anew when the project's own declaration changes.
@@ -15,7 +17,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-compiled debezium-diff lint types clean
+.PHONY: demo test test-compiled debezium-diff bench profile lint types clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
@@ -37,6 +39,12 @@ $(COMPILED)/.installed: pyproject.toml setup.py $(shell find src/pgrelay -name '
 
 test-compiled: $(COMPILED)/.installed
 	$(COMPILED)/bin/pytest -n auto --maxprocesses 4 $(PURE_TESTS) $(ARGS)
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m bench --with debezium $(ARGS)
+
+profile: $(VENV)/.installed
+	$(BIN)/python -m bench.profile $(ARGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

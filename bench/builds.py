@@ -1,0 +1,79 @@
+"""The checkout's two forms: compiled by the project's own build, and the same source as it is."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+Form = Literal["compiled", "interpreted"]
+
+_ROOT = Path(__file__).parents[1]
+_INPUTS = ("setup.py", "pyproject.toml", "README.md", "src")
+_BUILDS = _ROOT / "build" / "bench"
+_MAIN = "import sys; from pgrelay.cli import main; sys.exit(main())"
+
+
+def pgrelay(*arguments: str) -> list[str]:
+    """A command line that runs pgrelay out of the folder in PYTHONPATH."""
+    return [sys.executable, "-c", _MAIN, *arguments]
+
+
+def environment(form: Form) -> dict[str, str]:
+    """The environment in which Python imports that form. Raises RuntimeError where it can't be built."""
+    folder = _BUILDS / _digest() / form
+    if not folder.exists():
+        _build(form, folder)
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def _build(form: Form, folder: Path) -> None:
+    # A copy, so that neither what earlier builds left in build/ nor an edit made meanwhile gets in.
+    with tempfile.TemporaryDirectory(prefix="pgrelay-build-") as temporary:
+        source = Path(temporary, "source")
+        target = Path(temporary, "target")
+        source.mkdir()
+        for name in _INPUTS:
+            _copy(_ROOT / name, source / name)
+        if form == "compiled":
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+            subprocess.run([*pip, str(target), str(source)], check=True)
+        else:
+            _copy(source / "src", target)
+        told = subprocess.run(
+            pgrelay("--version"),
+            env={**os.environ, "PYTHONPATH": str(target)},
+            cwd=temporary,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        if f"({form})" not in told:
+            raise RuntimeError(
+                f"{told.strip()} came of the build that should be {form}; is there a C compiler?"
+            )
+        _keep(target, folder)
+
+
+def _keep(target: Path, folder: Path) -> None:
+    for stale in _BUILDS.glob("*"):
+        if stale != folder.parent:
+            shutil.rmtree(stale)
+    shutil.copytree(target, folder)
+
+
+def _copy(path: Path, target: Path) -> None:
+    if path.is_dir():
+        shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so"))
+    else:
+        shutil.copy(path, target)
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for path in [_ROOT / "setup.py", *sorted((_ROOT / "src").rglob("*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

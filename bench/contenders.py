@@ -1,0 +1,104 @@
+"""Who drains: how each is told its slot and its broker, and how we know that it is done."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.builds import Form, environment, pgrelay
+from bench.stage import PUBLICATION
+from pgrelay.wire.replication import StreamOptions
+
+# What pgrelay asks of PostgreSQL 18 by default.
+STREAM = StreamOptions(4, (PUBLICATION,), messages=True, streaming="parallel")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one contender is given for one run."""
+
+    bin: Path
+    port: int
+    database: str
+    dsn: str
+    slot: str
+    target: str
+    bootstrap: str
+    prefix: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    arguments: list[str | Path]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """`delivers` to topics, or throws rows away; `confirms` soon to the slot what it has delivered.
+
+    A `peer` is slow: it runs where it is asked for.
+    """
+
+    name: str
+    command: Callable[[Job], Command]
+    delivers: bool = True
+    confirms: bool = True
+    peer: bool = False
+
+    @property
+    def prefix(self) -> str:
+        """Fit for a slot and for topics."""
+        return self.name.replace(" ", "_")
+
+
+def recvlogical() -> Contender:
+    return Contender("pg_recvlogical", _recvlogical, delivers=False)
+
+
+def _recvlogical(job: Job) -> Command:
+    options = [f"--option={name}={value}" for name, value in STREAM.pairs()]
+    connection = [f"--dbname={job.dsn}", f"--slot={job.slot}"]
+    return Command(
+        [
+            job.bin / "pg_recvlogical",
+            *connection,
+            *options,
+            "--start",
+            "--no-loop",
+            f"--endpos={job.target}",
+            "--file=/dev/null",
+        ]
+    )
+
+
+def relay(form: Form, name: str = "", sections: Mapping[str, Mapping[str, Any]] | None = None) -> Contender:
+    """pgrelay as it is configured by default, but for `sections`; `name` tells them from the plain one.
+
+    Raises RuntimeError where that form can't be built.
+    """
+    given = sections or {}
+    imports = environment(form)
+
+    def command(job: Job) -> Command:
+        path = job.folder / f"{job.slot}.yaml"
+        path.write_text(yaml.safe_dump(configuration(job, given)))
+        return Command(list(pgrelay("run", "--config", str(path))), imports)
+
+    return Contender(f"pgrelay {form} {name}".rstrip(), command)
+
+
+def configuration(job: Job, given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A relay's configuration for the job; what is `given` wins."""
+    ours: dict[str, dict[str, Any]] = {
+        "source": {"dsn": job.dsn, "slot": job.slot, "publications": [PUBLICATION]},
+        "sink": {"kafka": {"bootstrap.servers": job.bootstrap}},
+        "records": {"prefix": job.prefix},
+        "transactions": {"spool_dir": str(job.folder / "spool")},
+        "http": {"listen": None},
+    }
+    return {section: {**ours.get(section, {}), **given.get(section, {})} for section in {**ours, **given}}
