@@ -11,6 +11,8 @@ PRESENT: Final = b"\x02"
 
 _CONTINUED: Final = 0x80
 _LOW: Final = 0x7F
+# Positive numbers below it take one byte.
+_ONE_BYTE: Final = 64
 # Keeps the sign out of a shift to the right.
 _SHIFTED: Final = 0x01FF_FFFF_FFFF_FFFF
 
@@ -31,7 +33,11 @@ def write_long(writer: BytesWriter, value: i64) -> None:
 
 def write_sized(writer: BytesWriter, value: bytes) -> None:
     """A string, given as UTF-8, or bytes: a long with their number, then they."""
-    write_long(writer, len(value))
+    size: i64 = len(value)
+    if size < _ONE_BYTE:
+        writer.append(u8(size << 1))
+    else:
+        write_long(writer, size)
     writer.write(value)
 
 

@@ -4,6 +4,8 @@ As in JSON, `source` is mostly constant: its head for a table in a transaction, 
 its tail for a transaction and an operation at one instant.
 """
 
+from typing import Final
+
 from librt.strings import BytesWriter
 
 from pgrelay.encode.avro.body import (
@@ -16,13 +18,14 @@ from pgrelay.encode.avro.body import (
     optional_string,
     string,
     write_long,
-    write_sized,
 )
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import MESSAGE, TRUNCATE
+
+_SEQUENCE_END: Final = b'"]'
 
 
 class DebeziumAvro(AvroEnvelope):
@@ -75,7 +78,11 @@ class DebeziumAvro(AvroEnvelope):
         writer.write(self._head_of(plan))
         write_long(writer, lsn)
         writer.write(NULL)
-        write_sized(writer, b'%b%d"]' % (self._sequence, lsn))
+        digits = b"%d" % lsn
+        write_long(writer, len(self._sequence) + len(digits) + len(_SEQUENCE_END))
+        writer.write(self._sequence)
+        writer.write(digits)
+        writer.write(_SEQUENCE_END)
         writer.write(self._commit_lsn)
         write_long(writer, self.seq)
         writer.write(self._tail(op))

@@ -2,9 +2,10 @@
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.avro.body import NULL, PRESENT, array, boolean, long, string
+from pgrelay.encode.avro.body import NULL, PRESENT, array, boolean, long, string, write_long
 from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.plan import AvroPlan
+from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import DELETE, MESSAGE, TRUNCATE
 
@@ -12,8 +13,15 @@ from pgrelay.encode.records import DELETE, MESSAGE, TRUNCATE
 class FlatAvro(AvroEnvelope):
     """The fields of `flat.FlatJson`; `__unchanged` and `__truncate` are null where JSON leaves them out."""
 
+    def __init__(self, options: RecordOptions) -> None:
+        super().__init__(options)
+        self._commit_lsn: bytes = b""
+        self._commit_ms: bytes = b""
+        self._ops: dict[str, bytes] = {}
+
     def changed(self) -> None:
-        """Nothing is kept."""
+        self._commit_lsn = long(self.commit_lsn)
+        self._commit_ms = long(self.commit_us // 1000)
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:
         writer.write(plan.opening.value)
@@ -38,7 +46,16 @@ class FlatAvro(AvroEnvelope):
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
         if op != TRUNCATE and op != MESSAGE:
-            writer.write(PRESENT + array(unchanged) if unchanged else NULL)
-            writer.write(NULL)
-        writer.write(string(op) + boolean(op == DELETE))
-        writer.write(long(self.commit_lsn) + long(self.seq) + long(self.commit_us // 1000))
+            writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
+        writer.write(self._op(op))
+        writer.write(self._commit_lsn)
+        write_long(writer, self.seq)
+        writer.write(self._commit_ms)
+
+    def _op(self, op: str) -> bytes:
+        """`__op` and `__deleted`."""
+        made = self._ops.get(op)
+        if made is None:
+            made = string(op) + boolean(op == DELETE)
+            self._ops[op] = made
+        return made

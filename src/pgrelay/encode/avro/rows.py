@@ -6,7 +6,8 @@ from librt.strings import BytesWriter
 from mypy_extensions import u8
 
 from pgrelay.encode.avro.body import write_long, write_sized
-from pgrelay.encode.avro.types import SIZED, WHOLE
+from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, TRUTH, WHOLE
+from pgrelay.encode.avro.values import epoch_days, epoch_micros, truth
 from pgrelay.encode.digits import integer
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.rows import RowWriter, converted, of_binary, value_error
@@ -14,6 +15,9 @@ from pgrelay.errors import RecordError
 from pgrelay.wire import tuples
 
 _BINARY: Final[u8] = tuples.BINARY
+_PRESENT: Final[u8] = 2
+_TRUE: Final[u8] = 1
+_FALSE: Final[u8] = 0
 
 
 class AvroRowWriter(RowWriter):
@@ -34,27 +38,39 @@ class AvroRowWriter(RowWriter):
         writer.write(column.member_null)
 
     def _member(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
-        writer.write(column.member)
-        _write_body(writer, column, kind, value)
+        if column.member:
+            writer.append(_PRESENT)
+        self._write_body(writer, column, kind, value)
 
     def _key_member(self, column: ColumnPlan, kind: u8, value: bytes) -> None:
-        _write_body(self.key, column, kind, value)
+        self._write_body(self.key, column, kind, value)
 
     def _close(self, writer: BytesWriter) -> None:
         """A record ends with its last field."""
 
+    def _write_body(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+        """Append a value that is there, without its branch of a union. Raises RecordError or SetupError."""
+        encoding, convert = column.kind, column.convert
+        if kind == _BINARY:
+            encoding, convert = of_binary(column)
+        if encoding == SIZED:
+            write_sized(writer, value)
+        elif convert is not None:
+            writer.write(converted(column, convert, value))
+        else:
+            try:
+                _write_directly(writer, encoding, value)
+            except ValueError as error:
+                raise value_error(column, error) from error
 
-def _write_body(writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
-    """Append a value that is there, without the branch of a union. Raises RecordError or SetupError."""
-    encoding, convert = column.kind, column.convert
-    if kind == _BINARY:
-        encoding, convert = of_binary(column)
-    if encoding == SIZED:
-        write_sized(writer, value)
-    elif encoding == WHOLE:
-        try:
-            write_long(writer, integer(value))
-        except ValueError as error:
-            raise value_error(column, error) from error
-    elif convert is not None:
-        writer.write(converted(column, convert, value))
+
+def _write_directly(writer: BytesWriter, encoding: int, value: bytes) -> None:
+    if encoding == WHOLE:
+        write_long(writer, integer(value))
+    elif encoding == MICROS:
+        write_long(writer, epoch_micros(value))
+    elif encoding == DAYS:
+        write_long(writer, epoch_days(value))
+    else:
+        assert encoding == TRUTH
+        writer.append(_TRUE if truth(value) else _FALSE)

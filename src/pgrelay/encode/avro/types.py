@@ -39,9 +39,13 @@ from pgrelay.encode.numbers import declared_precision, declared_scale, money_amo
 from pgrelay.encode.text import bytea, single_byte_text, utf8
 from pgrelay.encode.types import CONVERT, ColumnType, Converter, Encodings
 
-# Kinds of encoding, besides CONVERT, which gives the whole body.
+# Kinds of encoding, besides CONVERT, which gives the whole body. Those of the commonest types are written
+# without a converter, which would cost an object a value.
 SIZED: Final = 4  # a string or bytes: the value's own bytes behind their number
 WHOLE: Final = 5  # an int or long, of its digits
+DAYS: Final = 6  # a date
+MICROS: Final = 7  # a timestamp
+TRUTH: Final = 8  # a boolean
 
 Schema = Any
 
@@ -112,9 +116,7 @@ def whole_converter(of: AvroType) -> Converter:
 
 
 def _whole(kind: int, convert: Converter | None) -> Converter:
-    if convert is not None:
-        return convert
-    return sized if kind == SIZED else values.whole
+    return convert or _WHOLE[kind]
 
 
 def _item(element: AvroType) -> Converter:
@@ -157,8 +159,8 @@ def _numeric(typmod: int, choices: Encodings) -> AvroType:
     return AvroType(schema, f"decimal({precision},{scale})", CONVERT, values.decimal(scale))
 
 
-def _logical(primitive: str, name: str, convert: Converter) -> AvroType:
-    return AvroType({"type": primitive, "logicalType": name}, name, CONVERT, convert)
+def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroType:
+    return AvroType({"type": primitive, "logicalType": name}, name, kind, convert)
 
 
 STRING: Final = AvroType("string", "string", SIZED)
@@ -179,8 +181,17 @@ def _bytea(value: bytes) -> bytes:
     return sized(bytea(value))
 
 
+# What the kinds other than CONVERT come to.
+_WHOLE: Final[dict[int, Converter]] = {
+    SIZED: sized,
+    WHOLE: values.whole,
+    DAYS: values.date,
+    MICROS: values.timestamp,
+    TRUTH: values.boolean,
+}
+
 _FIXED: Final[dict[int, AvroType]] = {
-    oids.BOOL: AvroType("boolean", "boolean", CONVERT, values.boolean),
+    oids.BOOL: AvroType("boolean", "boolean", TRUTH),
     oids.INT2: _INT,
     oids.INT4: _INT,
     oids.INT8: _LONG,
@@ -190,9 +201,9 @@ _FIXED: Final[dict[int, AvroType]] = {
     oids.MONEY: AvroType("string", "string", CONVERT, _amount),
     oids.CHAR: AvroType("string", "string", CONVERT, _single_byte),
     oids.BYTEA: AvroType("bytes", "bytes", CONVERT, _bytea),
-    oids.DATE: _logical("int", "date", values.date),
-    oids.TIMESTAMP: _logical("long", "local-timestamp-micros", values.timestamp),
-    oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", values.timestamp),
+    oids.DATE: _logical("int", "date", None, DAYS),
+    oids.TIMESTAMP: _logical("long", "local-timestamp-micros", None, MICROS),
+    oids.TIMESTAMPTZ: _logical("long", "timestamp-micros", None, MICROS),
     oids.TIME: _logical("long", "time-micros", values.time),
     oids.UUID: AvroType({"type": "string", "logicalType": "uuid"}, "uuid", SIZED),
 }

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, write_f64_be, write_f64_le
+from mypy_extensions import i64
 
 from pgrelay.encode.avro.body import long, sized
 from pgrelay.encode.digits import integer
@@ -35,10 +36,15 @@ MAP: Final = ARRAY
 
 
 def boolean(value: bytes) -> bytes:
+    return b"\x01" if truth(value) else b"\x00"
+
+
+def truth(value: bytes) -> bool:
+    """What `boolean` writes."""
     if value == b"t":
-        return b"\x01"
+        return True
     if value == b"f":
-        return b"\x00"
+        return False
     raise refusal(value, "a boolean as Postgres prints one")
 
 
@@ -95,21 +101,29 @@ def _off_the_middle(value: bytes, found: float) -> float:
 
 def date(value: bytes) -> bytes:
     """Days since 1970-01-01."""
+    return long(epoch_days(value))
+
+
+def epoch_days(value: bytes) -> i64:
+    """What `date` writes."""
     if value.endswith(b"y"):
         raise refusal(value, "a date that Avro's logical type holds")
-    return long(days(value))
+    return days(value)
 
 
 def timestamp(value: bytes) -> bytes:
     """Microseconds since 1970-01-01 00:00."""
-    found = _infinite(value) if value.endswith(b"y") else micros(value)
+    return long(epoch_micros(value))
+
+
+def epoch_micros(value: bytes) -> i64:
+    """What `timestamp` writes."""
+    if value.endswith(b"y"):
+        raise refusal(value, "a timestamp that Avro's logical type holds")
+    found = micros(value)
     if found > _I64_MAX:
         raise refusal(value, "a timestamp that 64 bits of microseconds hold")
-    return long(found)
-
-
-def _infinite(value: bytes) -> int:
-    raise refusal(value, "a timestamp that Avro's logical type holds")
+    return found
 
 
 def time(value: bytes) -> bytes:

@@ -1,0 +1,208 @@
+"""What follows from a registry's answers: ids, once; refusals that stop the relay; trouble that passes."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.errors import RegistryUnavailable, SetupError
+from pgrelay.registry import Registry
+
+ORDERS = Schemas("app.public.orders", "public.orders", '{"type":"string"}', '{"type":"int"}')
+
+
+class Answers(ThreadingHTTPServer):
+    """A registry that gives ids from 1 on, or the status and body that a test sets."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.asked: list[tuple[str, str, Any]] = []
+        self.authorization: list[str | None] = []
+        self.trouble: tuple[int, str] | None = None
+        self.silent, self.released = threading.Event(), threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def registry(self, **options: str) -> Registry:
+        dotted = {name.replace("_", "."): value for name, value in options.items()}
+        return Registry({"url": self.url, "max.retries": "0", "timeout": "0.5", **dotted})
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Answers
+
+    def do_GET(self) -> None:
+        self._answer(None)
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, body: Any) -> None:
+        server = self.server
+        server.asked.append((self.command, self.path.partition("?")[0], body))
+        server.authorization.append(self.headers["Authorization"])
+        if server.silent.is_set():
+            server.released.wait(2)
+        status, text = server.trouble or (200, json.dumps({"id": len(server.asked)}))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        with contextlib.suppress(BrokenPipeError):  # a client that has lost its patience
+            self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    with Answers() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.released.set()
+        server.shutdown()
+        thread.join()
+
+
+def error(code: int, message: str) -> str:
+    return json.dumps({"error_code": code, "message": message})
+
+
+async def test_a_topics_schemas_have_a_subject_each(answers: Answers) -> None:
+    registry = answers.registry()
+    assert await registry.register(ORDERS) == SchemaIds(1, 2)
+    await registry.close()
+    assert [(path, body["schema"]) for _, path, body in answers.asked] == [
+        ("/subjects/app.public.orders-key/versions", ORDERS.key),
+        ("/subjects/app.public.orders-value/versions", ORDERS.value),
+    ]
+
+
+async def test_a_topic_without_keys_has_one_subject(answers: Answers) -> None:
+    registry = answers.registry()
+    assert await registry.register(Schemas("t", "t", None, '"int"')) == SchemaIds(None, 1)
+    await registry.close()
+
+
+async def test_what_was_told_is_not_asked_again(answers: Answers) -> None:
+    registry = answers.registry()
+    assert await registry.register(ORDERS) == await registry.register(ORDERS)
+    await registry.close()
+    assert len(answers.asked) == 2
+
+
+async def test_credentials_are_passed_on(answers: Answers) -> None:
+    registry = answers.registry(basic_auth_user_info="me:pw")
+    await registry.register(ORDERS)
+    await registry.close()
+    assert answers.authorization[0] == "Basic " + base64.b64encode(b"me:pw").decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (409, error(409, "READER_FIELD_MISSING at /fields/3"), "compatibility"),
+        (422, error(42201, "no schema"), "please tell us"),
+        (401, error(401, "who are you"), "basic.auth.user.info"),
+        (403, error(40301, "not yours"), "grant the right"),
+        (404, "<html>", "see whether records.schema_registry.url is right"),
+    ],
+)
+async def test_a_refusal_stops_the_relay_naming_table_reason_and_cure(
+    answers: Answers, status: int, body: str, told: str
+) -> None:
+    answers.trouble = status, body
+    registry = answers.registry()
+    with pytest.raises(SetupError) as refused:
+        await registry.register(ORDERS)
+    await registry.close()
+    assert "app.public.orders-key" in str(refused.value)
+    assert told in str(refused.value)
+    if status in (409, 422):
+        assert "public.orders: " in str(refused.value)
+        assert json.loads(body)["message"] in str(refused.value)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 429])
+async def test_a_registry_that_is_ill_is_asked_again(answers: Answers, status: int) -> None:
+    answers.trouble = status, error(50001, "the store is away")
+    registry = answers.registry()
+    with pytest.raises(RegistryUnavailable, match=f"schema registry {answers.url}: .*the store is away"):
+        await registry.register(ORDERS)
+    await registry.close()
+
+
+async def test_a_registry_that_is_silent_is_asked_again(answers: Answers) -> None:
+    answers.silent.set()
+    registry = answers.registry()
+    with pytest.raises(RegistryUnavailable, match="schema registry"):
+        await registry.register(ORDERS)
+    await registry.close()
+
+
+async def test_a_registry_that_nobody_runs_is_asked_again() -> None:
+    registry = Registry({"url": "http://me:pw@127.0.0.1:9", "max.retries": "0"})
+    with pytest.raises(RegistryUnavailable) as away:
+        await registry.connect()
+    await registry.close()
+    assert "pw@" not in str(away.value)
+
+
+async def test_whoever_answers_is_there(answers: Answers) -> None:
+    registry = answers.registry()
+    for status in (200, 401, 404):
+        answers.trouble = status, "[]"
+        await registry.connect()
+    answers.trouble = 503, "[]"
+    with pytest.raises(RegistryUnavailable):
+        await registry.connect()
+    await registry.close()
+
+
+async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> None:
+    answers.silent.set()
+    registry = answers.registry()
+    asking = asyncio.create_task(registry.connect())
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    with pytest.raises(RegistryUnavailable):
+        asking.result()
+    await registry.close()
+    assert turns > 10
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"url": "http://r", "user": "me"}, "Unrecognized properties: user"),
+        ({"url": "r:8081"}, "Invalid url"),
+        ({"url": "http://r", "timeout": "soon"}, "timeout is not a number: soon"),
+        ({"url": "http://r", "basic.auth.user.info": "me"}, "username"),
+        ({"url": "http://r", "ssl.ca.location": "/nowhere.pem"}, "No such file"),
+    ],
+)
+def test_options_that_can_not_be_right_are_refused(options: dict[str, str], told: str) -> None:
+    with pytest.raises(SetupError, match=r"records\.schema_registry: ") as refused:
+        Registry(options)
+    assert told in str(refused.value)
+
+
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    with pytest.raises(SetupError, match=r"pip install 'pgrelay\[avro\]'"):
+        Registry({"url": "http://r"})
