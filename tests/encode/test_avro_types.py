@@ -103,6 +103,11 @@ def test_a_timetz_is_counted_in_utc_where_debezium_does_so() -> None:
     assert read(built_in(oids.TIMETZ), b"01:00:00+02", Encodings(time="debezium")) == time(23)
 
 
+def test_a_whole_day_is_no_time_in_utc_either() -> None:
+    with pytest.raises(ValueError, match="holds"):
+        read(built_in(oids.TIMETZ), b"24:00:00+00", Encodings(time="debezium"))
+
+
 @pytest.mark.parametrize("choices", ALL_CHOICES)
 @pytest.mark.parametrize("oid", [oids.TEXT, oids.JSON, oids.JSONB, oids.INTERVAL, oids.BIT])
 def test_text_is_text_under_every_choice(oid: int, choices: Encodings) -> None:

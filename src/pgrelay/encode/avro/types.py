@@ -80,10 +80,13 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
     text = AvroType("string", "string", CONVERT, _checked) if choices.checked else STRING
     if column.is_hstore:
         schema = {"type": "map", "values": ["null", "string"]}
-        return AvroType(schema, "map<string>", CONVERT, _map(hstore_converter, whole_converter(text)))
+        string = whole_converter(text)
+        convert = hstore_converter(string, values.present(string), values.MAP)
+        return AvroType(schema, "map<string>", CONVERT, convert)
     if column.is_array:
         element = avro_type(column.element_type(), choices)
-        convert = array_converter(_item(element), column.delimiter, values.ARRAY, dimensions)
+        item = values.present(whole_converter(element))
+        convert = array_converter(item, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
     return text
 
@@ -93,8 +96,8 @@ def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> 
     if column.oid == oids.BYTEA:
         return FromBinary(SIZED)
     if column.is_hstore:
-        text = _checked if choices.checked else sized
-        return FromBinary(CONVERT, _map(hstore_decoder, text))
+        string = _checked if choices.checked else sized
+        return FromBinary(CONVERT, hstore_decoder(string, values.present(string), values.MAP))
     if column.is_array:
         element = from_binary(column.element_type(), choices)
         if element is None:
@@ -117,15 +120,6 @@ def whole_converter(of: AvroType) -> Converter:
 
 def _whole(kind: int, convert: Converter | None) -> Converter:
     return convert or _WHOLE[kind]
-
-
-def _item(element: AvroType) -> Converter:
-    return values.present(whole_converter(element))
-
-
-def _map(make: Any, text: Converter) -> Converter:
-    converter: Converter = make(text, values.present(text), values.MAP)
-    return converter
 
 
 def _through_text(decode: Converter, convert: Converter) -> Converter:

@@ -128,15 +128,18 @@ def epoch_micros(value: bytes) -> i64:
 
 def time(value: bytes) -> bytes:
     """Microseconds since midnight."""
-    found = day_micros(value, 0, len(value))
-    if found >= _DAY_US:
-        raise refusal(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
-    return long(found)
+    return _within_day(value, day_micros(value, 0, len(value)))
 
 
 def utc_time(value: bytes) -> bytes:
     """A timetz as microseconds since midnight UTC."""
-    return long(utc_day_micros(value) % _DAY_US)
+    return _within_day(value, utc_day_micros(value))
+
+
+def _within_day(value: bytes, found: i64) -> bytes:
+    if found >= _DAY_US:
+        raise refusal(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
+    return long(found)
 
 
 def decimal(scale: int) -> Converter:
