@@ -51,7 +51,7 @@ _STATUS_LEAST_S: Final = 0.01
 # How often the server is asked where its WAL ends and what is published; less often where that takes long,
 # as with thousands of tables: it rests so many times as long as it took.
 _LOOK_EVERY_S: Final = 2.0
-_LOOK_REST: Final = 50
+_LOOK_REST: Final = 10
 _LOOK_TIMEOUT_S: Final = 10.0
 
 # While records are in flight: how long to rest before looking for reports again, from and up to.
@@ -69,7 +69,8 @@ class Session:
     """Its parts are public for the observer.
 
     `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked;
-    `published` are the tables that it would send rows of then, None before.
+    `published` are the tables that it would send rows of then, None before. `committing`: a commit to Kafka is
+    under way.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Session:
         self.spool = spool
         self.confirmed_lsn = 0
         self.wal_end = 0
+        self.committing = False
         self.published: frozenset[str] | None = None
         self._catalog = catalog
         self._metrics = metrics
@@ -201,7 +203,7 @@ class Session:
         if not self.ledger.waiting or self.ledger.in_transaction or not commits.pending:
             return False
         if not self._outbox or self._produce():
-            self._send_on_errand(commits.commit())
+            self._commit(commits)
         return True
 
     def _advance(self) -> None:
@@ -232,7 +234,7 @@ class Session:
         if self._outbox:
             return self._produce()
         if self._commits is not None and self._commits.due(nothing_else=False):
-            return self._send_on_errand(self._commits.commit())
+            return self._commit(self._commits)
         if self.encoder.need is not None:
             return self._send_on_errand(self._meet(self.encoder.need))
         if not self.encoder.pending:
@@ -242,12 +244,16 @@ class Session:
                 self._taken = self.assembler.receive_all(self._frames, self._taken)
                 self.ledger.seen(self.assembler.server_lsn)
             elif self._commits is not None and self._commits.due(nothing_else=True):
-                return self._send_on_errand(self._commits.commit())
+                return self._commit(self._commits)
             else:
                 return False
             self.encoder.feed(self.assembler.take())
         self._encode()
         return True
+
+    def _commit(self, commits: Commits) -> bool:
+        self.committing = True
+        return self._send_on_errand(commits.commit())
 
     def _send_on_errand(self, errand: Coroutine[None, None, None]) -> bool:
         """Begin what must be awaited before encoding goes on; meanwhile the loop turns."""
@@ -259,6 +265,7 @@ class Session:
         if not errand.done():
             return False
         self._errand = None
+        self.committing = False
         errand.result()
         return True
 
