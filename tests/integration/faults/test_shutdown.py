@@ -15,8 +15,7 @@ from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
 ROWS = 30_000
-GRACE = 2.0  # seconds
-AT_ONCE = 1.5  # seconds
+GRACE = 3.0  # seconds; whatever takes less has not waited for it
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_a_stop_within_a_transaction_confirms_nothing_of_it(
     """Row 36: and it is sent again, whole."""
     database.execute(f"INSERT INTO t SELECT generate_series(1, {ROWS})")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_inflight_records") >= 1000, "a full queue")
-    assert stopping_takes(slow_relay, number) < AT_ONCE
+    assert stopping_takes(slow_relay, number) < GRACE
     delivered = slow_relay.records("t")
     assert 1 < len(delivered) < ROWS
     assert slow_relay.confirmed_lsn() < delivered[-1].json["source"]["commit_lsn"]
@@ -85,7 +84,7 @@ def test_a_stop_waits_no_longer_than_the_grace(
     kafka_proxy.hold_requests()
     database.execute("INSERT INTO t VALUES (1)")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
-    assert GRACE <= stopping_takes(slow_relay) < GRACE + AT_ONCE
+    assert GRACE <= stopping_takes(slow_relay) < 3 * GRACE
     assert slow_relay.confirmed_lsn() == confirmed
     assert "stopping before Kafka has acknowledged everything" in slow_relay.log_text
 
@@ -104,11 +103,11 @@ def test_a_stop_while_the_slot_is_made_leaves_none(database: Database, new_relay
         other.execute("CREATE TABLE t (id int)")
         relay = new_relay().start()
         relay.wait_event("creating the slot; the server waits for transactions that run now")
-        assert stopping_takes(relay) < AT_ONCE
+        assert stopping_takes(relay) < GRACE
         wait_until(lambda: not exists(database, relay.prefix), "the slot to go")
 
 
 def test_a_stop_while_it_waits_for_the_slot(relay: Relay, new_relay: NewRelay) -> None:
     second = new_relay().start()
     second.wait_event(WAITING)
-    assert stopping_takes(second) < AT_ONCE
+    assert stopping_takes(second) < GRACE
