@@ -41,7 +41,7 @@ test-compiled: $(COMPILED)/.installed
 	$(COMPILED)/bin/pytest -n auto --maxprocesses 4 $(PURE_TESTS) $(ARGS)
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m bench --with debezium $(ARGS)
+	$(BIN)/python -m bench --with debezium avro $(ARGS)
 
 profile: $(VENV)/.installed
 	$(BIN)/python -m bench.profile $(ARGS)

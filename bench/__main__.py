@@ -3,8 +3,8 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.contenders import Contender, recvlogical, relay
@@ -14,6 +14,7 @@ from bench.report import as_json, print_table, write_results
 from bench.stage import Load, Stage, loaded, servers
 from bench.topics import Topics
 from bench.workloads import WORKLOADS, Workload, named
+from pgrelay.embedded.registry import SchemaRegistry
 
 _RESULTS = Path(__file__).with_name("results.json")
 
@@ -21,10 +22,13 @@ _RESULTS = Path(__file__).with_name("results.json")
 def main() -> int:
     options = _options()
     workloads = [named(name).scaled(options.scale) for name in options.workloads.split(",")]
-    contenders = [contender for contender in _contenders(options) if options.only in contender.name]
     done: list[dict[str, object]] = []
     void = False
-    with tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as folder, servers(Path(folder)) as stage:
+    with (
+        tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as folder,
+        _contenders(options) as contenders,
+        servers(Path(folder)) as stage,
+    ):
         _warm_up(stage, contenders)
         for workload in workloads:
             taking_part = [one for one in contenders if not one.peer or workload.name in options.peers]
@@ -38,9 +42,24 @@ def main() -> int:
     return 1 if void else 0
 
 
-def _contenders(options: argparse.Namespace) -> list[Contender]:
-    peers = debezium() if "debezium" in options.with_ else []
-    return [recvlogical(), relay("compiled"), relay("interpreted"), *peers]
+@contextmanager
+def _contenders(options: argparse.Namespace) -> Iterator[list[Contender]]:
+    """Those asked for; a schema registry runs for as long as the block where one of them needs it."""
+    exactly_once = {"sink": {"delivery": "exactly_once"}}
+    found = [
+        recvlogical(),
+        relay("compiled"),
+        relay("interpreted"),
+        relay("compiled", "exactly once", exactly_once),
+    ]
+    if "debezium" in options.with_:
+        found += debezium()
+    with ExitStack() as stack:
+        if "avro" in options.with_:
+            registry = stack.enter_context(SchemaRegistry())
+            avro = {"records": {"format": "avro", "schema_registry": {"url": registry.url}}}
+            found.append(relay("compiled", "avro", avro))
+        yield [contender for contender in found if any(word in contender.name for word in options.only)]
 
 
 def _warm_up(stage: Stage, contenders: Sequence[Contender]) -> None:
@@ -67,7 +86,7 @@ def _rounds(stage: Stage, load: Load, contenders: Sequence[Contender], rounds: i
 
 
 def _topics(stage: Stage, workload: Workload, contender: Contender) -> Topics:
-    return Topics(stage.bootstrap, [f"{contender.prefix}.public.{table}" for table in workload.tables])
+    return Topics(stage.bootstrap, contender.prefix, workload.tables)
 
 
 def _options() -> argparse.Namespace:
@@ -81,8 +100,8 @@ def _options() -> argparse.Namespace:
     add("--rounds", type=int, default=3, help="how often each contender runs (%(default)s)")
     add("--scale", type=float, default=1.0, help="rows of each workload, over what is usual (%(default)s)")
     add("--workloads", default=everything, metavar="NAMES", help="(%(default)s)")
-    add("--only", default="", metavar="WORD", help="contenders whose name contains this")
-    add("--with", dest="with_", default="", metavar="PEERS", help="debezium: fetches 40 MB of jars, once")
+    add("--only", nargs="+", default=[""], metavar="WORD", help="contenders with one of these in their names")
+    add("--with", nargs="+", dest="with_", default=[], metavar="NAME", help="debezium, avro: they need jars")
     add("--peers", default="insert", metavar="NAMES", help="the workloads that peers run (%(default)s)")
     return parser.parse_args()
 

@@ -76,8 +76,11 @@ def _recvlogical(job: Job) -> Command:
     )
 
 
-def relay(form: Form, name: str = "", sections: Mapping[str, Mapping[str, Any]] | None = None) -> Contender:
-    """pgrelay as it is configured by default, but for `sections`; `name` tells them from the plain one.
+Sections = Mapping[str, Mapping[str, Any]]
+
+
+def relay(form: Form, name: str = "", sections: Sections | None = None) -> Contender:
+    """pgrelay as it is configured by default, but for `sections`, of which `name` tells.
 
     Raises RuntimeError where that form can't be built.
     """
@@ -89,10 +92,10 @@ def relay(form: Form, name: str = "", sections: Mapping[str, Mapping[str, Any]] 
         path.write_text(yaml.safe_dump(configuration(job, given)))
         return Command(list(pgrelay("run", "--config", str(path))), imports)
 
-    return Contender(f"pgrelay {form} {name}".rstrip(), command)
+    return Contender(f"pgrelay {name or form}", command)
 
 
-def configuration(job: Job, given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def configuration(job: Job, given: Sections) -> dict[str, dict[str, Any]]:
     """A relay's configuration for the job; what is `given` wins."""
     ours: dict[str, dict[str, Any]] = {
         "source": {"dsn": job.dsn, "slot": job.slot, "publications": [PUBLICATION]},

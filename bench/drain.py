@@ -71,7 +71,7 @@ def drain(
         with (
             psycopg.connect(load.dsn, autocommit=True) as connection,
             slot_copy(connection, contender.prefix) as slot,
-            _running(contender, _job(stage, load, contender, slot)) as process,
+            running(contender, job_of(stage, load, contender, slot)) as process,
         ):
             timed = _time(_Race(stage, load, contender, topics, connection, process), watch)
         if topics is not None:
@@ -93,7 +93,7 @@ def drain(
     )
 
 
-def _job(stage: Stage, load: Load, contender: Contender, slot: str) -> Job:
+def job_of(stage: Stage, load: Load, contender: Contender, slot: str) -> Job:
     return Job(
         stage.postgres.bin,
         stage.postgres.port,
@@ -108,7 +108,7 @@ def _job(stage: Stage, load: Load, contender: Contender, slot: str) -> Job:
 
 
 @contextmanager
-def _running(contender: Contender, job: Job) -> Iterator[subprocess.Popen[bytes]]:
+def running(contender: Contender, job: Job) -> Iterator[subprocess.Popen[bytes]]:
     command = contender.command(job)
     with _log_file(job.folder, contender).open("wb") as log:
         process = subprocess.Popen(

@@ -2,10 +2,11 @@
 
 import logging
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
@@ -17,11 +18,12 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 class Topics:
-    """Topics of one partition, for the block. Offsets are those of the end when last `mark`ed."""
+    """Topics of one partition under one prefix, for the block. Records count from the last `mark` on."""
 
-    def __init__(self, bootstrap: str, names: list[str]) -> None:
+    def __init__(self, bootstrap: str, prefix: str, tables: Iterable[str]) -> None:
         self._bootstrap = bootstrap
-        self._names = names
+        self._prefix = prefix
+        self._names = [f"{prefix}.public.{table}" for table in tables]
         self._admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_SILENT)
         self._marked: dict[str, int] = {}
 
@@ -29,70 +31,81 @@ class Topics:
         made = self._admin.create_topics([NewTopic(name, 1, 1) for name in self._names])
         for future in made.values():
             future.result(_TIMEOUT_S)
-        self._await_leaders()
         return self
-
-    def _await_leaders(self) -> None:
-        """Topics are there before anybody leads them, which the broker has several errors for."""
-        deadline = time.monotonic() + _TIMEOUT_S
-        while True:
-            try:
-                self.mark()
-                return
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for future in self._admin.delete_topics(self._names).values():
-            future.result(_TIMEOUT_S)
+        self._delete(self._under_prefix())
 
     def mark(self) -> None:
-        """From here on records count."""
+        """Count from here on. What the contender made for itself goes: each run begins as the first did."""
+        self._delete(self._under_prefix() - set(self._names))
         self._marked = self._ends()
+
+    def _under_prefix(self) -> set[str]:
+        there = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+        return {name for name in there if name.startswith(f"{self._prefix}.")}
+
+    def _delete(self, names: set[str]) -> None:
+        if names:
+            for future in self._admin.delete_topics(list(names)).values():
+                future.result(_TIMEOUT_S)
 
     def arrived(self) -> int:
         """Offsets taken since the mark, by asking the broker alone."""
         return sum(self._ends().values()) - sum(self._marked.values())
 
     def _ends(self) -> dict[str, int]:
+        """Tried again while nobody leads a topic, new or not, which the broker has several errors for."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                return self._ask_ends()
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def _ask_ends(self) -> dict[str, int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = self._admin.list_offsets({TopicPartition(name, 0): latest for name in self._names})
         return {where.topic: future.result(_TIMEOUT_S).offset for where, future in asked.items()}
 
     def read(self) -> tuple[int, int]:
         """The number of records since the mark, up to the end now, and of different keys among them."""
-        ends = {name: end for name, end in self._ends().items() if end > self._marked[name]}
-        consumer = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "bench", "enable.auto.commit": False},
-            logger=_SILENT,
-        )
+        ends = [name for name, end in self._ends().items() if end > self._marked[name]]
+        options = {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+        consumer = Consumer(options, logger=_SILENT)
         try:
             consumer.assign([TopicPartition(name, 0, self._marked[name]) for name in ends])
-            return _read(consumer, ends)
+            return _read(consumer, set(ends))
         finally:
             consumer.close()
 
 
-def _read(consumer: Consumer, ends: dict[str, int]) -> tuple[int, int]:
+def _read(consumer: Consumer, unread: set[str]) -> tuple[int, int]:
     count = 0
     keys = set[int]()
     deadline = time.monotonic() + _TIMEOUT_S
-    while ends:
+    while unread:
         messages = consumer.consume(_AT_ONCE, 0.1)
         if messages:
             deadline = time.monotonic() + _TIMEOUT_S
         elif time.monotonic() > deadline:
-            raise TimeoutError(f"no record within {_TIMEOUT_S:g} s from {len(ends)} topics")
+            raise TimeoutError(f"no record within {_TIMEOUT_S:g} s from {len(unread)} topics")
         for message in messages:
-            if (error := message.error()) is not None:
+            error = message.error()
+            if error is None:
+                count += 1
+                keys.add(hash((message.topic(), message.key())))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(str(message.topic()))
+            else:
                 raise KafkaException(error)
-            topic, offset = str(message.topic()), message.offset() or 0
-            count += 1
-            keys.add(hash((topic, message.key())))
-            if offset + 1 == ends.get(topic):
-                del ends[topic]
     return count, len(keys)

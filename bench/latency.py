@@ -1,0 +1,198 @@
+"""From a commit to its record: 500 one-row commits a second, alone and beside a large transaction.
+
+Each commit's clock starts when COMMIT has returned to its client and stops when a consumer has the record;
+the relay's own histogram counts from the commit's time in the WAL to the broker's acknowledgement. The longest
+time without a status update says whether keepalives were answered throughout.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import quantiles
+
+import psycopg
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.contenders import Contender, relay
+from bench.drain import job_of, running
+from bench.stage import Load, Stage, loaded, servers, slot_copy
+from bench.topics import Topics
+from bench.workloads import Workload
+from pgrelay.embedded.ports import free_port
+
+_IDLE = Workload(
+    "latency",
+    "nothing: the commits come later",
+    500,
+    "NULL;",
+    "CREATE TABLE small (id bigint PRIMARY KEY, note text); "
+    "CREATE TABLE large (id bigint PRIMARY KEY, note text)",
+    tables=("small", "large"),
+)
+_LARGE = "INSERT INTO large SELECT i, 'one of the large transaction: ' || i FROM generate_series(1, {}) AS i"
+_WARM_UP_S = 1.0
+_CATCH_UP_S = 60.0
+
+
+class Arrivals:
+    """When each row's record came, by its id; a thread of its own consumes them."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.at: dict[int, float] = {}
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency"})
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._consume)
+
+    def _consume(self) -> None:
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                now = time.monotonic()
+                self.at[int(re.findall(rb"-?\d+", message.key() or b"0")[0])] = now
+
+    def __enter__(self) -> "Arrivals":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+
+def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
+    """When each of the commits returned, at so many a second."""
+    returned: dict[int, float] = {}
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        start = time.monotonic()
+        for number, row in enumerate(ids):
+            time.sleep(max(0.0, start + number / rate - time.monotonic()))
+            connection.execute("INSERT INTO small VALUES (%s, 'one of many')", [row], prepare=True)
+            returned[row] = time.monotonic()
+    return returned
+
+
+@contextmanager
+def large_transaction(dsn: str, rows: int) -> Iterator[None]:
+    """Runs beside the block, if it has any rows."""
+
+    def insert() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(_LARGE.format(rows).encode())
+
+    thread = threading.Thread(target=insert)
+    if rows:
+        thread.start()
+    yield
+    if rows:
+        thread.join()
+
+
+class Silence:
+    """The longest that the server went without a status update, looked at from a thread."""
+
+    def __init__(self, dsn: str) -> None:
+        self.longest_s = 0.0
+        self._dsn = dsn
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        query = "SELECT extract(epoch FROM clock_timestamp() - reply_time) FROM pg_stat_replication"
+        with psycopg.connect(self._dsn, autocommit=True) as connection:
+            while not self._stop.wait(0.1):
+                ages = [float(str(age)) for (age,) in connection.execute(query.encode()) if age is not None]
+                self.longest_s = max(self.longest_s, *ages, 0.0)
+
+    def __enter__(self) -> "Silence":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def measure(stage: Stage, load: Load, rate: int, seconds: int, large_rows: int) -> bool:
+    """Print one line of figures; false where a record is missing."""
+    listen = f"127.0.0.1:{free_port()}"
+    contender = relay("compiled", sections={"http": {"listen": listen}})
+    ids = range(1, rate * seconds + 1)
+    with ExitStack() as stack:
+        topics = stack.enter_context(Topics(stage.bootstrap, contender.prefix, _IDLE.tables))
+        topics.mark()
+        stack.enter_context(streaming(stage, load, contender))
+        arrivals = stack.enter_context(Arrivals(stage.bootstrap, f"{contender.prefix}.public.small"))
+        silence = stack.enter_context(Silence(load.dsn))
+        commit(load.dsn, range(-round(rate * _WARM_UP_S), 0), rate)
+        with large_transaction(load.dsn, large_rows):
+            returned = commit(load.dsn, ids, rate)
+        deadline = time.monotonic() + _CATCH_UP_S
+        while len(arrivals.at.keys() & returned.keys()) < len(ids) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        histogram = _histogram(listen)
+    delays = [(arrivals.at[row] - returned[row]) * 1000 for row in ids if row in arrivals.at]
+    _print(f"beside {large_rows:,} rows" if large_rows else "alone", delays, silence.longest_s, histogram)
+    return len(delays) == len(ids)
+
+
+@contextmanager
+def streaming(stage: Stage, load: Load, contender: Contender) -> Iterator[None]:
+    """A relay at work for the block."""
+    with (
+        psycopg.connect(load.dsn, autocommit=True) as connection,
+        slot_copy(connection, contender.prefix) as slot,
+        running(contender, job_of(stage, load, contender, slot)) as process,
+    ):
+        query = "SELECT FROM pg_replication_slots WHERE active"
+        while connection.execute(query.encode()).fetchone() is None:
+            if process.poll() is not None:
+                raise RuntimeError(f"the relay ended; see {stage.folder}")
+            time.sleep(0.05)
+        yield
+
+
+def _histogram(listen: str) -> str:
+    """The share of transactions within each bucket that is not empty."""
+    with urllib.request.urlopen(f"http://{listen}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'pgrelay_delivery_latency_seconds_bucket\{le="([^"]+)"\} ([\d.]+)', text)
+    total = float(found[-1][1]) or 1.0
+    shares = [(float(bound) * 1000, float(count) / total) for bound, count in found]
+    full = next(index for index, (_, share) in enumerate(shares) if share >= 1)
+    return ", ".join(f"{share:.1%} in {bound:g} ms" for bound, share in shares[: full + 1])
+
+
+def _print(label: str, delays: list[float], silence_s: float, histogram: str) -> None:
+    cuts = quantiles(delays, n=1000)
+    print(
+        f"{label:<22} p50 {cuts[499]:.1f} ms, p99 {cuts[989]:.1f}, p99.9 {cuts[998]:.1f}, "
+        f"most {max(delays):.1f}; {len(delays):,} records; longest without a status update {silence_s:.1f} s"
+    )
+    print(f"{'':<22} by the relay: {histogram}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__)
+    parser.add_argument("--rate", type=int, default=500, help="commits a second (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=20, help="(%(default)s)")
+    parser.add_argument("--large", type=int, default=500_000, help="rows of the large one (%(default)s)")
+    options = parser.parse_args()
+    complete = True
+    with tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as folder, servers(Path(folder)) as stage:
+        for large_rows in (0, options.large):
+            with loaded(stage, _IDLE) as load:
+                complete = measure(stage, load, options.rate, options.seconds, large_rows) and complete
+    return 0 if complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The pure half alone, frames in and records out: `python -m bench.pure`, in both forms, one process each."""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack
+
+from bench.builds import Form, environment
+from pgrelay.assembler import Assembler
+from pgrelay.encode.encoder import Encoder, FactsNeeded
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.records import Segment
+from pgrelay.encode.topics import Topics
+from pgrelay.prepared import PreparedStore
+from pgrelay.spool import Spool
+
+_PER_TRANSACTION = 500
+_REPEATS = 3
+
+# Type OID and a value for each column, the key first.
+_ORDER = (
+    (20, b"123456"),
+    (23, b"42"),
+    (25, b"Jane Q. Public"),
+    (25, b"jane.public@example.com"),
+    (1700, b"1234.50"),
+    (23, b"3"),
+    (16, b"t"),
+    (1184, b"2026-11-20 14:54:02.343135+00"),
+    (1082, b"2026-11-20"),
+    (2950, b"8f14e45f-ceea-467f-a9a1-5e6c0b6d1c11"),
+    (25, b"a somewhat longer note with text in it, to fill"),
+)
+_WIDE = (_ORDER[0], *(((23, b"4711"), (25, b"text 17 of 4711"), (1700, b"1234.50")) * 33))
+_Columns = tuple[tuple[int, bytes | None], ...]
+
+
+def _tuple(columns: _Columns) -> bytes:
+    values = (b"n" if value is None else b"t" + pack("!i", len(value)) + value for _, value in columns)
+    return pack("!h", len(columns)) + b"".join(values)
+
+
+_KEY = (_ORDER[0], *((oid, None) for oid, _ in _ORDER[1:]))
+# The columns, and the change's bytes behind its relation's OID.
+SHAPES: dict[str, tuple[_Columns, bytes, bytes]] = {
+    "insert": (_ORDER, b"I", b"N" + _tuple(_ORDER)),
+    "update": (
+        (*_ORDER, (25, None)),
+        b"U",
+        b"N" + pack("!h", 12) + _tuple(_ORDER)[2:] + b"u",
+    ),
+    "delete": (_ORDER, b"D", b"K" + _tuple(_KEY)),
+    "wide": (_WIDE, b"I", b"N" + _tuple(_WIDE)),
+    "tiny": (_ORDER[:2], b"I", b"N" + _tuple(_ORDER[:2])),
+}
+
+
+def _frame(message: bytes, lsn: int) -> bytes:
+    return b"w" + pack("!QQq", lsn, lsn, 0) + message
+
+
+def _relation(columns: _Columns) -> bytes:
+    described = (
+        pack("!B", number == 0) + b"column_%d\0" % number + pack("!Ii", oid, -1)
+        for number, (oid, _) in enumerate(columns)
+    )
+    return b"R" + pack("!I", 7) + b"public\0orders\0d" + pack("!h", len(columns)) + b"".join(described)
+
+
+def transactions(shape: str, rows: int) -> list[list[bytes]]:
+    """The frames of each transaction, the first one's behind those of the relation."""
+    columns, tag, body = SHAPES[shape]
+    change = tag + pack("!I", 7) + body
+    made: list[list[bytes]] = []
+    for number in range(rows // _PER_TRANSACTION):
+        lsn = (number + 1) * 1_000_000
+        begin = b"B" + pack("!QqI", lsn + 900_000, 0, number + 1)
+        commit = b"C\0" + pack("!QQq", lsn + 900_000, lsn + 900_001, 0)
+        changes = [_frame(change, lsn + 300 * row) for row in range(_PER_TRANSACTION)]
+        made.append([_frame(begin, lsn), *changes, _frame(commit, lsn + 900_001)])
+    made[0].insert(1, _frame(_relation(columns), 0))
+    return made
+
+
+def encode(work: list[list[bytes]], spool_folder: Path) -> int:
+    """The number of records that the relay would make of it."""
+    spool = Spool(spool_folder)
+    assembler = Assembler(spool, PreparedStore(spool), 64 << 20)
+    encoder = Encoder(RecordOptions("0", "app", "shop"), Topics("app", "{prefix}.{schema}.{table}"))
+    records = 0
+    for frames in work:
+        assembler.receive_all(frames, 0)
+        encoder.feed(assembler.take())
+        while encoder.pending or encoder.need is not None:
+            records += sum(len(out.records) for out in encoder.encode(1) if isinstance(out, Segment))
+            if isinstance(encoder.need, FactsNeeded):
+                encoder.learn(RelationFacts())
+            elif encoder.need is not None:
+                encoder.met()
+    return records
+
+
+def us_a_row(shape: str, rows: int, run: Callable[[list[list[bytes]], Path], int] = encode) -> float:
+    """CPU of the best of a few runs."""
+    spent: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(_REPEATS):
+            work = transactions(shape, rows)
+            start = time.process_time()
+            run(work, Path(folder))
+            spent.append(time.process_time() - start)
+    return min(spent) / rows * 1e6
+
+
+def in_form(form: Form, shapes: list[str], rows: int) -> dict[str, float]:
+    """The same, in a process that imports that form."""
+    here = [sys.executable, "-m", "bench.pure", "--here", "--rows", str(rows), "--shapes", *shapes]
+    root = Path(__file__).parents[1]
+    told = subprocess.run(here, env=environment(form), cwd=root, check=True, capture_output=True, text=True)
+    return {shape: float(us) for shape, us in (line.split() for line in told.stdout.splitlines())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.pure", description=__doc__)
+    parser.add_argument("--rows", type=int, default=50_000, help="of each shape (%(default)s)")
+    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--here", action="store_true", help="only the form that this Python imports")
+    options = parser.parse_args()
+    if options.here:
+        for shape in options.shapes:
+            print(shape, us_a_row(shape, options.rows))
+        return
+    compiled, interpreted = (
+        in_form(form, options.shapes, options.rows) for form in ("compiled", "interpreted")
+    )
+    print(f"{'CPU us a row':<16}{'compiled':>12}{'interpreted':>14}")
+    for shape in options.shapes:
+        print(f"{shape:<16}{compiled[shape]:>12.2f}{interpreted[shape]:>14.2f}")
+
+
+if __name__ == "__main__":
+    main()
