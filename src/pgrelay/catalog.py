@@ -4,22 +4,28 @@ Never called from a decoder: the relay looks up once what a Relation message doe
 the slot and the publications are. Source: PostgreSQL manual, "System Catalogs" and "System Views".
 """
 
-from collections.abc import Sequence
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg import sql
 
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
-from pgrelay.errors import SetupError
+from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres import connect, query_error
 from pgrelay.wire.pgoutput import Relation
 
 Row = tuple[Any, ...]
+
+_PATIENCE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class Catalog:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
+        self._turn = asyncio.Lock()
         self._connection: psycopg.AsyncConnection[Row]
 
     async def __aenter__(self) -> Self:
@@ -59,13 +66,44 @@ class Catalog:
     def database(self) -> str:
         return self._connection.info.dbname
 
-    async def rows(self, query: sql.SQL | sql.Composed, parameters: Sequence[object] = ()) -> list[Row]:
+    async def rows(
+        self,
+        query: sql.SQL | sql.Composed,
+        parameters: Sequence[object] = (),
+        patience_s: float | None = _PATIENCE_S,
+    ) -> list[Row]:
         """What a query gives, parameters as %s. Raises what the server's error means."""
-        try:
-            cursor = await self._connection.execute(query, parameters or None)
+        async with self._asking(patience_s) as connection:
+            cursor = await connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            raise query_error(error) from error
+
+    @asynccontextmanager
+    async def _asking(
+        self, patience_s: float | None = _PATIENCE_S
+    ) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
+        """One question at a time. A server that does not answer it in time is SourceUnavailable."""
+        silent = False
+
+        def give_up() -> None:
+            nonlocal silent
+            silent = True
+            # To cancel psycopg's query is no way out: it asks the server to, and waits for the answer again.
+            with socket.socket(fileno=os.dup(self._connection.fileno())) as twin:
+                twin.shutdown(socket.SHUT_RDWR)
+
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            timer = None if patience_s is None else loop.call_later(patience_s, give_up)
+            try:
+                yield self._connection
+            except psycopg.Error as error:
+                if silent:
+                    text = f"Postgres has not answered a query on its catalogue for {patience_s:g} s"
+                    raise SourceUnavailable(text) from error
+                raise query_error(error) from error
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     async def setting(self, name: str) -> str:
         rows = await self.rows(sql.SQL("SELECT current_setting(%s)"), (name,))
@@ -91,7 +129,7 @@ class Catalog:
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended: the server waits for them."""
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
-        await self.rows(query, (name,))
+        await self.rows(query, (name,), patience_s=None)
 
     async def missing_publications(self, names: Sequence[str]) -> list[str]:
         rows = await self.rows(sql.SQL("SELECT pubname FROM pg_publication"))
@@ -107,15 +145,14 @@ class Catalog:
             "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
             "ORDER BY schemaname, tablename"
         )
-        try:
-            async with self._connection.transaction():
-                await self._connection.execute("SET LOCAL lock_timeout = '500ms'")
-                cursor = await self._connection.execute(query, (list(names),))
-                return [(row[0], row[1]) for row in await cursor.fetchall()]
-        except psycopg.errors.LockNotAvailable:
-            return None
-        except psycopg.Error as error:
-            raise query_error(error) from error
+        async with self._asking() as connection:
+            try:
+                async with connection.transaction():
+                    await connection.execute("SET LOCAL lock_timeout = '500ms'")
+                    cursor = await connection.execute(query, (list(names),))
+                    return [(row[0], row[1]) for row in await cursor.fetchall()]
+            except psycopg.errors.LockNotAvailable:
+                return None
 
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""
