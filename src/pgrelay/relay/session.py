@@ -29,7 +29,7 @@ from pgrelay.catalog import Catalog
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
 from pgrelay.encode.records import Record, Segment
-from pgrelay.errors import SetupError, SourceUnavailable
+from pgrelay.errors import SetupError
 from pgrelay.events import Reached
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
@@ -52,7 +52,6 @@ _STATUS_LEAST_S: Final = 0.01
 # as with thousands of tables: it rests so many times as long as it took.
 _LOOK_EVERY_S: Final = 2.0
 _LOOK_REST: Final = 10
-_LOOK_TIMEOUT_S: Final = 10.0
 
 # While records are in flight: how long to rest before looking for reports again, from and up to.
 _REST_LEAST_S: Final = 0.001
@@ -154,13 +153,9 @@ class Session:
 
         PostgreSQL 18 only warns, in its own log, when a publication is gone.
         """
-        try:
-            async with asyncio.timeout(_LOOK_TIMEOUT_S):
-                self.wal_end = await self._catalog.wal_end()
-                missing = await self._catalog.missing_publications(self._publications)
-                tables = await self._catalog.published_tables(self._publications)
-        except TimeoutError:
-            raise SourceUnavailable("Postgres does not answer a query on the catalogue") from None
+        self.wal_end = await self._catalog.wal_end()
+        missing = await self._catalog.missing_publications(self._publications)
+        tables = await self._catalog.published_tables(self._publications)
         if missing:
             raise SetupError(
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
