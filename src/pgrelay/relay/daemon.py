@@ -132,6 +132,7 @@ class Daemon:
         config = self._config
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
             system = await source.identify()
+            self._position.check_cluster(system)
             if self._sink is None:
                 # Ahead of the slot: options that it refuses must not leave one that nobody reads.
                 self._sink = self._make_sink(system.systemid, catalog.database)
@@ -139,7 +140,7 @@ class Daemon:
                 self._registry = Registry(config.records.schema_registry)
             slot = await prepare(catalog, config.source, self._position)
             await check_topics(catalog, config)
-            self._position.check(system, slot, config.source.slot)
+            self._position.check_slot(slot, config.source.slot)
             options = stream_options(config.source, source.server_version)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()

@@ -1,5 +1,7 @@
 """What must be true before a stream begins: slot and publications, and that the cluster is the same."""
 
+from typing import Final
+
 import structlog
 
 from pgrelay.catalog import Catalog, Slot
@@ -13,6 +15,8 @@ from pgrelay.source import System
 
 _log = structlog.get_logger(__name__)
 
+_BEGIN_ANEW: Final = "drop the slot, copy the tables anew, and start with a new one"
+
 
 class Position:
     """What this process knows of the stream: nothing at first, then the cluster and how far it has come."""
@@ -22,28 +26,32 @@ class Position:
         self.flush_lsn = 0
         self.confirmed_lsn = 0
 
-    def check(self, system: System, slot: Slot, name: str) -> None:
-        """Refuse to go on where the stream can't be the same. Raises GapError."""
-        cure = "drop the slot, copy the tables anew, and start with a new one"
-        if slot.wal_status == "lost":
-            raise GapError(f"slot {name} has lost WAL that it needs (max_slot_wal_keep_size): {cure}")
+    def check_cluster(self, system: System) -> None:
+        """Refuse to go on with another cluster, or with this one as it was. Raises GapError."""
         if self.system is None:
             return
         if system.systemid != self.system.systemid:
             raise GapError(
                 f"source.dsn leads to cluster {system.systemid} now, it was {self.system.systemid}: "
-                f"point it at the old one, or {cure}"
+                f"point it at the old one, or {_BEGIN_ANEW}"
             )
         if self.flush_lsn > system.wal_end:
             raise GapError(
                 f"the server's WAL ends at {format_lsn(system.wal_end)}, before "
                 f"{format_lsn(self.flush_lsn)}, which we have relayed: it was restored from a backup or "
-                f"lost WAL; {cure}"
+                f"lost WAL; {_BEGIN_ANEW}"
             )
-        if slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn > self.confirmed_lsn:
+
+    def check_slot(self, slot: Slot, name: str) -> None:
+        """Refuse to go on where the slot skips changes. Raises GapError."""
+        if slot.wal_status == "lost":
+            raise GapError(f"slot {name} has lost WAL that it needs (max_slot_wal_keep_size): {_BEGIN_ANEW}")
+        if self.system is None or slot.confirmed_flush_lsn is None:
+            return
+        if slot.confirmed_flush_lsn > self.confirmed_lsn:
             raise GapError(
                 f"slot {name} was moved to {format_lsn(slot.confirmed_flush_lsn)} by someone else, we had "
-                f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {cure}"
+                f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {_BEGIN_ANEW}"
             )
 
     def started(self, system: System, slot: Slot) -> None:
