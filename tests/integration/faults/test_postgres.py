@@ -4,6 +4,7 @@ import time
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgrelay.embedded.postgres import Postgres
 from tests.integration.conftest import NewRelay
@@ -13,7 +14,9 @@ from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import walsender
 from tests.integration.faults.workload import Workload, prepare
+from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
+from tests.integration.servers import PostgresServer
 
 AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
 
@@ -90,6 +93,44 @@ def cut_connection(database: Database, relay: Relay) -> None:
     with database.connect() as connection:
         connection.execute("SELECT pg_terminate_backend(%s)", [before.pid])
     relay.wait_for(lambda: walsender(database, relay.prefix) not in (None, before), "a new connection")
+
+
+def test_a_lookup_connection_that_is_cut_costs_a_reconnection_only(database: Database, relay: Relay) -> None:
+    """The one beside the stream, on which the catalogue is asked."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.caught_up()
+    with database.connect() as connection:
+        cut = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'pgrelay'"
+            " AND backend_type = 'client backend'"
+        ).fetchall()
+    assert cut == [(True,)]
+    relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") == 1, "a reconnection")
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
+
+
+def test_a_server_that_has_fallen_silent_is_left(
+    postgres: PostgresServer, database: Database, new_relay: NewRelay
+) -> None:
+    """The network swallows everything; no end of a connection tells."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with Proxy(int(str(conninfo_to_dict(postgres.dsn)["port"]))) as proxy:
+        dsn = make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)
+        relay = new_relay(source={"dsn": dsn}).start().wait_streaming()
+        proxy.hold_requests()
+        proxy.hold_replies()
+        assert "has not answered" in relay.wait_event(WAITING)["reason"]
+        assert relay.get("/healthz")[0] == 200
+        proxy.reset()
+        proxy.release()
+        relay.wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        assert relay.stop() == 0
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
