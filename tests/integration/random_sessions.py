@@ -47,7 +47,7 @@ _WORDS: Final = [
     "{a,b}",
 ]
 _IDS: Final = 60
-_LARGE: Final = 400  # rows: more than logical_decoding_work_mem: 64kB holds
+_LARGE: Final = 500  # rows: more than logical_decoding_work_mem: 64kB holds
 
 Connection = psycopg.Connection[Any]
 
@@ -136,12 +136,12 @@ class _Session:
         table = self._rng.choice(list(TABLES))
         weighted: list[tuple[Callable[[str], None], int]] = [
             (self._insert, 8),
-            (self._insert_many, 1),
+            (self._insert_many, 2),
             (self._update, 8),
             (self._update_key, 4),
             (self._delete, 4),
-            (self._message, 1),
-            (self._savepoint, 4),
+            (self._message, 2),
+            (self._savepoint, 6),
             (self._alter, 1),
             (self._truncate, 1),
         ]
@@ -176,9 +176,12 @@ class _Session:
         self._run(f"DELETE FROM {table} WHERE {self._some()}")
 
     def _message(self, _table: str) -> None:
-        self._run("SELECT pg_logical_emit_message(true, 'session', %s)", self._word("keyed"))
+        # Not where it may be rolled back alone: streaming, PostgreSQL tells of which transaction a message is,
+        # and not of which savepoint.
+        if not self._savepoints:
+            self._run("SELECT pg_logical_emit_message(true, 'session', %s)", self._word("keyed"))
 
-    def _savepoint(self, _table: str) -> None:
+    def _savepoint(self, table: str) -> None:
         if self._savepoints and self._rng.random() < 0.7:
             how = self._rng.choice(["RELEASE", "ROLLBACK TO"])
             self._run(f"{how} s{self._savepoints}")
@@ -186,6 +189,8 @@ class _Session:
         else:
             self._savepoints += 1
             self._run(f"SAVEPOINT s{self._savepoints}")
+            if self._rng.random() < 0.4:
+                self._insert_many(table)
 
     def _alter(self, table: str) -> None:
         if not self._may_alter:
