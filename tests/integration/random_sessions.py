@@ -176,8 +176,8 @@ class _Session:
         self._run(f"DELETE FROM {table} WHERE {self._some()}")
 
     def _message(self, _table: str) -> None:
-        # Not where it may be rolled back alone: streaming, PostgreSQL tells of which transaction a message is,
-        # and not of which savepoint.
+        # Not where a savepoint may be rolled back: of which one a message is, streaming does not tell
+        # (docs/guarantees.md).
         if not self._savepoints:
             self._run("SELECT pg_logical_emit_message(true, 'session', %s)", self._word("keyed"))
 
