@@ -8,6 +8,7 @@ time. What it refuses for good becomes an error that `poll` raises. Source: libr
 """
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -146,9 +147,7 @@ class Sink:
 
     def _complain(self, error: KafkaError) -> None:
         text = _PARTICULARS.sub("", error.str())
-        if error.fatal():
-            self._fail(KafkaUnavailable(f"the producer's identity is lost: {text}"))
-        elif error.code() in _DENIED:
+        if error.code() in _DENIED:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text
@@ -164,7 +163,15 @@ class Sink:
 
     def poll(self) -> int:
         """Take in the reports that have come; returns how many events. Raises what a refusal means."""
-        events = self._producer.poll(0)
+        return self._poll(0)
+
+    def _poll(self, timeout_s: float) -> int:
+        try:
+            events = self._producer.poll(timeout_s)
+        except KafkaException as error:
+            # What is fatal to a producer the client raises, in place of complaining.
+            lost = KafkaUnavailable(f"the producer's identity is lost: {_text(error)}")
+            raise self._failure or lost from error
         if self._failure is not None:
             raise self._failure
         return events
@@ -299,15 +306,14 @@ class Sink:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
-            await asyncio.to_thread(self._producer.poll, min(left, 0.1))
-            if self._failure is not None:
-                raise self._failure
+            await asyncio.to_thread(self._poll, min(left, 0.1))
         return True
 
     def close(self) -> None:
         """Let go of everything that was not delivered; it was not confirmed either."""
         self._producer.purge()
-        self._producer.poll(0)
+        with contextlib.suppress(KafkaException):
+            self._producer.poll(0)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
