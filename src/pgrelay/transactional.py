@@ -26,7 +26,7 @@ _TRANSACTION_TIMEOUT: Final = 60_000
 
 # How long one try of a transactional call takes at most: no stop waits longer for the thread that it is on.
 _TRY_S: Final = 1.0
-_READ_TIMEOUT_S: Final = 10.0
+_RECOVERY_TIMEOUT_S: Final = 10.0
 
 _READER: Final[Mapping[str, Any]] = {
     "group.id": "pgrelay",
@@ -105,8 +105,15 @@ class TransactionalSink(Sink):
         Raises GapError where the slot's name has a position of another cluster.
         """
         await self.require_topic(self._offsets_topic, lasting=True, compacted=True)
-        await self._call(self._producer.init_transactions)
+        await self._initialise()
         return self._own(await asyncio.to_thread(self._read_offsets))
+
+    async def _initialise(self) -> None:
+        try:
+            async with asyncio.timeout(_RECOVERY_TIMEOUT_S):
+                await self._call(self._producer.init_transactions)
+        except TimeoutError:
+            raise KafkaUnavailable("Kafka does not answer a producer of transactions") from None
 
     def _own(self, positions: dict[bytes, bytes]) -> Delivered | None:
         mine = positions.get(self._key)
@@ -133,7 +140,7 @@ class TransactionalSink(Sink):
         positions: dict[bytes, bytes] = {}
         try:
             consumer.assign([partition])
-            while (message := consumer.poll(_READ_TIMEOUT_S)) is not None:
+            while (message := consumer.poll(_RECOVERY_TIMEOUT_S)) is not None:
                 error = message.error()
                 if error is None:
                     positions[message.key() or b""] = message.value() or b""

@@ -61,7 +61,7 @@ class Observer:
             metrics.add_records(table, op, count)
 
     def _watch_kafka(self, session: Session, now: float) -> None:
-        """Kafka is away where records wait and none is acknowledged."""
+        """Kafka is away where records wait, or a commit, and none is acknowledged."""
         sink = session.sink
         if sink.take_acknowledged():
             self._acknowledged_at = now
@@ -70,7 +70,7 @@ class Observer:
                 self._stalled = False
                 self._health.streaming()
                 _log.info("Kafka acknowledges again")
-        elif sink.in_queue == 0:
+        elif sink.in_queue == 0 and not session.committing:
             self._acknowledged_at = now
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
             self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")

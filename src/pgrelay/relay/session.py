@@ -68,8 +68,8 @@ class Session:
     """Its parts are public for the observer.
 
     `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked;
-    `published` are the tables that it would send rows of then, None before. `committing`: a commit to Kafka is
-    under way.
+    `published` are the tables that it would send rows of then, None before; `committing` is true while a
+    commit to Kafka is under way.
     """
 
     def __init__(
@@ -170,6 +170,11 @@ class Session:
         self._acknowledge()
         self._send_status()
         return drained
+
+    async def close(self) -> None:
+        """Let go of all that is left, also of a commit whose end came in vain or not at all."""
+        await _cancelled(self._errand)
+        self.assembler.close()
 
     def _finishing(self) -> bool:
         """As `_settling`, but tells the server, whose patience may be shorter than the grace."""
