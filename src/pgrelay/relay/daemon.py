@@ -141,6 +141,9 @@ class Daemon:
             slot = await prepare(catalog, config.source, self._position)
             await check_topics(catalog, config)
             self._position.check_slot(slot, config.source.slot)
+            if not isinstance(self._sink, TransactionalSink):
+                # Else the offsets topic decides: another relay may have taken our place for a while.
+                self._position.check_unmoved(slot, config.source.slot)
             options = stream_options(config.source, source.server_version)
             # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
             await self._sink.connect()
@@ -216,12 +219,12 @@ class Daemon:
                 await self._settle(session, verdict(error))
             raise
         finally:
+            await session.close()
             if isinstance(self._sink, TransactionalSink):
                 # What it has open belongs to this session: the next one's producer aborts it.
                 self._sink.close()
                 self._sink = None
             self._session_now = None
-            session.assembler.close()
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._position.flush_lsn:
                 self._backoff.reset()

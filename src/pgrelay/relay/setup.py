@@ -43,9 +43,12 @@ class Position:
             )
 
     def check_slot(self, slot: Slot, name: str) -> None:
-        """Refuse to go on where the slot skips changes. Raises GapError."""
+        """Refuse to go on where nobody can. Raises GapError."""
         if slot.wal_status == "lost":
             raise GapError(f"slot {name} has lost WAL that it needs (max_slot_wal_keep_size): {_BEGIN_ANEW}")
+
+    def check_unmoved(self, slot: Slot, name: str) -> None:
+        """Refuse to go on where the slot skips changes. Raises GapError."""
         if self.system is None or slot.confirmed_flush_lsn is None:
             return
         if slot.confirmed_flush_lsn > self.confirmed_lsn:
@@ -56,8 +59,7 @@ class Position:
 
     def started(self, system: System, slot: Slot) -> None:
         """The slot is ours. It was not before the first time, so only now does its position mean anything."""
-        if self.system is None:
-            self.moved(slot.confirmed_flush_lsn or 0, slot.confirmed_flush_lsn or 0)
+        self.moved(slot.confirmed_flush_lsn or 0, slot.confirmed_flush_lsn or 0)
         self.system = system
 
     def moved(self, flush_lsn: int, confirmed_lsn: int) -> None:
