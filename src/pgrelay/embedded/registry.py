@@ -69,7 +69,13 @@ class SchemaRegistry:
 
     def start(self) -> None:
         """Starts the registry, empty, and waits until it answers."""
-        listening = ("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}")
+        # Its management listens too, on port 9000 of every address unless told otherwise.
+        listening = (
+            "-Dquarkus.http.host=127.0.0.1",
+            f"-Dquarkus.http.port={self.port}",
+            "-Dquarkus.management.host=127.0.0.1",
+            f"-Dquarkus.management.port={free_port()}",
+        )
         command: list[StrPath] = [
             self._java,
             *_JVM_OPTIONS,
