@@ -22,6 +22,17 @@ from tests.integration.servers import KafkaServer, PostgresServer, Servers, defa
 T = TypeVar("T")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests on real servers a second try, which pytest reports as such.
+
+    They wait for conditions with a patience of their own, and a machine that others use can outlast it.
+    """
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.flaky(reruns=2))
+
+
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
     with Servers() as servers:
