@@ -1,67 +1,40 @@
-"""Exactly once: what a reader of committed records finds, whatever dies. Rows 1, 3, 4, 7, 27 and 39."""
+"""A relay, a server or a broker dies or hangs, and every change is there exactly once: rows 1 to 3 and 27.
+
+Seen by a reader with isolation.level=read_committed.
+"""
 
 import random
-from collections import defaultdict
-from typing import Any
+import time
+
+import pytest
 
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
-from tests.integration.changes import place
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.history import history
+from tests.integration.faults.once import (
+    TABLE,
+    assert_boundaries,
+    assert_each_change_is_there_once,
+    exactly_once,
+    ids,
+    position,
+)
 from tests.integration.faults.own_servers import own_kafka, own_postgres
 from tests.integration.faults.workload import Workload, prepare
+from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
-from tests.integration.topics import Record
+from tests.integration.waiting import wait_until
 
 KILLS = 6
-AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
-QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
+LARGE = 20_000  # rows
+GRACE = 2.0  # seconds
+AT_ONCE = 3.0  # seconds
+
+STALLED = "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost"
 
 # Within a Postgres transaction, a Kafka transaction ends after a quarter of it.
-IMPATIENT = {"transaction.timeout.ms": 2000}
-
-
-def exactly_once(
-    new_relay: NewRelay, kafka: dict[str, Any] | None = None, **sections: dict[str, Any]
-) -> Relay:
-    """A relay of three partitions whose memory holds little, with the transaction topic; not started."""
-    sink = {"delivery": "exactly_once", "partitions": 3, "kafka": QUICK | (kafka or {})}
-    records = {"transaction_topic": True}
-    return new_relay(sink=sink, records=records, **{"transactions": {"memory_mb": 1}, **sections})
-
-
-def assert_each_change_is_there_once(relay: Relay) -> None:
-    """In order in each partition, the history whole, each transaction between its BEGIN and its END."""
-    records = history(relay)
-    places = [place(record) for record in records]
-    assert len(places) == len(set(places))
-    assert_order(records)
-    assert_boundaries(relay, records)
-
-
-def assert_order(records: list[Record]) -> None:
-    last: dict[tuple[str, int], tuple[int, int]] = {}
-    for record in records:
-        partition = (record.topic, record.partition)
-        assert place(record) > last.get(partition, (0, 0))
-        last[partition] = place(record)
-
-
-def assert_boundaries(relay: Relay, records: list[Record]) -> None:
-    """The transaction topic tells of every transaction once, and how many changes it has."""
-    counts = defaultdict[int, int](int)
-    for record in records:
-        counts[place(record)[0]] += 1
-    told = [record.json for record in relay.read(f"{relay.prefix}.transaction")]
-    assert [it["status"] for it in told] == ["BEGIN", "END"] * len(counts)
-    assert [it["commit_lsn"] for it in told[::2]] == sorted(counts)
-    assert {it["commit_lsn"]: it["event_count"] for it in told[1::2]} == counts
-
-
-def offsets(relay: Relay) -> list[Record]:
-    return relay.read(f"{relay.prefix}.offsets")
+PATIENCE = {"transaction.timeout.ms": 4000}
 
 
 def test_a_relay_that_is_killed_at_any_instant_repeats_nothing(
@@ -69,7 +42,7 @@ def test_a_relay_that_is_killed_at_any_instant_repeats_nothing(
 ) -> None:
     """Row 1."""
     prepare(database)
-    relay = exactly_once(new_relay).start().wait_streaming()
+    relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
     with Workload(database) as load:
         for _ in range(KILLS):
             load.wait_for(random.randrange(20, 300))
@@ -82,12 +55,12 @@ def test_a_relay_that_is_killed_at_any_instant_repeats_nothing(
 
 @own_postgres()
 @own_kafka()
-def test_neither_does_one_whose_servers_crash(
+def test_nor_does_one_whose_servers_crash(
     server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Rows 3 and 27: the same process throughout, and killed in between."""
+    """Rows 3 and 27: each alone, and all three together."""
     prepare(database)
-    relay = exactly_once(new_relay).start().wait_streaming()
+    relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
     with Workload(database) as load:
         load.wait_for(100)
         broker.restart()
@@ -96,9 +69,112 @@ def test_neither_does_one_whose_servers_crash(
         load.wait_for(100)
         broker.kill()
         relay.kill()
+        server.restart("immediate")
         broker.start()
         relay.start()
         load.wait_for(100)
     relay.caught_up()
     assert relay.stop() == 0
     assert_each_change_is_there_once(relay)
+
+
+@own_kafka(**{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
+def test_nor_does_one_whose_broker_hangs_until_it_aborts_the_transaction(
+    broker: Kafka, database: Database, new_relay: NewRelay
+) -> None:
+    """Row 3: what was in the transaction is sent again, by another producer."""
+    prepare(database)
+    relay = exactly_once(new_relay, {"transaction.timeout.ms": 1000}).start().wait_streaming()
+    with Workload(database) as load:
+        relay.records("counter", 1)
+        broker.pause()
+        relay.wait_event(STALLED)
+        assert relay.get("/readyz")[0] == 503
+        broker.resume()
+        load.wait_for(100)
+    relay.caught_up()
+    assert relay.stop() == 0
+    assert_each_change_is_there_once(relay)
+
+
+@pytest.fixture
+def slow_relay(database: Database, kafka_proxy: Proxy, new_relay: NewRelay) -> Relay:
+    """A relay of table t whose broker takes its time, and will not wait for long; it streams."""
+    database.execute(TABLE)
+    kafka = {
+        "bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}",
+        "queue.buffering.max.messages": 1000,
+        "batch.num.messages": 100,
+    }
+    sink = {"shutdown_grace_s": GRACE}
+    relay = exactly_once(new_relay, kafka | PATIENCE, sink=sink, transactions={"memory_mb": 1})
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    kafka_proxy.latency = 0.1
+    return relay
+
+
+def wait_cut(relay: Relay, beyond: int = 0) -> int:
+    """Return once Kafka has a part of a transaction, more than `beyond` of its changes; how many."""
+    return wait_until(
+        lambda: at if (at := position(relay)["seq"] or 0) > beyond else 0, "a part of the transaction", 60
+    )
+
+
+@pytest.mark.parametrize("streaming", ["off", "parallel"])
+def test_a_transaction_larger_than_kafka_s_goes_on_where_it_was_cut(
+    database: Database, slow_relay: Relay, kafka_proxy: Proxy, streaming: str
+) -> None:
+    """Row 1: after a kill and after a stop; whether the server keeps it until its commit or we do."""
+    slow_relay.sections["source"] = {"streaming": streaming}
+    slow_relay.kill()
+    slow_relay.start().wait_streaming()
+    database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
+    database.execute(f"INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, {LARGE}) i")
+    first = wait_cut(slow_relay)
+    slow_relay.kill()
+    assert first <= len(slow_relay.records("t")) < LARGE
+    slow_relay.start()
+    second = wait_cut(slow_relay, beyond=first)
+    assert slow_relay.stop() == 0
+    assert second <= len(slow_relay.records("t")) < LARGE
+    kafka_proxy.release()
+    slow_relay.start()
+    slow_relay.caught_up()
+    assert ids(slow_relay) == list(range(LARGE + 1))
+    assert_boundaries(slow_relay, slow_relay.records("t"))
+    assert position(slow_relay)["seq"] is None
+
+
+def test_a_reader_sees_nothing_of_a_transaction_before_all_of_it_is_there(
+    database: Database, new_relay: NewRelay, kafka_proxy: Proxy
+) -> None:
+    """Unless it is larger than one Kafka transaction can be."""
+    database.execute(TABLE)
+    proxied = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", "queue.buffering.max.messages": 100}
+    relay = exactly_once(new_relay, proxied).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    kafka_proxy.latency = 0.05
+    database.execute("INSERT INTO t SELECT generate_series(1, 2000)")
+    seen = wait_until(lambda: size if (size := len(relay.records("t"))) > 1 else 0, "the transaction")
+    assert seen == 2001
+
+
+def test_a_stop_waits_no_longer_than_the_grace(
+    database: Database, slow_relay: Relay, kafka_proxy: Proxy
+) -> None:
+    """Row 36: what was not committed until then is not confirmed, and comes once, later."""
+    confirmed = slow_relay.confirmed_lsn()
+    kafka_proxy.hold_requests()
+    database.execute("INSERT INTO t VALUES (1)")
+    slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
+    began = time.monotonic()
+    assert slow_relay.stop() == 0
+    assert GRACE <= time.monotonic() - began < GRACE + AT_ONCE
+    assert slow_relay.confirmed_lsn() == confirmed
+    kafka_proxy.release()
+    slow_relay.start()
+    slow_relay.caught_up()
+    assert ids(slow_relay) == [0, 1]

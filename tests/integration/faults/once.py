@@ -1,0 +1,73 @@
+"""Exactly once: a relay that delivers so, and what a reader of committed records must find of it."""
+
+from collections import defaultdict
+from typing import Any
+
+from tests.integration.changes import place
+from tests.integration.conftest import NewRelay
+from tests.integration.faults.history import history
+from tests.integration.relays import Relay
+from tests.integration.topics import Record
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
+
+_QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
+
+
+def exactly_once(
+    new_relay: NewRelay, kafka: dict[str, Any] | None = None, **sections: dict[str, Any]
+) -> Relay:
+    """A relay with the transaction topic, and three partitions for each table; not started."""
+    sink = {
+        "delivery": "exactly_once",
+        "partitions": 3,
+        "kafka": _QUICK | (kafka or {}),
+        **sections.pop("sink", {}),
+    }
+    return new_relay(sink=sink, records={"transaction_topic": True}, **sections)
+
+
+def ids(relay: Relay) -> list[int]:
+    """The ids of the records of table t, in commit order. Fails where they are not in it already."""
+    records = relay.records("t")
+    assert_order(records)
+    return [record.json["after"]["id"] for record in sorted(records, key=place)]
+
+
+def assert_each_change_is_there_once(relay: Relay) -> None:
+    """Of a `Workload` that has ended: whole, in order, each transaction between its BEGIN and its END."""
+    records = history(relay)
+    places = [place(record) for record in records]
+    assert len(places) == len(set(places))
+    assert_order(records)
+    assert_boundaries(relay, records)
+
+
+def assert_order(records: list[Record]) -> None:
+    """In each partition every change comes after the one before, so none comes twice."""
+    last: dict[tuple[str, int], tuple[int, int]] = {}
+    for record in records:
+        partition = (record.topic, record.partition)
+        assert place(record) > last.get(partition, (0, 0))
+        last[partition] = place(record)
+
+
+def assert_boundaries(relay: Relay, records: list[Record]) -> None:
+    """The transaction topic tells of every transaction once, and how many changes it has."""
+    counts = defaultdict[int, int](int)
+    for record in records:
+        counts[place(record)[0]] += 1
+    told = [record.json for record in relay.read(f"{relay.prefix}.transaction")]
+    assert [it["status"] for it in told] == ["BEGIN", "END"] * len(counts)
+    assert [it["commit_lsn"] for it in told[::2]] == sorted(counts)
+    assert {it["commit_lsn"]: it["event_count"] for it in told[1::2]} == counts
+
+
+def offsets_topic(relay: Relay) -> str:
+    return f"{relay.prefix}.offsets"
+
+
+def position(relay: Relay) -> Any:
+    """What the offsets topic says last; null where it says nothing yet."""
+    records = relay.read(offsets_topic(relay))
+    return records[-1].json if records else None

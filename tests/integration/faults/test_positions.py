@@ -1,0 +1,271 @@
+"""Exactly once: which position is believed at a start, who may go on from it, and what moves it.
+
+Rows 4, 7, 9, 10, 11, 29 and 39 of faults.md, under sink.delivery: exactly_once.
+"""
+
+import json
+import signal
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pgrelay.embedded.postgres import Postgres, create_database
+from pgrelay.lsn import format_lsn
+from tests.integration.changes import place
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.kafka_admin import allow_records_of
+from tests.integration.faults.once import (
+    TABLE,
+    assert_each_change_is_there_once,
+    exactly_once,
+    ids,
+    offsets_topic,
+    position,
+)
+from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, last_words
+from tests.integration.faults.own_servers import own_postgres
+from tests.integration.faults.slots import wait_free, walsender
+from tests.integration.faults.workload import Workload, prepare
+from tests.integration.proxy import Proxy
+from tests.integration.relays import Relay
+from tests.integration.servers import PostgresServer
+from tests.integration.topics import create_topic
+
+AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
+MANY = 5000  # rows: more than the producer's queue has room for
+
+
+@pytest.fixture
+def relay(database: Database, new_relay: NewRelay) -> Relay:
+    """A relay of table t, which has delivered the row of id 0 and streams."""
+    database.execute(TABLE)
+    relay = exactly_once(new_relay).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    return relay
+
+
+@pytest.fixture
+def stopped(relay: Relay) -> Relay:
+    """The same, stopped again; its slot is free."""
+    assert relay.stop() == 0
+    wait_free(relay.database, relay.prefix)
+    return relay
+
+
+def last_offset(relay: Relay) -> tuple[bytes, Any]:
+    """Key and value of the last record of the offsets topic."""
+    record = relay.read(offsets_topic(relay))[-1]
+    assert record.key is not None
+    return record.key, record.json
+
+
+# --- What is kept, and what is believed
+
+
+def test_the_position_is_kept_by_cluster_database_and_slot(relay: Relay) -> None:
+    key, value = last_offset(relay)
+    with relay.database.connect() as connection:
+        row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+    assert row is not None
+    assert json.loads(key) == {"systemid": row[0], "db": relay.database.name, "slot": relay.prefix}
+    assert value["lsn"] >= relay.confirmed_lsn() > place(relay.records("t")[0])[0]
+    assert (value["commit_lsn"], value["seq"]) == (None, None)
+
+
+def test_a_relay_that_is_started_again_goes_on_from_it(stopped: Relay) -> None:
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    stopped.start()
+    stopped.caught_up()
+    assert ids(stopped) == [0, 1]
+
+
+def test_a_slot_that_was_made_anew_while_nobody_ran_is_refused(stopped: Relay) -> None:
+    """Row 10: changes in between are not in it."""
+    stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
+    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
+    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
+    assert ids(stopped) == [0]
+
+
+def test_a_slot_that_was_dropped_while_nobody_ran_is_not_replaced_in_silence(stopped: Relay) -> None:
+    """Row 10: although source.create is on."""
+    stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
+
+
+def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> None:
+    """Row 11."""
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    stopped.database.execute(
+        f"SELECT pg_replication_slot_advance('{stopped.prefix}', pg_current_wal_flush_lsn())"
+    )
+    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
+
+
+def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
+    """Row 11: unless it was another relay, which would have moved the position too."""
+    relay.send(signal.SIGSTOP)
+    cut_stream(relay)
+    relay.database.execute("INSERT INTO t VALUES (1)")
+    relay.database.execute(
+        f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_flush_lsn())"
+    )
+    relay.send(signal.SIGCONT)
+    assert "the slot was moved or made anew" in last_words(relay, LOST)
+
+
+def test_a_position_that_the_server_has_not_reached_is_refused(stopped: Relay) -> None:
+    """Row 9: as after a restore from a backup."""
+    key, value = last_offset(stopped)
+    producer = Producer({"bootstrap.servers": stopped.kafka.bootstrap})
+    producer.produce(offsets_topic(stopped), json.dumps({**value, "lsn": value["lsn"] + (1 << 40)}), key)
+    producer.flush()
+    assert "it was restored from a backup, or lost WAL" in last_words(stopped.start(), LOST)
+
+
+def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str) -> None:
+    """Row 9: the slot and the database have the names of ours."""
+    with Postgres(version=version, contrib=True) as other:
+        create_database(other.dsn, stopped.database.name)
+        stopped.database = Database(PostgresServer(version, other.dsn, other), stopped.database.name)
+        words = last_words(stopped.start(), LOST)
+    assert f"has a position of slot {stopped.prefix} in cluster" in words
+
+
+def test_a_position_behind_another_relay_s_open_transaction_is_waited_for(relay: Relay) -> None:
+    """Readers of committed records can't see it until that one has ended; relays may share a prefix."""
+    producer = Producer({"bootstrap.servers": relay.kafka.bootstrap, "transactional.id": relay.prefix})
+    producer.init_transactions()
+    producer.begin_transaction()
+    other = {"systemid": "1", "db": "other", "slot": "other"}
+    producer.produce(offsets_topic(relay), json.dumps({"lsn": 1}), json.dumps(other))
+    producer.flush()
+    relay.database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    relay.kill()
+    relay.start()
+    assert "another relay has a transaction open" in relay.wait_event(WAITING)["reason"]
+    producer.commit_transaction()
+    relay.database.execute("INSERT INTO t VALUES (2)")
+    relay.caught_up()
+    assert ids(relay) == [0, 1, 2]
+
+
+# --- Who may go on from it
+
+
+@pytest.mark.parametrize("rows", [1, MANY], ids=["committing", "in a transaction"])
+def test_a_relay_that_wakes_up_when_another_has_taken_over_doubles_nothing(
+    database: Database, kafka_proxy: Proxy, new_relay: NewRelay, rows: int
+) -> None:
+    """Row 29: it waits for its turn, and goes on when the other is gone."""
+    database.execute(TABLE)
+    proxied = {
+        "bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}",
+        "queue.buffering.max.messages": MANY // 2,
+    }
+    zombie = exactly_once(new_relay, proxied).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    zombie.caught_up()
+    kafka_proxy.hold_requests()
+    database.execute(f"INSERT INTO t SELECT generate_series(1, {rows})")
+    zombie.wait_for(
+        lambda: zombie.metric("pgrelay_inflight_records") >= min(rows, MANY // 2), "records on their way"
+    )
+    zombie.send(signal.SIGSTOP)
+    cut_stream(zombie)
+    second = exactly_once(new_relay).start().wait_streaming()
+    second.caught_up()
+    kafka_proxy.release()
+    zombie.send(signal.SIGCONT)
+    zombie.wait_for(lambda: "is active for PID" in zombie.get("/readyz")[1], "the zombie to wait")
+    database.execute(f"INSERT INTO t VALUES ({rows + 1})")
+    second.caught_up()
+    assert second.running
+    second.kill()
+    zombie.wait_streaming()
+    database.execute(f"INSERT INTO t VALUES ({rows + 2})")
+    zombie.caught_up()
+    assert ids(zombie) == list(range(rows + 3))
+
+
+def cut_stream(relay: Relay) -> None:
+    """The server ends the relay's connection; returns once the slot is free."""
+    owner = walsender(relay.database, relay.prefix)
+    assert owner is not None
+    with relay.database.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
+    wait_free(relay.database, relay.prefix)
+
+
+# --- What moves it
+
+
+def test_idle_tables_let_go_of_a_busy_server_s_wal(database: Database, new_relay: NewRelay) -> None:
+    """Row 39: and the position moves with the slot."""
+    database.execute("CREATE TABLE idle (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE busy (id int)")
+    relay = exactly_once(new_relay, source={"tables": ["public.idle"]}).start().wait_streaming()
+    for _ in range(3):
+        database.execute("INSERT INTO busy SELECT generate_series(1, 10000)")
+        relay.caught_up()
+        assert position(relay)["lsn"] >= relay.confirmed_lsn()
+    assert relay.metric("pgrelay_records_total") == 0
+
+
+@own_postgres()
+def test_a_fast_stop_of_the_server_does_not_wait_for_us(
+    server: Postgres, database: Database, new_relay: NewRelay
+) -> None:
+    """Row 7: the server that is idle, and the one that was busy until then."""
+    prepare(database)
+    relay = exactly_once(new_relay).start().wait_streaming()
+    assert stopping_takes(server) < AT_ONCE
+    server.start()
+    relay.wait_streaming()
+    with Workload(database) as load:
+        load.wait_for(200)
+        assert stopping_takes(server) < AT_ONCE
+        server.start()
+        load.wait_for(100)
+    relay.caught_up()
+    assert relay.stop() == 0
+    assert_each_change_is_there_once(relay)
+
+
+def stopping_takes(server: Postgres) -> float:
+    began = time.monotonic()
+    server.stop("fast")
+    return time.monotonic() - began
+
+
+def test_a_record_that_is_too_large_is_not_passed_over(database: Database, new_relay: NewRelay) -> None:
+    """Row 4: nothing of its transaction is seen; once it is let through, everything comes once."""
+    database.execute(TABLE)
+    relay = exactly_once(new_relay)
+    create_topic(relay.kafka.bootstrap, relay.topic("t"), 3, max_message_bytes="10000")
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    delivered = position(relay)["lsn"]
+    incompressible = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 3000) i)"
+    database.execute(f"INSERT INTO t VALUES (1, 'small'), (2, {incompressible}), (3, 'small')")
+    database.execute("INSERT INTO t VALUES (4, 'small')")
+    words = last_words(relay, UNDELIVERABLE)
+    assert last_words(relay.start(), UNDELIVERABLE) == words
+    assert ids(relay) == [0]
+    assert position(relay)["lsn"] == delivered
+    allow_records_of(1_000_000, relay.kafka.bootstrap, relay.topic("t"))
+    relay.start()
+    relay.caught_up()
+    assert ids(relay) == list(range(5))
+    commit_lsn, _ = next(place(record) for record in relay.records("t") if record.json["after"]["id"] == 2)
+    assert f"of topic {relay.topic('t')}, of the transaction committed at {format_lsn(commit_lsn)}," in words
+    assert delivered < commit_lsn
