@@ -71,6 +71,10 @@ class Source:
         return self._pgconn.server_version
 
     @property
+    def walsender_pid(self) -> int:
+        return self._pgconn.backend_pid
+
+    @property
     def server_encoding(self) -> str:
         return (self._pgconn.parameter_status(b"server_encoding") or b"UTF8").decode()
 

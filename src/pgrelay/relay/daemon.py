@@ -152,7 +152,7 @@ class Daemon:
                 await self._registry.connect()
             interval_s = await _status_interval_s(catalog, config)
             await source.start(config.source.slot, self._position.flush_lsn, options)
-            self._position.started(system, slot)
+            self._position.started(system, slot, source.walsender_pid)
             start = format_lsn(self._position.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
             await self._stream(self._make_session(source, catalog, self._sink, system, slot, interval_s))

@@ -25,6 +25,8 @@ class Position:
         self.system: System | None = None
         self.flush_lsn = 0
         self.confirmed_lsn = 0
+        self._walsender_pid: int | None = None
+        self._taken_over = False
 
     def check_cluster(self, system: System) -> None:
         """Refuse to go on with another cluster, or with this one as it was. Raises GapError."""
@@ -49,7 +51,10 @@ class Position:
 
     def check_unmoved(self, slot: Slot, name: str) -> None:
         """Refuse to go on where the slot skips changes. Raises GapError."""
-        if self.system is None or slot.confirmed_flush_lsn is None:
+        if slot.active_pid not in (None, self._walsender_pid):
+            # By another relay, which moves it as it should; we wait for it to go.
+            self._taken_over = True
+        if self.system is None or self._taken_over or slot.confirmed_flush_lsn is None:
             return
         if slot.confirmed_flush_lsn > self.confirmed_lsn:
             raise GapError(
@@ -57,10 +62,12 @@ class Position:
                 f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {_BEGIN_ANEW}"
             )
 
-    def started(self, system: System, slot: Slot) -> None:
+    def started(self, system: System, slot: Slot, walsender_pid: int) -> None:
         """The slot is ours. It was not before the first time, so only now does its position mean anything."""
         self.moved(slot.confirmed_flush_lsn or 0, slot.confirmed_flush_lsn or 0)
         self.system = system
+        self._walsender_pid = walsender_pid
+        self._taken_over = False
 
     def moved(self, flush_lsn: int, confirmed_lsn: int) -> None:
         self.flush_lsn = max(self.flush_lsn, flush_lsn)
