@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 Form = Literal["compiled", "interpreted"]
+FORMS: tuple[Form, ...] = ("compiled", "interpreted")
 
 _ROOT = Path(__file__).parents[1]
 _INPUTS = ("setup.py", "pyproject.toml", "README.md", "src")

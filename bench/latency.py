@@ -1,8 +1,8 @@
 """From a commit to its record: 500 one-row commits a second, alone and beside a large transaction.
 
 Each commit's clock starts when COMMIT has returned to its client and stops when a consumer has the record;
-the relay's own histogram counts from the commit's time in the WAL to the broker's acknowledgement. The longest
-time without a status update says whether keepalives were answered throughout.
+the relay's own histogram counts from the commit's time in the WAL to the broker's acknowledgement. The
+longest time without a status update says whether keepalives were answered throughout.
 """
 
 import argparse

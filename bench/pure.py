@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 
-from bench.builds import Form, environment
+from bench.builds import FORMS, Form, environment
 from pgrelay.assembler import Assembler
 from pgrelay.encode.encoder import Encoder, FactsNeeded
 from pgrelay.encode.options import RecordOptions
@@ -135,9 +135,7 @@ def main() -> None:
         for shape in options.shapes:
             print(shape, us_a_row(shape, options.rows))
         return
-    compiled, interpreted = (
-        in_form(form, options.shapes, options.rows) for form in ("compiled", "interpreted")
-    )
+    compiled, interpreted = (in_form(form, options.shapes, options.rows) for form in FORMS)
     print(f"{'CPU us a row':<16}{'compiled':>12}{'interpreted':>14}")
     for shape in options.shapes:
         print(f"{shape:<16}{compiled[shape]:>12.2f}{interpreted[shape]:>14.2f}")
