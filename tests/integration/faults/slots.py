@@ -1,9 +1,13 @@
 """Who uses a slot, and from where it goes on."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from tests.integration.databases import Database
+from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
 
@@ -34,3 +38,17 @@ def exists(database: Database, slot: str) -> bool:
     with database.connect() as connection:
         found = connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot])
         return found.fetchone() is not None
+
+
+@contextmanager
+def cut_off(relay: Relay) -> Iterator[None]:
+    """The relay has lost its connection, and knows it only after the block."""
+    database, slot = relay.database, relay.prefix
+    owner = walsender(database, slot)
+    assert owner is not None
+    relay.send(signal.SIGSTOP)
+    with database.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
+    wait_free(database, slot)
+    yield
+    relay.send(signal.SIGCONT)

@@ -12,7 +12,7 @@ from tests.integration.databases import Database
 from tests.integration.faults.history import history
 from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.own_servers import own_postgres
-from tests.integration.faults.slots import walsender
+from tests.integration.faults.slots import cut_off, walsender
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
@@ -154,3 +154,19 @@ def test_a_second_relay_waits_and_takes_over(
     second.caught_up()
     assert [record.json_key for record in second.records("t")] == [{"id": 1}, {"id": 2}]
     assert second.stop() == 0
+
+
+def test_a_relay_that_was_replaced_for_a_while(database: Database, relay: Relay, new_relay: NewRelay) -> None:
+    """Row 29: the slot has moved meanwhile, but another relay moved it; so nothing is lost."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.caught_up()
+    with cut_off(relay):
+        second = new_relay().start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        second.caught_up()
+    relay.wait_for(lambda: "is active for PID" in relay.get("/readyz")[1], "the first to wait")
+    second.kill()
+    relay.wait_streaming()
+    database.execute("INSERT INTO t VALUES (2)")
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}, {"id": 2}]

@@ -1,8 +1,6 @@
 """What becomes of the slot behind the relay's back: rows 10, 11, 12 and 39 of faults.md."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -11,22 +9,8 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres
-from tests.integration.faults.slots import exists, wait_free, walsender
+from tests.integration.faults.slots import cut_off, exists
 from tests.integration.relays import Relay
-
-
-@contextmanager
-def cut_off(relay: Relay) -> Iterator[None]:
-    """The relay has lost its connection, and knows it only after the block."""
-    database, slot = relay.database, relay.prefix
-    owner = walsender(database, slot)
-    assert owner is not None
-    relay.send(signal.SIGSTOP)
-    with database.connect() as connection:
-        connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
-    wait_free(database, slot)
-    yield
-    relay.send(signal.SIGCONT)
 
 
 def test_a_slot_that_was_dropped_is_not_made_anew(database: Database, relay: Relay) -> None:
