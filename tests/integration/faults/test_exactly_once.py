@@ -62,12 +62,10 @@ def test_nor_does_one_whose_servers_crash(
     prepare(database)
     relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
     with Workload(database) as load:
-        load.wait_for(100)
-        broker.restart()
-        load.wait_for(100)
-        server.restart("immediate")
-        load.wait_for(100)
-        broker.kill()
+        for crash in (broker.restart, lambda: server.restart("immediate"), broker.kill):
+            relay.caught_up()
+            load.wait_for(100)
+            crash()
         relay.kill()
         server.restart("immediate")
         broker.start()
@@ -86,7 +84,7 @@ def test_nor_does_one_whose_broker_hangs_until_it_aborts_the_transaction(
     prepare(database)
     relay = exactly_once(new_relay, {"transaction.timeout.ms": 1000}).start().wait_streaming()
     with Workload(database) as load:
-        relay.records("counter", 1)
+        relay.caught_up()
         broker.pause()
         relay.wait_event(STALLED)
         assert relay.get("/readyz")[0] == 503
