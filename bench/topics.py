@@ -48,9 +48,13 @@ class Topics:
         return {name for name in there if name.startswith(f"{self._prefix}.")}
 
     def _delete(self, names: set[str]) -> None:
-        if names:
-            for future in self._admin.delete_topics(list(names)).values():
+        for future in self._admin.delete_topics(list(names)).values() if names else ():
+            try:
                 future.result(_TIMEOUT_S)
+            except KafkaException as error:
+                # The broker's list still had it from before the last deletion.
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
 
     def arrived(self) -> int:
         """Offsets taken since the mark, by asking the broker alone."""
