@@ -33,6 +33,7 @@ def test_rows_of_partitions_are_the_roots_where_published_so(database: Database,
         ("t", None, None, None),
     ]
     assert {record.json["source"]["table"] for record in records if record.value} == {"root"}
+    assert not relay.has_topic(relay.topic("low"))
 
 
 @on_full_versions
