@@ -170,11 +170,14 @@ class Sink:
             events = self._producer.poll(timeout_s)
         except KafkaException as error:
             # What is fatal to a producer the client raises, in place of complaining.
-            lost = KafkaUnavailable(f"the producer's identity is lost: {_text(error)}")
-            raise self._failure or lost from error
+            raise self._failure or self._lost(error.args[0]) from error
         if self._failure is not None:
             raise self._failure
         return events
+
+    def _lost(self, error: KafkaError) -> PgrelayError:
+        """What it means that the producer can't be used any more."""
+        return KafkaUnavailable(f"the producer's identity is lost: {error.str()}")
 
     def take_acknowledged(self) -> bool:
         """Whether any record was acknowledged since the last call."""

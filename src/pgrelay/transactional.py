@@ -91,6 +91,9 @@ class TransactionalSink(Sink):
         self._begin()
         await super().publish(record)
 
+    def _lost(self, error: KafkaError) -> PgrelayError:
+        return _transaction_error(error)
+
     def _begin(self) -> None:
         if not self._begun:
             try:

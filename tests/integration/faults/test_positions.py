@@ -25,7 +25,7 @@ from tests.integration.faults.once import (
     offsets_topic,
     position,
 )
-from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, last_words
+from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, WRONG, last_words
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import wait_free, walsender
 from tests.integration.faults.workload import Workload, prepare
@@ -156,6 +156,11 @@ def test_a_position_behind_another_relay_s_open_transaction_is_waited_for(relay:
     relay.database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert ids(relay) == [0, 1, 2]
+
+
+def test_a_transaction_timeout_that_the_broker_does_not_grant_is_refused(new_relay: NewRelay) -> None:
+    relay = exactly_once(new_relay, {"transaction.timeout.ms": 3_600_000}).start()
+    assert "transaction.timeout.ms in sink.kafka is more than the brokers'" in last_words(relay, WRONG)
 
 
 # --- Who may go on from it
