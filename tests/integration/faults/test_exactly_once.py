@@ -61,7 +61,7 @@ def test_nor_does_one_whose_servers_crash(
     """Rows 3 and 27: each alone, and all three together."""
     prepare(database)
     relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
-    with Workload(database) as load:
+    with Workload(database, sessions=2) as load:
         for crash in (broker.restart, lambda: server.restart("immediate"), broker.kill):
             relay.caught_up()
             load.wait_for(100)
