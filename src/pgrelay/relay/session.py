@@ -352,7 +352,10 @@ class Session:
         if not self.ledger.idle or self._outbox or self._errand is not None:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
-        if self._outbox:
+        if self._errand is not None:
+            # Nothing is read meanwhile, so bytes that arrive must not end the rest.
+            await asyncio.wait((self._errand,), timeout=max(rest_s, 0))
+        elif self._outbox:
             # Bytes may have arrived, but there is no room for what they hold.
             await asyncio.sleep(max(rest_s, 0))
         else:
