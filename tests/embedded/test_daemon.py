@@ -81,9 +81,9 @@ def test_a_failing_look_stops_it(daemon: Daemon) -> None:
 
 
 def test_a_failed_start_ends_in_the_way_that_was_asked_for(tmp_path: Path) -> None:
-    daemon = Daemon("Thing", tmp_path / "thing.log", abort=signal.SIGQUIT)
+    daemon = Daemon("Thing", tmp_path / "thing.log", abort=signal.SIGUSR1)
     with pytest.raises(ServerFailed, match="did not answer"):
-        _start(daemon, "trap 'echo tidied; exit' QUIT; echo hm; while :; do sleep 0.01; done", timeout=0.2)
+        _start(daemon, "trap 'echo tidied; exit' USR1; echo hm; while :; do sleep 0.01; done", timeout=0.2)
     assert "tidied" in daemon.log.read_text()
 
 
