@@ -1,11 +1,13 @@
 """What Prometheus reads after the relay has counted."""
 
+import math
 import re
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrelay.metrics import Metrics
+from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Metrics, Positions
 
 NOW_S = 1_800_000_000.0
 
@@ -45,12 +47,14 @@ def us(seconds: float) -> int:
 def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
     text = metrics.render().decode()
     assert re.findall(r"^# TYPE (pgrelay_\w+ \w+)$", text, re.MULTILINE) == [
+        "pgrelay_streaming gauge",
         "pgrelay_received_lsn gauge",
         "pgrelay_acknowledged_lsn gauge",
         "pgrelay_confirmed_lsn gauge",
         "pgrelay_server_lsn gauge",
         "pgrelay_lag_bytes gauge",
         "pgrelay_lag_seconds gauge",
+        "pgrelay_slot_safe_wal_bytes gauge",
         "pgrelay_records_total counter",
         "pgrelay_transactions_total counter",
         "pgrelay_delivery_latency_seconds histogram",
@@ -58,6 +62,8 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
         "pgrelay_open_transactions gauge",
         "pgrelay_published_tables gauge",
         "pgrelay_spool_size_bytes gauge",
+        "pgrelay_spool_disk_free_bytes gauge",
+        "pgrelay_spool_disk_size_bytes gauge",
         "pgrelay_spooled_bytes_total counter",
         "pgrelay_reconnects_total counter",
         "pgrelay_delivery_errors_total counter",
@@ -74,6 +80,7 @@ def test_the_lag_in_bytes_is_what_the_server_wrote_and_we_did_not_confirm(metric
     assert value(metrics, "pgrelay_confirmed_lsn") == 200
     assert value(metrics, "pgrelay_server_lsn") == 500
     assert value(metrics, "pgrelay_lag_bytes") == 300
+    assert metrics.positions == Positions(server=500, received=400, acknowledged=300, confirmed=200)
 
 
 def test_the_lag_in_bytes_is_never_negative(metrics: Metrics) -> None:
@@ -115,6 +122,46 @@ def test_a_table_name_may_hold_anything(metrics: Metrics) -> None:
     assert value(metrics, "pgrelay_records_total", table='a"b\\c\nd.é', op="c") == 1
 
 
+def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
+    for number in range(MOST_TABLES + 2):
+        metrics.add_records(f"public.t{number}", "c", 1)
+    metrics.add_records("public.t0", "c", 1)
+    assert value(metrics, "pgrelay_records_total", table="public.t0", op="c") == 2
+    assert value(metrics, "pgrelay_records_total", table=OTHER_TABLES, op="c") == 2
+    assert len(metrics.tables) == MOST_TABLES + 1
+
+
+def test_what_is_not_known_is_no_number(metrics: Metrics) -> None:
+    for name in ("published_tables", "slot_safe_wal_bytes"):
+        assert math.isnan(value(metrics, f"pgrelay_{name}") or 0)
+
+
+def test_what_the_server_may_still_write_before_the_slot_is_lost(metrics: Metrics) -> None:
+    metrics.set_slot_safe_wal(4096.0)
+    assert value(metrics, "pgrelay_slot_safe_wal_bytes") == 4096
+    metrics.set_slot_safe_wal(math.inf)
+    assert value(metrics, "pgrelay_slot_safe_wal_bytes") == math.inf
+
+
+def test_the_disk_is_looked_at_whenever_metrics_are_read(metrics: Metrics, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    metrics.watch(lambda: spool.exists(), spool)
+    assert value(metrics, "pgrelay_streaming") == 0
+    assert math.isnan(value(metrics, "pgrelay_spool_disk_free_bytes") or 0)
+    spool.mkdir()
+    assert value(metrics, "pgrelay_streaming") == 1
+    free, size = (value(metrics, f"pgrelay_spool_disk_{what}_bytes") for what in ("free", "size"))
+    assert free is not None
+    assert size is not None
+    assert 0 <= free <= size
+
+
+def test_every_metric_of_ours_says_what_to_do(metrics: Metrics) -> None:
+    told = re.findall(r"^# HELP (pgrelay_\w+) (.*)$", metrics.render().decode(), re.MULTILINE)
+    assert told
+    assert [name for name, text in told if not re.search(r"\bIf (it|you) ", text)] == []
+
+
 def test_delivery_latency_is_counted_per_transaction(metrics: Metrics) -> None:
     metrics.observe_delivery(us(NOW_S - 0.2))
     metrics.observe_delivery(us(NOW_S - 20))
@@ -122,6 +169,14 @@ def test_delivery_latency_is_counted_per_transaction(metrics: Metrics) -> None:
     assert value(metrics, "pgrelay_delivery_latency_seconds_sum") == pytest.approx(20.2)
     assert value(metrics, "pgrelay_delivery_latency_seconds_bucket", le="0.25") == 1
     assert value(metrics, "pgrelay_delivery_latency_seconds_bucket", le="30.0") == 2
+    assert dict(metrics.latencies())[0.1] == 0
+    assert metrics.latencies()[-1] == (math.inf, 2)
+
+
+def test_latencies_under_two_milliseconds_can_be_told_apart(metrics: Metrics) -> None:
+    for seconds in (0.0004, 0.0009, 0.0014, 0.0019):
+        metrics.observe_delivery(us(NOW_S - seconds))
+    assert [count for bound, count in metrics.latencies() if bound <= 0.002] == [1, 2, 3, 4]
 
 
 def test_the_other_counts(metrics: Metrics) -> None:

@@ -52,7 +52,7 @@ _ORIGIN: Final = ord("O")
 _MESSAGE: Final = ord("M")
 
 
-class _Open:
+class OpenTransaction:
     """A transaction that is being sent, or was sent in part."""
 
     def __init__(self, xid: int, frames: FrameBuffer) -> None:
@@ -94,10 +94,10 @@ class Assembler:
         self._memory_limit = memory_limit
         self._memory = 0
         self._events: list[Event] = []
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, OpenTransaction] = {}
         self._plain: transactions.Begin | None = None
-        self._segment: _Open | None = None
-        self._preparing: _Open | None = None
+        self._segment: OpenTransaction | None = None
+        self._preparing: OpenTransaction | None = None
         self._replay: _Replay | None = None
         # The session's latest Relation of each table and its Types, for transactions that outlive it.
         self._relations: dict[int, bytes] = {}
@@ -155,23 +155,24 @@ class Assembler:
         if self._plain is None and self._preparing is None:
             self._events.append(Reached(wal_end))
 
-    def _hold(self, transaction: _Open, frame: bytes) -> None:
+    def _hold(self, transaction: OpenTransaction, frame: bytes) -> None:
         transaction.frames.append(frame)
         self._memory += len(frame) + 4
         while self._memory > self._memory_limit:
-            self._spill(max(self._held(), key=lambda held: held.frames.in_memory))
+            self._spill(max(self.held(), key=lambda held: held.frames.in_memory))
 
-    def _spill(self, transaction: _Open) -> None:
+    def _spill(self, transaction: OpenTransaction) -> None:
         self._memory -= transaction.frames.in_memory
         transaction.frames.spill()
 
-    def _held(self) -> list[_Open]:
+    def held(self) -> list[OpenTransaction]:
+        """What waits for its commit: xid, and frames in memory and on disk."""
         held = list(self._open.values())
         if self._preparing is not None:
             held.append(self._preparing)
         return held
 
-    def _release(self, transaction: _Open) -> None:
+    def _release(self, transaction: OpenTransaction) -> None:
         self._memory -= transaction.frames.in_memory
         del self._open[transaction.xid]
 
@@ -185,7 +186,7 @@ class Assembler:
     def _learn(self, tag: int, frame: bytes) -> None:
         (self._relations if tag == _RELATION else self._types)[_id_after_tag(frame)] = frame
 
-    def _prepare_change(self, transaction: _Open, tag: int, frame: bytes) -> None:
+    def _prepare_change(self, transaction: OpenTransaction, tag: int, frame: bytes) -> None:
         if tag == ord("T"):
             message = self._parse(frame)
             assert isinstance(message, pgoutput.Truncate)
@@ -195,7 +196,7 @@ class Assembler:
             self._rely(transaction, _id_after_tag(frame))
         self._hold(transaction, frame)
 
-    def _rely(self, transaction: _Open, oid: int) -> None:
+    def _rely(self, transaction: OpenTransaction, oid: int) -> None:
         if oid not in transaction.relied_on and oid in self._relations:
             transaction.relied_on[oid] = self._relations[oid]
 
@@ -261,7 +262,7 @@ class Assembler:
             case transactions.StreamAbort():
                 self._stream_abort(message)
             case transactions.BeginPrepare():
-                self._preparing = _Open(message.xid, self._spool.buffer(f"{message.xid}-prepare"))
+                self._preparing = OpenTransaction(message.xid, self._spool.buffer(f"{message.xid}-prepare"))
             case transactions.CommitPrepared():
                 self._commit_prepared(message)
             case transactions.RollbackPrepared():
@@ -286,11 +287,11 @@ class Assembler:
             known = "is not known" if transaction is None else "has begun already"
             raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").at(frame_lsn(frame))
         if transaction is None:
-            transaction = _Open(start.xid, self._spool.buffer(str(start.xid)))
+            transaction = OpenTransaction(start.xid, self._spool.buffer(str(start.xid)))
             self._open[start.xid] = transaction
         self._segment = transaction
 
-    def _streamed(self, name: str, xid: int, frame: bytes) -> _Open:
+    def _streamed(self, name: str, xid: int, frame: bytes) -> OpenTransaction:
         transaction = self._open.get(xid)
         if transaction is None:
             raise ProtocolError(f"{name} of transaction {xid}, which has no StreamStart").at(frame_lsn(frame))
@@ -328,7 +329,7 @@ class Assembler:
         self._release(transaction)
         self._events.append(Reached(prepare.end_lsn))
 
-    def _prepare(self, transaction: _Open, prepare: transactions.Prepare) -> None:
+    def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
         self._spill(transaction)
         self._prepared.keep(
             prepare.xid,
@@ -378,7 +379,7 @@ class Assembler:
 
     def close(self) -> None:
         """Drop every transaction that has not been delivered; the server will send them again."""
-        for transaction in self._held():
+        for transaction in self.held():
             transaction.frames.discard()
         self._open = {}
         self._preparing = None

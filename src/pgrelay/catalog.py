@@ -5,6 +5,7 @@ the slot and the publications are. Source: PostgreSQL manual, "System Catalogs" 
 """
 
 import asyncio
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -161,6 +162,19 @@ class Catalog:
             "ELSE pg_current_wal_lsn() END::text"
         )
         return parse_lsn((await self.rows(query))[0][0])
+
+    async def safe_wal(self, walsender_pid: int) -> float:
+        """Bytes of WAL that may be written until the slot of this walsender is lost.
+
+        inf where there is no limit, nan before PostgreSQL 13, or where the slot is nobody's.
+        """
+        if self.server_version < 130000:
+            return math.nan
+        query = sql.SQL("SELECT safe_wal_size FROM pg_replication_slots WHERE active_pid = %s")
+        rows = await self.rows(query, (walsender_pid,))
+        if not rows:
+            return math.nan
+        return math.inf if rows[0][0] is None else float(rows[0][0])
 
     async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
         await self.rows(await self.publication_statement(name, tables))

@@ -1,11 +1,16 @@
-"""What the relay counts, for Prometheus.
+"""What the relay counts, for Prometheus and for the status page.
 
 One `Metrics` per relay, on a registry of its own. The relay counts in plain integers and hands over sums once
 a batch; no method here is meant to be called per row. LSNs are byte positions, as numbers.
 """
 
+import math
+import shutil
 import time
+from collections import Counter as Tally
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from prometheus_client import (
@@ -24,11 +29,36 @@ End = Literal["postgres", "kafka", "registry"]
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 # Seconds: from a commit acknowledged at once to one that waited out a broker's restart.
-_LATENCY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_LATENCY_BUCKETS: Final = (
+    *(0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1),
+    *(0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+)
+
+# Each table has a series for every op that it sees. Past so many tables, the rest are counted together.
+MOST_TABLES: Final = 500
+OTHER_TABLES: Final = "(other)"
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The four LSNs: the end of the server's WAL, and how far each stage has come."""
+
+    server: int = 0
+    received: int = 0
+    acknowledged: int = 0
+    confirmed: int = 0
+
+    @property
+    def lag_bytes(self) -> int:
+        """WAL that the server has written and we have not confirmed."""
+        return max(0, self.server - self.confirmed)
 
 
 class Metrics:
-    """Every metric of one relay. Safe to render from any thread while the relay updates it."""
+    """Every metric of one relay. Safe to render from any thread while the relay updates it.
+
+    `positions`, `tables` (records by table) and the like are what was last told, for the status page.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
@@ -38,19 +68,40 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._clock = clock
         self._oldest_commit_s: float | None = None
+        self.positions = Positions()
+        self.tables: Tally[str] = Tally()
+        self.transactions = 0
+        self.inflight_records = 0
+        self.open_transactions = 0
+        self.spooled_bytes = 0
         self._make_positions()
         self._make_volumes()
         self._make_failures()
 
     def _make_positions(self) -> None:
-        self._received_lsn = self._gauge("received_lsn", "Last WAL position received from Postgres.")
+        self._streaming = self._gauge(
+            "streaming",
+            "1 while the stream flows from the slot to Kafka. If it stays 0: /readyz and the log say why.",
+        )
+        self._received_lsn = self._gauge(
+            "received_lsn",
+            "Last WAL position received from Postgres. If it lags behind pgrelay_server_lsn: Kafka is slow, "
+            "or the network from Postgres.",
+        )
         self._acknowledged_lsn = self._gauge(
-            "acknowledged_lsn", "End of the last transaction up to which Kafka has acknowledged everything."
+            "acknowledged_lsn",
+            "End of the last transaction up to which Kafka has acknowledged everything. If it stands still "
+            "behind pgrelay_received_lsn: look at Kafka.",
         )
         self._confirmed_lsn = self._gauge(
-            "confirmed_lsn", "WAL position last confirmed to Postgres, from which a restart goes on."
+            "confirmed_lsn",
+            "WAL position last confirmed to Postgres, from which a restart goes on. If it stands still while "
+            "pgrelay_server_lsn grows: see docs/operations.md, PgrelayNotConfirming.",
         )
-        self._server_lsn = self._gauge("server_lsn", "End of the server's WAL, as it last told.")
+        self._server_lsn = self._gauge(
+            "server_lsn",
+            "End of the server's WAL, as it last told. If it stands still: Postgres is idle or away.",
+        )
         self._lag_bytes = self._gauge(
             "lag_bytes",
             "WAL written by the server and not yet confirmed. If it grows: see pgrelay_lag_seconds, /readyz "
@@ -60,20 +111,32 @@ class Metrics:
             "lag_seconds",
             "Age of the oldest commit that Kafka has not acknowledged; 0 when there is none. "
             "If it grows: Kafka is slow or away, or a transaction is too large for the rate.",
-        ).set_function(self._lag_s)
+        ).set_function(self.lag_s)
+        self._slot_safe_wal = self._gauge(
+            "slot_safe_wal_bytes",
+            "WAL that the server may still write before it gives up the slot (max_slot_wal_keep_size); +Inf: "
+            "no limit, NaN: not known. If it falls: let the relay catch up, or raise the limit.",
+        )
+        self._slot_safe_wal.set(math.nan)
 
     def _make_volumes(self) -> None:
         self._records = Counter(
             "pgrelay_records_total",
-            "Records given to the Kafka producer, by table and op (c, u, d, r, t, m); repeats count again.",
+            "Records given to the Kafka producer, by table and op (c, u, d, r, t, m); repeats count again. "
+            "If it stands still while the tables change: see pgrelay_streaming. "
+            f"Past {MOST_TABLES} tables the rest are {OTHER_TABLES}.",
             ["table", "op"],
             registry=self.registry,
         )
         self._records_of: dict[tuple[str, str], Counter] = {}
-        self._transactions = self._counter("transactions_total", "Transactions acknowledged by Kafka.")
+        self._transactions = self._counter(
+            "transactions_total",
+            "Transactions acknowledged by Kafka. If it stands still while records grow: one is very large.",
+        )
         self._delivery_latency = Histogram(
             "pgrelay_delivery_latency_seconds",
-            "From a transaction's commit to its acknowledgement by Kafka. Keep the clocks of both in step.",
+            "From a transaction's commit to its acknowledgement by Kafka. If it grows: see "
+            "pgrelay_inflight_records. Keep the clocks of server and relay in step.",
             buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
@@ -82,16 +145,29 @@ class Metrics:
             "Records that Kafka has not acknowledged yet. If it stays high: Kafka is slow.",
         )
         self._open_transactions = self._gauge(
-            "open_transactions", "Transactions received in part, waiting for their commit."
+            "open_transactions",
+            "Transactions received in part, waiting for their commit. If it stays high: look for old ones in "
+            "pg_stat_activity.",
         )
         self._published_tables = self._gauge(
             "published_tables",
             "Tables that Postgres sends rows of. If it falls: one was dropped, renamed or taken out of the "
-            "publication; the log names it.",
+            "publication; the log names it. NaN: not known.",
         )
+        self._published_tables.set(math.nan)
         self._spooled_bytes = self._gauge(
             "spool_size_bytes",
             "Bytes of open transactions on disk now. If it nears the disk: raise its size.",
+        )
+        self._spool_free = self._gauge(
+            "spool_disk_free_bytes",
+            "Free on the disk that holds transactions.spool_dir; NaN: not known. If it nears 0: free or add "
+            "space, the relay pauses when there is none.",
+        )
+        self._spool_disk = self._gauge(
+            "spool_disk_size_bytes",
+            "Size of the disk that holds transactions.spool_dir; NaN: not known. If it is less than your "
+            "largest transactions: give the spool a larger one.",
         )
         self._spooled_bytes_total = self._counter(
             "spooled_bytes_total",
@@ -115,7 +191,11 @@ class Metrics:
             "delivery_errors_total",
             "Records that Kafka refused for good. If it is not 0: the log names LSN, table and error.",
         )
-        self._info = Info("pgrelay", "This relay; always 1.", registry=self.registry)
+        self._info = Info(
+            "pgrelay",
+            "This relay; always 1. If you need slot or version beside another metric: join on it.",
+            registry=self.registry,
+        )
 
     def _gauge(self, name: str, help_text: str) -> Gauge:
         return Gauge(f"pgrelay_{name}", help_text, registry=self.registry)
@@ -123,7 +203,8 @@ class Metrics:
     def _counter(self, name: str, help_text: str) -> Counter:
         return Counter(f"pgrelay_{name}", help_text, registry=self.registry)
 
-    def _lag_s(self) -> float:
+    def lag_s(self) -> float:
+        """Age in seconds of the oldest commit that Kafka has not acknowledged; 0 when there is none."""
         oldest_s = self._oldest_commit_s
         return 0.0 if oldest_s is None else max(0.0, self._clock() - oldest_s)
 
@@ -131,13 +212,24 @@ class Metrics:
         """Set the labels of `pgrelay_info`: version, slot, ..."""
         self._info.info(labels)
 
+    def watch(self, streaming: Callable[[], bool], spool: Path) -> None:
+        """Look, whenever metrics are read, whether the stream flows, and at the disk under `spool`."""
+        self._streaming.set_function(lambda: float(streaming()))
+        self._spool_free.set_function(lambda: disk_bytes(spool)[0])
+        self._spool_disk.set_function(lambda: disk_bytes(spool)[1])
+
     def set_positions(self, *, received: int, acknowledged: int, confirmed: int, server: int) -> None:
         """Set the four LSNs, and the lag in bytes that follows from them."""
+        self.positions = Positions(server, received, acknowledged, confirmed)
         self._received_lsn.set(received)
         self._acknowledged_lsn.set(acknowledged)
         self._confirmed_lsn.set(confirmed)
         self._server_lsn.set(server)
-        self._lag_bytes.set(max(0, server - confirmed))
+        self._lag_bytes.set(self.positions.lag_bytes)
+
+    def set_slot_safe_wal(self, size: float) -> None:
+        """Set the bytes of WAL until the slot is lost; inf: no limit, nan: not known."""
+        self._slot_safe_wal.set(size)
 
     def set_oldest_commit(self, unix_us: int | None) -> None:
         """Set the commit time (microseconds since 1970) of the oldest unacknowledged transaction, if any.
@@ -147,9 +239,11 @@ class Metrics:
         self._oldest_commit_s = None if unix_us is None else unix_us / 1_000_000
 
     def set_inflight_records(self, records: int) -> None:
+        self.inflight_records = records
         self._inflight_records.set(records)
 
     def set_open_transactions(self, transactions: int) -> None:
+        self.open_transactions = transactions
         self._open_transactions.set(transactions)
 
     def set_published_tables(self, tables: int) -> None:
@@ -157,6 +251,7 @@ class Metrics:
 
     def set_spooled_bytes(self, on_disk: int) -> None:
         """Set the bytes of open transactions on disk now."""
+        self.spooled_bytes = on_disk
         self._spooled_bytes.set(on_disk)
 
     def add_spooled_bytes(self, written: int) -> None:
@@ -165,6 +260,9 @@ class Metrics:
 
     def add_records(self, table: str, op: str, n: int) -> None:
         """Count n records given to the producer; `table` is `schema.table`, `op` the record's letter."""
+        if table not in self.tables and len(self.tables) >= MOST_TABLES:
+            table = OTHER_TABLES
+        self.tables[table] += n
         counter = self._records_of.get((table, op))
         if counter is None:
             counter = self._records_of[table, op] = self._records.labels(table, op)
@@ -172,6 +270,7 @@ class Metrics:
 
     def add_transactions(self, n: int) -> None:
         """Count n acknowledged transactions."""
+        self.transactions += n
         self._transactions.inc(n)
 
     def observe_delivery(self, commit_us: int) -> None:
@@ -185,6 +284,20 @@ class Metrics:
         """Count n records that Kafka refused for good."""
         self._delivery_errors.inc(n)
 
+    def latencies(self) -> list[tuple[float, float]]:
+        """The delivery latency's histogram: (upper bound in seconds, transactions up to it), in order."""
+        samples = (sample for family in self._delivery_latency.collect() for sample in family.samples)
+        return [(float(s.labels["le"]), s.value) for s in samples if s.name.endswith("_bucket")]
+
     def render(self) -> bytes:
         """All metrics in Prometheus's text format; `CONTENT_TYPE` is its media type."""
         return generate_latest(self.registry)
+
+
+def disk_bytes(folder: Path) -> tuple[float, float]:
+    """Free and total bytes of the disk under a folder; nan where there is no such folder (yet)."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return math.nan, math.nan
+    return float(usage.free), float(usage.total)

@@ -53,6 +53,7 @@ async def run(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
     metrics.describe(version=__version__, slot=config.source.slot)
+    metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
     address = config.http.address
     with StatusServer(address, metrics, health) if address else contextlib.nullcontext():
         await daemon.run()

@@ -51,6 +51,7 @@ class Observer:
             confirmed=session.confirmed_lsn,
             server=max(ledger.server_lsn, session.wal_end),
         )
+        metrics.set_slot_safe_wal(session.safe_wal)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
         metrics.set_open_transactions(session.assembler.open_transactions)

@@ -19,6 +19,7 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -67,7 +68,8 @@ class Observer(Protocol):
 class Session:
     """Its parts are public for the observer.
 
-    `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked;
+    `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked,
+    `safe_wal` how many bytes of it may follow until the slot is lost (inf: no limit, nan: not known);
     `published` are the tables that it would send rows of then, None before; `committing` is true while a
     commit to Kafka is under way.
     """
@@ -95,6 +97,7 @@ class Session:
         self.spool = spool
         self.confirmed_lsn = 0
         self.wal_end = 0
+        self.safe_wal = math.nan
         self.committing = False
         self.published: frozenset[str] | None = None
         self._catalog = catalog
@@ -154,6 +157,7 @@ class Session:
         PostgreSQL 18 only warns, in its own log, when a publication is gone.
         """
         self.wal_end = await self._catalog.wal_end()
+        self.safe_wal = await self._catalog.safe_wal(self.source.walsender_pid)
         missing = await self._catalog.missing_publications(self._publications)
         tables = await self._catalog.published_tables(self._publications)
         if missing:
