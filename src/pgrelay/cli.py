@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, Protocol
 
 from pgrelay import __version__
@@ -111,6 +112,17 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
+def _plan(options: argparse.Namespace) -> int:
+    from pgrelay.plan import plan
+
+    told = asyncio.run(
+        plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
+    )
+    with _results():
+        print(told)
+    return 0
+
+
 def _schema(options: argparse.Namespace) -> int:
     from pgrelay.config import Config
 
@@ -189,10 +201,16 @@ def _version() -> str:
 
 
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    if name in ("run", "check"):
+    if name in ("run", "check", "plan"):
         parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
     if name == "check":
         parser.add_argument("--json", action="store_true", help="the findings as a JSON array")
+    if name == "plan":
+        parser.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
+        parser.add_argument("--output", type=Path, metavar="DIR", help="where the files go; else beside FILE")
+        parser.add_argument(
+            "--ignore-foreign-keys", action="store_true", help="let tables go apart that reference each other"
+        )
     if name == "demo":
         parser.add_argument(
             "--rows", type=_positive, metavar="N", help="end after N row changes were shown; else at Ctrl-C"
@@ -226,6 +244,12 @@ _COMMANDS: Final = (
         _demo,
         "show an embedded Postgres and a real Kafka broker, a workload, and the records as they arrive",
         "pgrelay demo --rows 1000",
+    ),
+    (
+        "plan",
+        _plan,
+        "divide the published tables among several relays: writes their configurations, prints the SQL",
+        "pgrelay plan --config relay.yaml --shards 3 > relay.sql",
     ),
     (
         "schema",

@@ -1,0 +1,141 @@
+"""How to divide what one relay relays among several: configuration files, and the SQL that goes with them.
+
+Theory of operation. One slot is one ordered stream, so more than one stream means more than one slot, each
+with a publication of its own. `tables` asks what is published, how much WAL it makes and what foreign keys
+tie together; `shards` divides it; `source_keys` writes each share into a copy of the configuration's text;
+`statements` has the SQL. Only files are made: nothing is changed in Postgres or Kafka.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog, Slot
+from pgrelay.config import Config, load
+from pgrelay.errors import SetupError
+from pgrelay.plan.shards import Shard, balanced, related
+from pgrelay.plan.source_keys import with_source
+from pgrelay.plan.statements import Part, script
+from pgrelay.plan.tables import Tables, tables
+
+__all__ = ["plan"]
+
+_LONGEST_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    version: int
+    slot: Slot | None
+    published: bool
+    tables: Tables
+
+
+async def plan(path: Path, count: int, folder: Path | None = None, *, apart: bool = False) -> str:
+    """Write `count` configurations, NAME-1.yaml and so on beside `path` or in `folder`; return the SQL.
+
+    Tables tied by foreign keys stay together unless they may be `apart`. Raises SetupError, and then has
+    written nothing.
+    """
+    config = load(path)
+    files = [(folder or path.parent) / f"{path.stem}-{n}{path.suffix}" for n in range(1, count + 1)]
+    _require_absent(files)
+    server = await _look(config)
+    shards = _divided(server.tables, count, apart)
+    parts = [
+        Part(file, f"{config.source.slot}_{n}", f"{config.source.publications[0]}_{n}", shard)
+        for n, (file, shard) in enumerate(zip(files, shards, strict=True), 1)
+    ]
+    _require_short_names(parts)
+    # What is there already is carried over by hand, in an order that loses nothing.
+    create = config.source.create and server.slot is None and not server.published
+    _write(path, config, parts, create)
+    return script(config, parts, server.tables, server.version, server.slot is not None, create)
+
+
+async def _look(config: Config) -> _Server:
+    source = config.source
+    async with Catalog(source.dsn) as catalog:
+        if (await catalog.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0]:
+            raise SetupError(
+                "source.dsn leads to a standby, which counts no writes; plan with the primary's address: "
+                "PGRELAY_SOURCE__DSN overrides the file's"
+            )
+        slot = await catalog.slot(source.slot)
+        published = not await catalog.missing_publications(source.publications)
+        return _Server(catalog.server_version, slot, published, await tables(catalog, source))
+
+
+def _divided(found: Tables, count: int, apart: bool) -> list[Shard]:
+    volumes = {table.entry: table.volume for table in found.published}
+    groups = related(volumes, () if apart else found.ties)
+    if len(groups) >= count:
+        return balanced(groups, volumes, count)
+    if len(volumes) < count:
+        raise SetupError(
+            f"--shards: {count} are more than the {len(volumes)} published tables; ask for fewer"
+        )
+    raise SetupError(
+        f"--shards: foreign keys tie the {len(volumes)} published tables into {len(groups)} groups, fewer "
+        f"than {count}; ask for fewer, or divide them all the same with --ignore-foreign-keys"
+    )
+
+
+def _require_absent(files: Sequence[Path]) -> None:
+    there = [str(file) for file in files if file.exists()]
+    if there:
+        raise SetupError(f"{', '.join(there)}: there already; move it away, or name a folder with --output")
+
+
+def _require_short_names(parts: Sequence[Part]) -> None:
+    for key, names in (("slot", [p.slot for p in parts]), ("publications", [p.publication for p in parts])):
+        long = [name for name in names if len(name.encode()) > _LONGEST_NAME]
+        if long:
+            raise SetupError(f"source.{key}: {long[0]} has more than {_LONGEST_NAME} bytes; shorten the name")
+
+
+def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) -> None:
+    """Write each part's file and read it back; all of them or, where one is not what was meant, none."""
+    text = origin.read_text(encoding="utf-8-sig")
+    with ExitStack() as undo:
+        for n, part in enumerate(parts):
+            values: dict[str, Any] = {
+                "slot": part.slot,
+                "publications": (part.publication,),
+                "tables": part.shard.tables,
+                "create": create,
+                # Every slot hears of every message, whatever its publication: one of them is to relay it.
+                "messages": config.source.messages and n == 0,
+            }
+            _write_new(part.file, origin, with_source(text, _changed(config, values), str(origin)))
+            undo.callback(part.file.unlink)
+            meant = config.model_copy(update={"source": config.source.model_copy(update=values)})
+            if load(part.file) != meant:
+                raise SetupError(
+                    f"{part.file}: is overridden by the environment; unset PGRELAY_SOURCE__SLOT, "
+                    "PGRELAY_SOURCE__PUBLICATIONS and the like, then plan again"
+                )
+        undo.pop_all()
+
+
+def _changed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
+    """The keys to write, the last of them first in a section that has none of them; unchanged ones stay."""
+    written = {key: value for key, value in values.items() if getattr(config.source, key) != value}
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in reversed(written.items())}
+
+
+def _write_new(file: Path, origin: Path, text: str) -> None:
+    try:
+        # The original may hold secrets, so the copy has its rights from the start.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        shutil.copymode(origin, file)
+    except OSError as error:
+        raise SetupError(f"{file}: can't be written: {error.strerror}; name a folder with --output") from None

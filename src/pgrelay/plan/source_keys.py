@@ -1,0 +1,60 @@
+"""Set keys of the `source` section in a configuration's text, and leave all else as its owner wrote it.
+
+Comments and `${NAME}` stay, which a file parsed and written anew would not have.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import yaml
+
+from pgrelay.errors import SetupError
+
+Value: TypeAlias = bool | str | Sequence[str]
+
+_SECTION: Final = "source"
+
+
+def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
+    """The text of a configuration that `load` accepts, with these keys of `source`.
+
+    Raises SetupError where an alias stands for what is to be set.
+    """
+    for key, value in values.items():
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
+        assert isinstance(root, yaml.MappingNode)
+        section = next((v for k, v in root.value if k.value == _SECTION), None)
+        if isinstance(section, yaml.MappingNode):
+            text = _put(text, section, key, value, origin)
+        else:
+            text = _put(text, root, _SECTION, {key: value}, origin)
+    return text
+
+
+def _put(
+    text: str, mapping: yaml.MappingNode, key: str, value: Value | Mapping[str, Value], origin: str
+) -> str:
+    for name, old in mapping.value:
+        if name.value == key:
+            # An alias has the place of what it stands for.
+            if old.start_mark.index < name.end_mark.index:
+                raise SetupError(f"{origin}: {key} is given by an alias; write it out")
+            return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old) :]}"
+    start = mapping.start_mark
+    if mapping.flow_style:
+        return f"{text[: start.index + 1]}{key}: {_flow(value)}, {text[start.index + 1 :]}"
+    line = f"{key}: {_flow(value)}\n{' ' * start.column}"
+    return text[: start.index] + line + text[start.index :]
+
+
+def _end(node: yaml.Node) -> int:
+    """Where the node's own text ends: a block's end mark is where the next thing begins."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last)
+    return int(node.end_mark.index)
+
+
+def _flow(value: object) -> str:
+    dumped = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=float("inf"))
+    return dumped.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,56 @@
+"""Keys of `source` set in a configuration's text: what else stands there stays, byte for byte."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pgrelay.errors import SetupError
+from pgrelay.plan.source_keys import with_source
+
+VALUES = {"slot": "s_1", "tables": ["public.a", '"a b".c'], "create": False}
+EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
+
+
+def read_back(text: str) -> dict[str, object]:
+    section = yaml.safe_load(with_source(text, VALUES, "x.yaml"))["source"]
+    assert isinstance(section, dict)
+    return section
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source:\n  dsn: x\n  slot: s\n  tables: [a.b]\n  create: true\nsink: {}\n",
+        "source:\n  dsn: x\n  tables:\n  - a.b   # first\n  - c.d\n  slot: s\nsink: {}\n",
+        "source:\n  dsn: x\n  tables:   # all of them\n    - a.b\n\n\n# the other end\nsink: {}\n",
+        "source: {dsn: x, slot: s}\nsink: {}\n",
+        '{"sink": {}, "source": {"slot":"s","dsn":"x","create":true}}',
+        "sink: {}\nsource:\n  dsn: x\n  slot:\n  create:",
+        "source:\n    'slot': \"s\"\n    dsn: x\nsink: {}\n",
+    ],
+)
+def test_keys_are_set_whatever_the_style(text: str) -> None:
+    assert read_back(text) == {"dsn": "x", **VALUES}
+    assert yaml.safe_load(with_source(text, VALUES, "x.yaml"))["sink"] == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["sink: {}\n", "source:\nsink: {}\n", '{"sink": {}}', "sink: {}\nsource: ~\n"]
+)
+def test_a_section_that_is_not_there_is_made(text: str) -> None:
+    assert read_back(text) == VALUES
+
+
+def test_what_is_not_set_stays_as_it_was_written() -> None:
+    before = EXAMPLE.read_text().splitlines()
+    after = with_source(EXAMPLE.read_text(), VALUES, "x.yaml").splitlines()
+    changed = [(old.split("#"), new.split("#")) for old, new in zip(before, after, strict=True) if old != new]
+    assert [old[0].split(":")[0].strip() for old, _ in changed] == ["slot", "create", "tables"]
+    assert all(old[1:] == new[1:] for old, new in changed), "a comment was lost"
+
+
+def test_an_alias_is_refused() -> None:
+    text = "sink: {kafka: {client.id: &name s}}\nsource:\n  dsn: x\n  slot: *name\n"
+    with pytest.raises(SetupError, match=r"x\.yaml: slot is given by an alias; write it out"):
+        with_source(text, VALUES, "x.yaml")
