@@ -149,6 +149,8 @@ class Sink:
         text = _PARTICULARS.sub("", error.str())
         if error.code() in _DENIED:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
+        elif error.code() == KafkaError._SSL and "certificate verify failed" in text:
+            self._fail(SetupError(f"Kafka is not whom we trust: {text}; correct the ssl.* options, or the host"))
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text
 
