@@ -147,6 +147,13 @@ class TransactionalSink(Sink):
                 error = message.error()
                 if error is None:
                     positions[message.key() or b""] = message.value() or b""
+                elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise SetupError(
+                        f"Kafka does not let us read topic {self._offsets_topic}: {error.str()}; "
+                        "grant READ on it"
+                    )
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaUnavailable(f"topic {self._offsets_topic} can't be read: {error.str()}")
                 elif (message.offset() or 0) >= consumer.get_watermark_offsets(partition, cached=True)[1]:
