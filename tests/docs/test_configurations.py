@@ -1,0 +1,81 @@
+"""Configurations that are shown load, and keys that are named exist."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pgrelay.config import Config, load
+from tests.docs.pages import Block, blocks, pages
+
+_SECTIONS = frozenset(Config.model_fields)
+_KEY = re.compile(rf"`({'|'.join(_SECTIONS)})\.([a-z_]+)")
+_REFERENCE = re.compile(r"\$\{([A-Z_]+)\}")
+
+
+def configurations() -> list[Block]:
+    """Those whose top level are our sections; other YAML is somebody else's."""
+    return [block for block in blocks("yaml") if _is_ours(yaml.safe_load(block.text))]
+
+
+def _is_ours(document: Any) -> bool:
+    return isinstance(document, dict) and set(document) <= _SECTIONS
+
+
+def test_there_are_some() -> None:
+    assert {"README.md", "docs/avro.md", "docs/security.md"} <= {block.page for block in configurations()}
+
+
+@pytest.mark.parametrize("block", configurations(), ids=str)
+def test_a_configuration_loads(block: Block, tmp_path: Path) -> None:
+    document = yaml.safe_load(block.text)
+    # A part of one is shown without what every configuration needs.
+    document.setdefault("source", {}).setdefault("dsn", "postgresql://localhost/app")
+    document.setdefault("sink", {}).setdefault("kafka", {}).setdefault("bootstrap.servers", "localhost:9092")
+    path = tmp_path / "relay.yaml"
+    path.write_text(json.dumps(document))
+    load(path, dict.fromkeys(_REFERENCE.findall(block.text), "secret"))
+
+
+@pytest.mark.parametrize("block", [block for block in configurations() if "dsn" in block.text], ids=str)
+def test_a_whole_configuration_loads_as_it_stands(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "relay.yaml"
+    path.write_text(block.text)
+    if "sink" not in yaml.safe_load(block.text):
+        pytest.skip("a part of one")
+    load(path, dict.fromkeys(_REFERENCE.findall(block.text), "secret"))
+
+
+# A function, and an option of Debezium's.
+_OTHERS = {"errors.verdict", "errors.tolerance"}
+
+# What records hold under `source`, which is no key of ours.
+_MEMBERS = {
+    "commit_lsn",
+    "seq",
+    "lsn",
+    "name",
+    "ts_",
+    "ts_ms",
+    "ts_us",
+    "txId",
+    "sequence",
+    "xmin",
+    "op",
+    "version",
+}
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "CHANGELOG.md"])
+def test_keys_that_are_named_exist(page: str) -> None:
+    models = {name: field.annotation for name, field in Config.model_fields.items()}
+    unknown = []
+    for section, key in _KEY.findall(pages()[page]):
+        model: Any = models[section]
+        names = {field.alias or name for name, field in model.model_fields.items()}
+        if key not in names and not (section == "source" and key in _MEMBERS):
+            unknown.append(f"{section}.{key}")
+    assert set(unknown) <= _OTHERS

@@ -1,0 +1,44 @@
+"""A streaming standby of an embedded server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from pgrelay.embedded.account import server_account, server_folder
+from pgrelay.embedded.binaries import postgres_programs
+from pgrelay.embedded.daemon import run_tool
+from pgrelay.embedded.postgres import Postgres
+
+# The newest pg_basebackup, which the package of 18 has, speaks to older servers as well.
+_TOOLS_OF = "18"
+
+SLOT = "standby"
+
+
+@contextmanager
+def standby_of(primary: Postgres, **settings: str) -> Iterator[Postgres]:
+    """A standby that streams through the physical slot `standby` of the primary, which it creates."""
+    with psycopg.connect(primary.dsn, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_physical_replication_slot(%s)", [SLOT])
+    account = server_account()
+    with server_folder(None, "standby", account) as folder:
+        run_tool(
+            [
+                postgres_programs(_TOOLS_OF, contrib=False) / "pg_basebackup",
+                f"--pgdata={folder / 'data'}",
+                f"--dbname={make_conninfo(primary.dsn)}",
+                f"--slot={SLOT}",
+                "--checkpoint=fast",
+                "--write-recovery-conf",
+                "--no-sync",
+            ],
+            cwd=folder,
+            account=account,
+        )
+        settings = {"hot_standby_feedback": "on", **settings}
+        with Postgres(folder, version=primary.version, contrib=True, settings=settings) as standby:
+            yield standby
+            # A clean stop would wait for the standby's own readers.
+            standby.stop("immediate")

@@ -1,0 +1,142 @@
+"""Standbys: slots that outlive their primary (PostgreSQL 17 and later), decoding on one (16 and later)."""
+
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from pgrelay.check import check
+from pgrelay.config import Config
+from pgrelay.embedded.postgres import Postgres
+from pgrelay.lsn import parse_lsn
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+from tests.integration.servers import PostgresServer
+from tests.integration.standby import SLOT, standby_of
+from tests.integration.waiting import wait_until
+
+
+@pytest.fixture
+def postgres(version: str) -> Iterator[PostgresServer]:
+    """A primary of the test's own."""
+    with Postgres(version=version, contrib=True) as primary:
+        yield PostgresServer(version, primary.dsn, primary)
+
+
+@pytest.fixture
+def primary(postgres: PostgresServer) -> Postgres:
+    assert postgres.embedded is not None
+    return postgres.embedded
+
+
+def ask(database: Database, query: str) -> object:
+    """The first column of the first row; None where there is none."""
+    with database.connect() as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return None if row is None else row[0]
+
+
+def on(server: Postgres, database: Database) -> Database:
+    """The same database as another server has it."""
+    return Database(PostgresServer(server.version, server.dsn, server), database.name)
+
+
+def ids(relay: Relay, count: int) -> list[int]:
+    """Of the rows in the topic, each once, in the order of their first record."""
+    records = relay.records("t", count)
+    return list(dict.fromkeys(json.loads(record.key or b"")["id"] for record in records))
+
+
+@pytest.mark.parametrize("version", ["17", "18"], indirect=True)
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_failover_slot_goes_on_after_promotion(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, delivery: str
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    with standby_of(primary, sync_replication_slots="on", primary_slot_name=SLOT) as standby:
+        primary.settings["synchronized_standby_slots"] = SLOT
+        primary.restart()
+        second = on(standby, database)
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+        source = {"dsn": dsn, "publications": [prefix]}
+        relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1), (2)")
+        relay.caught_up()
+        _wait_synced(database, second, prefix)
+
+        # What the standby has not received, the relay does not get either.
+        standby.stop()
+        database.execute("INSERT INTO t VALUES (99)")
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation'"
+        wait_until(lambda: ask(database, waits) is not None, "the walsender to wait for the standby", 60)
+        primary.stop("immediate")
+
+        standby.start()
+        ask(second, "SELECT pg_promote()")
+        second.execute("INSERT INTO t VALUES (3)")
+        relay.database = second
+        relay.caught_up()
+        assert ids(relay, 3) == [1, 2, 3]
+        if delivery == "exactly_once":
+            assert len(relay.records("t")) == 3
+        assert relay.stop() == 0
+
+
+@pytest.mark.parametrize("version", ["16", "18"], indirect=True)
+async def test_decoding_on_a_standby(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    with standby_of(primary) as standby:
+        second = on(standby, database)
+        relay = new_relay(source={"dsn": second.dsn, "publications": [prefix]})
+        relay.database = second
+        relay.start()
+
+        def streams() -> bool:
+            # A new slot on a standby waits for this, which the primary otherwise writes every 15 seconds.
+            database.execute("SELECT pg_log_standby_snapshot()")
+            return relay.get("/readyz")[0] == 200
+
+        relay.wait_for(streams, "the stream to flow")
+        database.execute("INSERT INTO t VALUES (1), (2)")
+        relay.caught_up(parse_lsn(str(ask(database, "SELECT pg_current_wal_lsn()"))))
+        assert ids(relay, 2) == [1, 2]
+        config = Config.model_validate(
+            {
+                "source": {"dsn": second.dsn, "slot": prefix, "publications": [prefix]},
+                "sink": {"kafka": {"bootstrap.servers": relay.kafka.bootstrap}},
+                "records": {"prefix": prefix},
+                "http": {"listen": None},
+            }
+        )
+        assert [finding for finding in await check(config) if finding.level == "error"] == []
+        # The relay goes on when the standby becomes a primary.
+        ask(second, "SELECT pg_promote()")
+        second.execute("INSERT INTO t VALUES (3)")
+        relay.caught_up()
+        assert ids(relay, 3) == [1, 2, 3]
+        assert relay.stop() == 0
+
+
+def _wait_synced(primary: Database, standby: Database, slot: str) -> None:
+    """Wait until the standby has the slot, as far as it stands on the primary now."""
+    moved = ask(primary, f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'")
+    query = (
+        f"SELECT synced AND NOT temporary AND confirmed_flush_lsn >= '{moved}' "
+        f"FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    )
+
+    def synced() -> bool:
+        try:
+            return ask(standby, query) is True
+        except psycopg.OperationalError:
+            return False
+
+    wait_until(synced, f"slot {slot} on the standby", 60)
