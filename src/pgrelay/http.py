@@ -1,9 +1,11 @@
-"""The status server: /metrics, /healthz and /readyz, answered from threads of its own.
+"""The status server: the status page, /status, /metrics, /healthz and /readyz, from threads of its own.
 
 It stands beside the event loop, not in it, so that /healthz can tell that the loop is stuck. The two share
-nothing but `Health`, whose writes are single attribute stores, and the metrics registry, which locks itself.
+nothing but `Health`, whose writes are single attribute stores, and the metrics and the status, which lock
+themselves.
 """
 
+import json
 import socket
 import socketserver
 import threading
@@ -12,16 +14,21 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import structlog
 
 from pgrelay.errors import SetupError
 from pgrelay.metrics import CONTENT_TYPE, Metrics
+from pgrelay.status.page import Page
+from pgrelay.status.troubles import Troubles
 
 _log = structlog.get_logger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
+_HTML: Final = "text/html; charset=utf-8"
+_JSON: Final = "application/json"
+_PATHS: Final = "/, /status, /metrics, /healthz and /readyz"
 _CLIENT_TIMEOUT_S: Final = 10.0
 _STOP_POLL_S: Final = 0.05
 
@@ -29,10 +36,11 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 class Health:
-    """What the relay tells about itself: that its loop turns, and whether the stream flows."""
+    """What the relay tells of itself: that its loop turns, whether the stream flows, what went wrong."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, stuck_after_s: float = 10.0) -> None:
         """`clock` gives seconds that never go back."""
+        self.troubles = Troubles()
         self._clock = clock
         self._stuck_after_s = stuck_after_s
         self._last_beat_s = clock()
@@ -68,17 +76,29 @@ class Health:
 class StatusServer:
     """Serves while its `with` block runs. Making one does nothing yet."""
 
-    def __init__(self, address: tuple[str, int], metrics: Metrics, health: Health) -> None:
-        """`address` is (host, port), as `config.http.address` has it; port 0 takes a free one."""
+    def __init__(
+        self,
+        address: tuple[str, int],
+        metrics: Metrics,
+        health: Health,
+        status: Callable[[], dict[str, Any]],
+    ) -> None:
+        """`address` is (host, port), as `config.http.address` has it; port 0 takes a free one.
+
+        `status` gives what /status answers, from any thread.
+        """
         self._address = address
         self._metrics = metrics
         self._health = health
+        self._status = status
+        self._page: Page
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Bind and serve. Raises SetupError where the address can't be had."""
-        self._server = _bind(self._address, self._answer)
+        self._page = Page.load()
+        self._server = _bind(self._address, self._answer, self._page.policy)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_STOP_POLL_S,), name="pgrelay-http", daemon=True
         )
@@ -102,6 +122,10 @@ class StatusServer:
 
     def _answer(self, path: str) -> Answer:
         match path:
+            case "/":
+                return HTTPStatus.OK, _HTML, self._page.html
+            case "/status":
+                return HTTPStatus.OK, _JSON, json.dumps(self._status()).encode()
             case "/metrics":
                 return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
             case "/healthz":
@@ -109,7 +133,7 @@ class StatusServer:
             case "/readyz":
                 return self._readyz()
             case _:
-                return _line(HTTPStatus.NOT_FOUND, "not found; there are /metrics, /healthz and /readyz")
+                return _line(HTTPStatus.NOT_FOUND, f"not found; there are {_PATHS}")
 
     def _healthz(self) -> Answer:
         stuck_s = self._health.stuck_for_s()
@@ -135,10 +159,15 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = False
 
     def __init__(
-        self, family: socket.AddressFamily, address: tuple[str, int], answer: Callable[[str], Answer]
+        self,
+        family: socket.AddressFamily,
+        address: tuple[str, int],
+        answer: Callable[[str], Answer],
+        policy: str,
     ) -> None:
         self.address_family = family
         self.answer = answer
+        self.policy = policy
         super().__init__(address, _Exchange)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -164,6 +193,9 @@ class _Exchange(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", self.server.policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         return body
 
@@ -174,11 +206,11 @@ class _Exchange(BaseHTTPRequestHandler):
         _log.debug("status request", client=self.client_address[0], line=format % args)
 
 
-def _bind(address: tuple[str, int], answer: Callable[[str], Answer]) -> _Server:
+def _bind(address: tuple[str, int], answer: Callable[[str], Answer], policy: str) -> _Server:
     host, port = address
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return _Server(family, address, answer)
+        return _Server(family, address, answer, policy)
     except OSError as error:
         raise SetupError(
             f"http.listen: can't listen on {host}:{port}: {error.strerror}; choose another host:port, or null"

@@ -72,8 +72,8 @@ class Metrics:
         self.tables: Tally[str] = Tally()
         self.transactions = 0
         self.inflight_records = 0
-        self.open_transactions = 0
         self.spooled_bytes = 0
+        self.slot_safe_wal = math.nan
         self._make_positions()
         self._make_volumes()
         self._make_failures()
@@ -229,6 +229,7 @@ class Metrics:
 
     def set_slot_safe_wal(self, size: float) -> None:
         """Set the bytes of WAL until the slot is lost; inf: no limit, nan: not known."""
+        self.slot_safe_wal = size
         self._slot_safe_wal.set(size)
 
     def set_oldest_commit(self, unix_us: int | None) -> None:
@@ -243,7 +244,6 @@ class Metrics:
         self._inflight_records.set(records)
 
     def set_open_transactions(self, transactions: int) -> None:
-        self.open_transactions = transactions
         self._open_transactions.set(transactions)
 
     def set_published_tables(self, tables: int) -> None:

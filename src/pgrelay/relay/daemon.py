@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from pgrelay import __version__
-from pgrelay.assembler import Assembler
+from pgrelay.assembler import Assembler, OpenTransaction
 from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
@@ -36,6 +36,7 @@ from pgrelay.relay.setup import Position, check_topics, prepare
 from pgrelay.sink import Sink
 from pgrelay.source import Source, System
 from pgrelay.spool import Spool, base_directory
+from pgrelay.status.status import Status
 from pgrelay.transactional import Identity, TransactionalSink
 
 _log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ _log = structlog.get_logger(__name__)
 _SETTLE_S: Final = 5.0
 
 _BEAT_S: Final = 1.0
+_SAMPLE_EVERY_S: Final = 1.0
 
 
 async def run(config: Config) -> None:
@@ -54,9 +56,20 @@ async def run(config: Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
     metrics.describe(version=__version__, slot=config.source.slot)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
+    status = Status(config, metrics, health)
+    sampling = asyncio.create_task(_sample(status, daemon))
     address = config.http.address
-    with StatusServer(address, metrics, health) if address else contextlib.nullcontext():
-        await daemon.run()
+    try:
+        with StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext():
+            await daemon.run()
+    finally:
+        sampling.cancel()
+
+
+async def _sample(status: Status, daemon: "Daemon") -> None:
+    while True:
+        status.sample(daemon.open_transactions)
+        await asyncio.sleep(_SAMPLE_EVERY_S)
 
 
 class Daemon:
@@ -108,6 +121,11 @@ class Daemon:
         elif self._task is not None:
             self._task.cancel()
 
+    @property
+    def open_transactions(self) -> list[OpenTransaction]:
+        """What waits for its commit now."""
+        return [] if self._session_now is None else self._session_now.assembler.held()
+
     async def _beat(self) -> None:
         """Tell /healthz that the loop turns, whatever it waits for."""
         while True:
@@ -122,6 +140,7 @@ class Daemon:
             self._sink.close()
             self._sink = None
         self._health.waiting(str(error))
+        self._health.troubles.raised(error)
         if str(error) not in self._told:
             self._told.add(str(error))
             _log.warning("waiting, will go on by itself", reason=str(error))

@@ -21,6 +21,9 @@ _SILENT_S: Final = 10.0
 
 _MOST_NAMED: Final = 20
 
+_KAFKA_CURE: Final = "nothing is lost, and it goes on by itself; see that the brokers of sink.kafka run and answer"
+_TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, and copy them anew"
+
 
 class Observer:
     """Called once a turn; does anything only a few times a second."""
@@ -80,6 +83,7 @@ class Observer:
         self._health.waiting(f"Kafka does not acknowledge: {reason}")
         if not self._stalled:
             self._stalled = True
+            self._health.troubles.tell(f"Kafka does not acknowledge: {reason}", _KAFKA_CURE)
             _log.warning(
                 "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
                 reason=reason,
@@ -92,6 +96,8 @@ class Observer:
         if before is None or before != published:
             self._metrics.set_published_tables(len(published))
         if before is not None and (left := before - published):
-            _log.warning("tables left the publication", tables=sorted(left)[:_MOST_NAMED], count=len(left))
+            named = sorted(left)[:_MOST_NAMED]
+            _log.warning("tables left the publication", tables=named, count=len(left))
+            self._health.troubles.tell(f"tables left the publication: {', '.join(named)}", _TABLES_CURE)
         if before is not None and (joined := published - before):
             _log.info("tables joined the publication", tables=sorted(joined)[:_MOST_NAMED], count=len(joined))

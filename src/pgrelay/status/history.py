@@ -1,0 +1,109 @@
+"""The last minutes: one sample a second, and what became more between two of them."""
+
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+# Samples are a second apart: ten minutes of lag and rate, and the seconds that a rate is taken over.
+KEPT: Final = 600
+_WINDOW: Final = 10
+
+Latencies = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The counts at one moment; `at_s` is Unix time, `latencies` the histogram as `Metrics` gives it."""
+
+    at_s: float
+    lag_s: float
+    lag_bytes: int
+    transactions: int
+    tables: Counter[str]
+    latencies: Latencies
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a chart shows of one moment."""
+
+    at_s: float
+    lag_s: float
+    lag_bytes: int
+    records_per_s: float
+
+
+class History:
+    """Samples of one process. Counts go up only, since one `Metrics` outlives every session."""
+
+    def __init__(self) -> None:
+        self.points: deque[Point] = deque(maxlen=KEPT)
+        self._last: Sample | None = None
+        # What each sample added to the one before it: seconds, transactions, and records by table.
+        self._added: deque[tuple[float, int, Counter[str]]] = deque(maxlen=_WINDOW)
+        self._latencies: deque[Latencies] = deque(maxlen=_WINDOW + 1)
+
+    def add(self, sample: Sample) -> None:
+        """Take the next sample, about a second after the last."""
+        rate = 0.0
+        last = self._last
+        if last is not None:
+            seconds = sample.at_s - last.at_s
+            if seconds <= 0:
+                # The clock was set back: what follows is measured anew.
+                self._added.clear()
+                self._latencies.clear()
+            else:
+                records = Counter(
+                    {t: n - last.tables[t] for t, n in sample.tables.items() if n > last.tables[t]}
+                )
+                self._added.append((seconds, sample.transactions - last.transactions, records))
+                rate = records.total() / seconds
+        self._last = sample
+        self._latencies.append(sample.latencies)
+        self.points.append(Point(sample.at_s, sample.lag_s, sample.lag_bytes, rate))
+
+    def records_per_s(self) -> Counter[str]:
+        """Records a second by table over the last seconds; tables that stood still are left out."""
+        total: Counter[str] = Counter()
+        for _, _, records in self._added:
+            total.update(records)
+        # A Counter holds whatever numbers it is given; its type says int.
+        return Counter({table: round(n / self._seconds, 1) for table, n in total.items()})  # type: ignore[misc]
+
+    def transactions_per_s(self) -> float:
+        """Acknowledged transactions a second over the last seconds."""
+        added = sum(transactions for _, transactions, _ in self._added)
+        return added / self._seconds if added else 0.0
+
+    def latency_s(self, share: float) -> float | None:
+        """The delivery latency that this share of the last seconds' transactions kept to; None without any."""
+        if len(self._latencies) < 2:
+            return None
+        before, now = self._latencies[0], self._latencies[-1]
+        added = [(bound, n - m) for (bound, n), (_, m) in zip(now, before, strict=True)]
+        return quantile(added, share)
+
+    @property
+    def _seconds(self) -> float:
+        return sum(seconds for seconds, _, _ in self._added)
+
+
+def quantile(histogram: Sequence[tuple[float, float]], share: float) -> float | None:
+    """A quantile of a cumulative histogram, (upper bound, count) in order, even within a bucket.
+
+    None where nothing was counted; the highest finite bound where the quantile lies beyond it.
+    """
+    total = histogram[-1][1]
+    if total <= 0:
+        return None
+    wanted, lower, below = total * share, 0.0, 0.0
+    for bound, count in histogram:
+        if count >= wanted:
+            if math.isinf(bound):
+                return lower
+            return lower + (bound - lower) * (wanted - below) / (count - below)
+        lower, below = bound, count
+    return lower

@@ -1,0 +1,97 @@
+"""What the status page and `pgrelay status` show of one moment, and its JSON."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from pgrelay.status.troubles import Trouble
+
+State = Literal["streaming", "waiting", "stuck"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far one stage has come: server, received, acknowledged, confirmed.
+
+    `lsn` is as Postgres prints it, None before anything is known; `behind_bytes` is the WAL between the stage
+    before and this one.
+    """
+
+    name: str
+    lsn: str | None
+    behind_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`name` is schema.table; `records` since the process started, `per_s` over the last seconds."""
+
+    name: str
+    records: int
+    per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    xid: int
+    memory_bytes: int
+    disk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The last minutes, one value a second, the oldest first."""
+
+    lag_s: list[float]
+    lag_bytes: list[int]
+    records_per_s: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One moment. Times are Unix seconds; None stands for what is not known.
+
+    `tables` and `open` are the largest only, of `tables_total` and `open_total`. `safe_wal_bytes` may be
+    written until the slot is lost; None also where there is no limit. `config` holds no secret.
+    """
+
+    version: str
+    slot: str
+    state: State
+    reason: str
+    now_s: float
+    started_s: float
+    stages: list[Stage]
+    lag_s: float
+    lag_bytes: int
+    safe_wal_bytes: int | None
+    records_per_s: float
+    transactions_per_s: float
+    latency_p50_s: float | None
+    latency_p99_s: float | None
+    inflight_records: int
+    tables: list[Table]
+    tables_total: int
+    open: list[OpenTransaction]
+    open_total: int
+    memory_limit_bytes: int
+    spooled_bytes: int
+    spool_free_bytes: int | None
+    troubles: list[Trouble]
+    chart: Chart
+    config: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """As /status answers it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """What `as_json` gave. Raises KeyError or TypeError on anything else."""
+        inner = {
+            "stages": [Stage(**stage) for stage in document["stages"]],
+            "tables": [Table(**table) for table in document["tables"]],
+            "open": [OpenTransaction(**transaction) for transaction in document["open"]],
+            "troubles": [Trouble(**trouble) for trouble in document["troubles"]],
+            "chart": Chart(**document["chart"]),
+        }
+        return cls(**{**document, **inner})

@@ -1,0 +1,128 @@
+"""Gathers what the status page shows: samples once a second, and a snapshot whenever somebody asks.
+
+The relay counts nothing for it. A sample reads what `Metrics` was told anyway; a snapshot is made from the
+samples, in the thread of whoever asks.
+"""
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from pgrelay import __version__
+from pgrelay.assembler import OpenTransaction as Held
+from pgrelay.config import Config
+from pgrelay.http import Health
+from pgrelay.lsn import format_lsn
+from pgrelay.metrics import Metrics, Positions, disk_bytes
+from pgrelay.spool import base_directory
+from pgrelay.status.history import History, Sample
+from pgrelay.status.snapshot import Chart, OpenTransaction, Snapshot, Stage, State, Table
+
+# So many are listed of tables and of open transactions; the rest are counted.
+MOST_LISTED: Final = 20
+
+
+class Status:
+    """One relay's. `sample` belongs to the event loop, the others to any thread."""
+
+    def __init__(
+        self, config: Config, metrics: Metrics, health: Health, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock` gives Unix seconds."""
+        self._config = config
+        self._masked = config.masked()
+        self._spool = base_directory(config.transactions.spool_dir)
+        self._metrics = metrics
+        self._health = health
+        self._clock = clock
+        self._started_s = clock()
+        self._lock = threading.Lock()
+        self._history = History()
+        self._open: list[OpenTransaction] = []
+
+    def sample(self, held: Iterable[Held]) -> None:
+        """Take in what the metrics tell now, and the transactions that wait for their commit."""
+        metrics = self._metrics
+        sample = Sample(
+            at_s=self._clock(),
+            lag_s=metrics.lag_s(),
+            lag_bytes=metrics.positions.lag_bytes,
+            transactions=metrics.transactions,
+            tables=Counter(metrics.tables),
+            latencies=metrics.latencies(),
+        )
+        waiting = [OpenTransaction(t.xid, t.frames.in_memory, t.frames.on_disk) for t in held]
+        with self._lock:
+            self._history.add(sample)
+            self._open = waiting
+
+    def json(self) -> dict[str, Any]:
+        """How the relay is now, as /status answers it."""
+        return self.snapshot().as_json()
+
+    def snapshot(self) -> Snapshot:
+        """How the relay is now, as of the last sample."""
+        with self._lock:
+            return self._snapshot()
+
+    def _snapshot(self) -> Snapshot:
+        metrics, history = self._metrics, self._history
+        state, reason = self._state()
+        rates = history.records_per_s()
+        tables = [Table(name, n, rates[name]) for name, n in list(metrics.tables.items())]
+        free, _ = disk_bytes(self._spool)
+        return Snapshot(
+            version=__version__,
+            slot=self._config.source.slot,
+            state=state,
+            reason=reason,
+            now_s=self._clock(),
+            started_s=self._started_s,
+            stages=_stages(metrics.positions),
+            lag_s=metrics.lag_s(),
+            lag_bytes=metrics.positions.lag_bytes,
+            safe_wal_bytes=_whole(metrics.slot_safe_wal),
+            records_per_s=round(rates.total(), 1),
+            transactions_per_s=round(history.transactions_per_s(), 1),
+            latency_p50_s=history.latency_s(0.5),
+            latency_p99_s=history.latency_s(0.99),
+            inflight_records=metrics.inflight_records,
+            tables=sorted(tables, key=lambda t: (-t.per_s, -t.records, t.name))[:MOST_LISTED],
+            tables_total=len(tables),
+            open=sorted(self._open, key=lambda t: -(t.memory_bytes + t.disk_bytes))[:MOST_LISTED],
+            open_total=len(self._open),
+            memory_limit_bytes=self._config.transactions.memory_mb << 20,
+            spooled_bytes=metrics.spooled_bytes,
+            spool_free_bytes=_whole(free),
+            troubles=self._health.troubles.latest(),
+            chart=Chart(
+                [round(point.lag_s, 3) for point in history.points],
+                [point.lag_bytes for point in history.points],
+                [round(point.records_per_s, 1) for point in history.points],
+            ),
+            config=self._masked,
+        )
+
+    def _state(self) -> tuple[State, str]:
+        stuck_s = self._health.stuck_for_s()
+        if stuck_s is not None:
+            return "stuck", f"the loop has not turned for {stuck_s:.0f} s"
+        return "streaming" if self._health.ready else "waiting", self._health.reason
+
+
+def _stages(positions: Positions) -> list[Stage]:
+    names = ("server", "received", "acknowledged", "confirmed")
+    stages: list[Stage] = []
+    before = positions.server
+    for name in names:
+        lsn: int = getattr(positions, name)
+        stages.append(Stage(name, format_lsn(lsn) if lsn else None, max(0, before - lsn)))
+        before = lsn
+    return stages
+
+
+def _whole(number: float) -> int | None:
+    return int(number) if math.isfinite(number) else None

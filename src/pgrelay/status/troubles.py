@@ -1,0 +1,75 @@
+"""The last things that went wrong, each with its cure."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pgrelay.errors import (
+    GapError,
+    KafkaUnavailable,
+    ProtocolError,
+    RecordError,
+    RegistryUnavailable,
+    SetupError,
+    SourceUnavailable,
+    SpoolError,
+)
+
+KEPT: Final = 20
+
+# What to do where the message itself does not say. Messages that do have it behind their first semicolon.
+_CURES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (SourceUnavailable, "pgrelay tries again by itself; see that Postgres runs and can be reached from here"),
+    (KafkaUnavailable, "pgrelay tries again by itself; see that the brokers of sink.kafka run and answer"),
+    (RegistryUnavailable, "pgrelay tries again by itself; see that the schema registry runs and answers"),
+    (SpoolError, "pgrelay tries again by itself; free space on the disk of transactions.spool_dir"),
+    (SetupError, "pgrelay check --config FILE tells what is wrong with the set-up"),
+    (GapError, "see Recovering a slot in docs/operations.md"),
+    (RecordError, "see A record that will not go in docs/operations.md"),
+    (ProtocolError, "report it, with the log"),
+)
+_UNKNOWN: Final = "see the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that went wrong, `count` times between `first_s` and `last_s` (Unix time)."""
+
+    what: str
+    cure: str
+    first_s: float
+    last_s: float
+    count: int
+
+
+class Troubles:
+    """The last `KEPT`, each told once however often it came. Told and read from any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives Unix seconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: dict[str, Trouble] = {}
+
+    def tell(self, what: str, cure: str) -> None:
+        """Something went wrong, or still does."""
+        now_s = self._clock()
+        with self._lock:
+            before = self._kept.pop(what, None)
+            first_s, count = (now_s, 0) if before is None else (before.first_s, before.count)
+            # Put back at the end: the order is that of the last time.
+            self._kept[what] = Trouble(what, cure, first_s, now_s, count + 1)
+            if len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+
+    def raised(self, error: Exception) -> None:
+        """An error ended a session. Its message says what to do, or its kind does."""
+        what, _, cure = str(error).partition("; ")
+        self.tell(what, cure or next((cure for kind, cure in _CURES if isinstance(error, kind)), _UNKNOWN))
+
+    def latest(self) -> list[Trouble]:
+        """The last first."""
+        with self._lock:
+            return list(reversed(self._kept.values()))
