@@ -21,7 +21,7 @@ _SILENT_S: Final = 10.0
 
 _MOST_NAMED: Final = 20
 
-_KAFKA_CURE: Final = "nothing is lost, and it goes on by itself; see that the brokers of sink.kafka run and answer"
+_KAFKA_CURE: Final = "nothing is lost; see that the brokers of sink.kafka run and answer"
 _TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, and copy them anew"
 
 

@@ -47,31 +47,29 @@ class History:
 
     def add(self, sample: Sample) -> None:
         """Take the next sample, about a second after the last."""
-        rate = 0.0
-        last = self._last
-        if last is not None:
-            seconds = sample.at_s - last.at_s
-            if seconds <= 0:
-                # The clock was set back: what follows is measured anew.
-                self._added.clear()
-                self._latencies.clear()
-            else:
-                records = Counter(
-                    {t: n - last.tables[t] for t, n in sample.tables.items() if n > last.tables[t]}
-                )
-                self._added.append((seconds, sample.transactions - last.transactions, records))
-                rate = records.total() / seconds
+        rate = 0.0 if self._last is None else self._rate_since(self._last, sample)
         self._last = sample
         self._latencies.append(sample.latencies)
         self.points.append(Point(sample.at_s, sample.lag_s, sample.lag_bytes, rate))
 
-    def records_per_s(self) -> Counter[str]:
+    def _rate_since(self, last: Sample, sample: Sample) -> float:
+        seconds = sample.at_s - last.at_s
+        if seconds <= 0:
+            # The clock was set back: what follows is measured anew.
+            self._added.clear()
+            self._latencies.clear()
+            return 0.0
+        # A Counter's difference has what became more, and nothing else.
+        records = sample.tables - last.tables
+        self._added.append((seconds, sample.transactions - last.transactions, records))
+        return records.total() / seconds
+
+    def records_per_s(self) -> dict[str, float]:
         """Records a second by table over the last seconds; tables that stood still are left out."""
         total: Counter[str] = Counter()
         for _, _, records in self._added:
             total.update(records)
-        # A Counter holds whatever numbers it is given; its type says int.
-        return Counter({table: round(n / self._seconds, 1) for table, n in total.items()})  # type: ignore[misc]
+        return {table: n / self._seconds for table, n in total.items()}
 
     def transactions_per_s(self) -> float:
         """Acknowledged transactions a second over the last seconds."""
@@ -79,7 +77,7 @@ class History:
         return added / self._seconds if added else 0.0
 
     def latency_s(self, share: float) -> float | None:
-        """The delivery latency that this share of the last seconds' transactions kept to; None without any."""
+        """What this share of the last seconds' transactions took at most; None where there were none."""
         if len(self._latencies) < 2:
             return None
         before, now = self._latencies[0], self._latencies[-1]

@@ -72,7 +72,7 @@ class Status:
         metrics, history = self._metrics, self._history
         state, reason = self._state()
         rates = history.records_per_s()
-        tables = [Table(name, n, rates[name]) for name, n in list(metrics.tables.items())]
+        tables = [Table(name, n, round(rates.get(name, 0.0), 1)) for name, n in list(metrics.tables.items())]
         free, _ = disk_bytes(self._spool)
         return Snapshot(
             version=__version__,
@@ -85,7 +85,7 @@ class Status:
             lag_s=metrics.lag_s(),
             lag_bytes=metrics.positions.lag_bytes,
             safe_wal_bytes=_whole(metrics.slot_safe_wal),
-            records_per_s=round(rates.total(), 1),
+            records_per_s=round(sum(rates.values()), 1),
             transactions_per_s=round(history.transactions_per_s(), 1),
             latency_p50_s=history.latency_s(0.5),
             latency_p99_s=history.latency_s(0.99),
