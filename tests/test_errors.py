@@ -12,6 +12,7 @@ from pgrelay.errors import (
     PgrelayError,
     ProtocolError,
     RecordError,
+    RecordRefused,
     RegistryUnavailable,
     SetupError,
     SourceUnavailable,
@@ -26,6 +27,7 @@ STOPS: dict[type[PgrelayError], int] = {
     SetupError: 2,
     GapError: 3,
     RecordError: 4,
+    RecordRefused: 4,
     ProtocolError: 1,
     PgrelayError: 1,
 }

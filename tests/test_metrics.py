@@ -67,6 +67,7 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
         "pgrelay_spooled_bytes_total counter",
         "pgrelay_reconnects_total counter",
         "pgrelay_delivery_errors_total counter",
+        "pgrelay_dead_letters_total counter",
         "pgrelay_info gauge",
     ]
     assert "_created" not in text

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from pgrelay import __version__
-from pgrelay.errors import PgrelayError, exit_code
+from pgrelay.errors import PgrelayError, RecordError, exit_code
+from pgrelay.lsn import format_lsn, parse_lsn
 
 _EPILOG: Final = """\
 exit codes:
@@ -82,11 +83,32 @@ def _run(options: argparse.Namespace) -> int:
         asyncio.run(run(config))
     except PgrelayError as error:
         # Through the log, where everything else about this run is read.
-        logger.error(str(error), exit_code=exit_code(error))
+        logger.error(str(error), exit_code=exit_code(error), **_way_past(error, options.config))
         return exit_code(error)
     except Exception:
         logger.exception(_BUG, exit_code=1)
         return 1
+    return 0
+
+
+def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
+    """The command that gives up the transaction of a record that can't be relayed."""
+    if not isinstance(error, RecordError) or not error.commit_lsn:
+        return {}
+    return {"to_skip": f"pgrelay skip --config {file} --lsn {format_lsn(error.commit_lsn)}"}
+
+
+def _skip(options: argparse.Namespace) -> int:
+    from pgrelay import log
+    from pgrelay.config import load
+
+    config = load(options.config)
+    log.configure(config.log.level)
+    from pgrelay.relay.skip import skip
+
+    told = asyncio.run(skip(config, options.lsn))
+    with _results():
+        print(told)
     return 0
 
 
@@ -201,8 +223,16 @@ def _version() -> str:
 
 
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    if name in ("run", "check", "plan"):
+    if name in ("run", "skip", "check", "plan"):
         parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
+    if name == "skip":
+        parser.add_argument(
+            "--lsn",
+            type=_lsn,
+            metavar="X/Y",
+            required=True,
+            help="where the transaction commits, as the log tells when a run ends with 4",
+        )
     if name == "check":
         parser.add_argument("--json", action="store_true", help="the findings as a JSON array")
     if name == "plan":
@@ -220,6 +250,13 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _lsn(text: str) -> int:
+    try:
+        return parse_lsn(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no LSN; it looks like 16/B374D848") from None
+
+
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
@@ -232,6 +269,12 @@ _COMMANDS: Final = (
         _run,
         "relay until stopped; SIGTERM and SIGINT stop cleanly",
         "pgrelay run --config relay.yaml",
+    ),
+    (
+        "skip",
+        _skip,
+        "relay up to one transaction that can't be relayed, leave it out for good, and end",
+        "pgrelay skip --config relay.yaml --lsn 16/B374D848",
     ),
     (
         "check",

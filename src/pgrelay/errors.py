@@ -36,9 +36,32 @@ class GapError(PgrelayError):
 
 
 class RecordError(PgrelayError):
-    """One record can't be encoded or delivered, and `errors.on_record` says stop."""
+    """One record can't be encoded or delivered; it ends the process where `errors.on_record` says stop.
+
+    `table` is `schema.table`, `value` the column's bytes as the server sent them; all empty where not known.
+    `lsn` is that of the change, `commit_lsn` that of its transaction, `topic` the record's; 0 and empty where
+    not known.
+    """
 
     exit_code: ClassVar[int] = 4
+
+    def __init__(self, text: str, table: str = "", column: str = "", value: bytes | None = None) -> None:
+        super().__init__(text)
+        self.table = table
+        self.column = column
+        self.value = value
+        self.lsn = 0
+        self.commit_lsn = 0
+        self.topic = ""
+
+    def at(self, lsn: int) -> Self:
+        error = type(self)(f"{self} (LSN {format_lsn(lsn)})", self.table, self.column, self.value)
+        error.lsn = lsn
+        return error
+
+
+class RecordRefused(RecordError):
+    """Kafka refuses a record for what it is."""
 
 
 class ProtocolError(PgrelayError):

@@ -191,6 +191,13 @@ class Metrics:
             "delivery_errors_total",
             "Records that Kafka refused for good. If it is not 0: the log names LSN, table and error.",
         )
+        self._dead_letters = Counter(
+            "pgrelay_dead_letters_total",
+            "Changes that could be no record and went to the dead letters' topic, by table. If it is not 0: "
+            "read that topic, whose headers name LSN, column and error.",
+            ["table"],
+            registry=self.registry,
+        )
         self._info = Info(
             "pgrelay",
             "This relay; always 1. If you need slot or version beside another metric: join on it.",
@@ -253,6 +260,9 @@ class Metrics:
         """Set the bytes of open transactions on disk now."""
         self.spooled_bytes = on_disk
         self._spooled_bytes.set(on_disk)
+
+    def add_dead_letters(self, table: str, count: int) -> None:
+        self._dead_letters.labels(table).inc(count)
 
     def add_spooled_bytes(self, written: int) -> None:
         """Count bytes of open transactions written to disk."""

@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import EVERY, Record
-from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordError, SetupError
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.progress import InFlight
 
@@ -115,10 +115,12 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
     """What it means that a record was refused for good."""
     code = error.code()
     if code in _POISON:
-        return RecordError(
+        refused = RecordRefused(
             f"a record of topic {topic}, of the transaction committed at {format_lsn(commit_lsn)}, can't be "
             f"delivered: {error.str()}; {_POISON[code]}; or take the table out of the publication"
         )
+        refused.topic, refused.commit_lsn = topic, commit_lsn
+        return refused
     if code in _DENIED:
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
@@ -150,7 +152,9 @@ class Sink:
         if error.code() in _DENIED:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif error.code() == KafkaError._SSL and "certificate verify failed" in text:
-            self._fail(SetupError(f"Kafka is not whom we trust: {text}; correct the ssl.* options, or the host"))
+            self._fail(
+                SetupError(f"Kafka is not whom we trust: {text}; correct the ssl.* options, or the host")
+            )
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text
 
@@ -223,23 +227,31 @@ class Sink:
         """Send one record and return once it is acknowledged; somebody must `poll` meanwhile."""
         loop = asyncio.get_running_loop()
         acknowledged: asyncio.Future[None] = loop.create_future()
-        topic, key, value, _, partition = record
 
         def report(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 # Reports come on whichever thread polls.
                 loop.call_soon_threadsafe(_settle, acknowledged)
             else:
-                self._fail(delivery_error(error, topic, 0))
+                self._report_failure(error, message)
 
+        await self._enqueue(record, report)
+        await acknowledged
+
+    async def _enqueue(self, record: Record, report: Callable[[KafkaError | None, Message], None]) -> None:
+        """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
+        topic, key, value, _, partition = record
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, report)
                 self._handed_over += 1
-                break
+                return
             except BufferError:
                 await asyncio.sleep(_FULL_RETRY_S)
-        await acknowledged
+
+    def _report_failure(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._fail(delivery_error(error, message.topic() or "?", 0))
 
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
         """The same records, those for every partition of their topic once for each."""
@@ -259,15 +271,26 @@ class Sink:
 
         Raises SetupError where it must not or cannot be created, KafkaUnavailable where nobody answers.
         """
-        if topic in self._partitions:
+        if topic not in self._partitions:
+            await self._require([new_topic(topic, self._config, lasting, compacted)])
+
+    async def require_topics(self, topics: Iterable[str]) -> None:
+        """The same for topics of tables, of which many may be missing."""
+        missing = sorted({topic for topic in topics if topic not in self._partitions})
+        if missing:
+            await self._require([new_topic(topic, self._config, lasting=False) for topic in missing])
+
+    async def _require(self, wanted: list[NewTopic]) -> None:
+        if self._config.create_topics:
+            await self._create(wanted)
             return
-        if not self._config.create_topics:
-            # It may have been made since we last asked.
-            self._partitions = await self._topics()
-            if topic in self._partitions:
-                return
-            raise SetupError(f"topic {topic} does not exist; create it, or set sink.create_topics: true")
-        await self._create(new_topic(topic, self._config, lasting, compacted))
+        # They may have been made since we last asked.
+        self._partitions = await self._topics()
+        for new in wanted:
+            if new.topic not in self._partitions:
+                raise SetupError(
+                    f"topic {new.topic} does not exist; create it, or set sink.create_topics: true"
+                )
 
     async def _topics(self) -> dict[str, int]:
         loop = asyncio.get_running_loop()
@@ -284,25 +307,20 @@ class Sink:
             else:
                 return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
-    async def _create(self, wanted: NewTopic) -> None:
-        topic = wanted.topic
+    async def _create(self, wanted: list[NewTopic]) -> None:
         futures: dict[str, Future[Any]] = self._admin.create_topics(
-            [wanted], operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
+            wanted, operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
         )
-        try:
-            await asyncio.wrap_future(futures[topic])
-            self._partitions[topic] = wanted.num_partitions
-        except KafkaException as error:
-            reason: KafkaError = error.args[0]
-            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                self._partitions = await self._topics()
-                return
-            if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-                raise KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}") from error
-            raise SetupError(
-                f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
-                "or sink.partitions, replication_factor and topic_config"
-            ) from error
+        for new in wanted:
+            topic = new.topic
+            try:
+                await asyncio.wrap_future(futures[topic])
+                self._partitions[topic] = new.num_partitions
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise _uncreated(topic, reason) from error
+                self._partitions = {**self._partitions, **await self._topics()}
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough."""
@@ -319,6 +337,16 @@ class Sink:
         self._producer.purge()
         with contextlib.suppress(KafkaException):
             self._producer.poll(0)
+
+
+def _uncreated(topic: str, reason: KafkaError) -> PgrelayError:
+    """What it means that a topic could not be made."""
+    if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+        return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
+    return SetupError(
+        f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
+        "or sink.partitions, replication_factor and topic_config"
+    )
 
 
 def _settle(future: asyncio.Future[None]) -> None:

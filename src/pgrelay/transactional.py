@@ -77,6 +77,7 @@ class TransactionalSink(Sink):
         self._key = json.dumps(asdict(identity), separators=(",", ":")).encode()
         self._identity = identity
         self._begun = False
+        self._calling = False
         # After so long brokers abort a transaction.
         self.timeout_s = int(config.kafka.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT)) / 1000
 
@@ -90,6 +91,10 @@ class TransactionalSink(Sink):
     async def publish(self, record: Record) -> None:
         self._begin()
         await super().publish(record)
+
+    def _poll(self, timeout_s: float) -> int:
+        # A transactional call serves the reports itself: two threads at it would fight for each of them.
+        return super()._poll(timeout_s) if not self._calling else 0
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         return _transaction_error(error)
@@ -166,24 +171,30 @@ class TransactionalSink(Sink):
         )
 
     async def commit(self, position: Delivered) -> None:
-        """Commit what was produced, together with the position; somebody must `poll` meanwhile."""
+        """Commit what was produced, together with the position."""
         self._begin()
         value = json.dumps(asdict(position), separators=(",", ":")).encode()
-        await super().publish((self._offsets_topic, self._key, value, None, 0))
+        await self._enqueue((self._offsets_topic, self._key, value, None, 0), self._report_failure)
         await self._call(self._producer.commit_transaction)
         self._begun = False
 
     async def _call(self, step: Callable[[float], None]) -> None:
         """One transactional call, off the loop, again and again while librdkafka says that it may be."""
         while True:
+            self._calling = True
             try:
                 await asyncio.to_thread(step, _TRY_S)
             except KafkaException as error:
+                self._calling = False
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():
+                    # The report on the record that was refused says more, and which topic's it was.
+                    self.poll()
                     raise _transaction_error(reason) from error
             else:
                 return
+            finally:
+                self._calling = False
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:

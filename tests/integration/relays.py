@@ -71,6 +71,17 @@ class Relay:
             )
         return self
 
+    def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run another command with the relay's configuration to its end."""
+        config = self._write_configuration()
+        return subprocess.run(
+            [_PGRELAY, name, "--config", config, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_STOP_TIMEOUT,
+            check=False,
+        )
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask the process to stop, and return its exit code."""
         self.send(number)

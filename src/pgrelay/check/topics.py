@@ -18,13 +18,13 @@ class WantedTopic:
     """`keyless`: some of its records have no key, which a compacted topic refuses."""
 
     name: str
-    of: Literal["rows", "schemas", "transactions", "offsets", "messages"] = "rows"
+    of: Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"] = "rows"
     keyless: bool = False
 
     @property
     def lasting(self) -> bool:
         """Of one partition, and read from its beginning: `pgrelay.sink.new_topic`."""
-        return self.of in ("schemas", "offsets")
+        return self.of in ("schemas", "offsets", "dead letters")
 
     @property
     def compacted(self) -> bool:
@@ -52,6 +52,8 @@ def wanted_topics(
         wanted.append(WantedTopic(names.transaction, "transactions"))
     if config.sink.delivery == "exactly_once":
         wanted.append(WantedTopic(names.offsets, "offsets"))
+    if config.errors.on_record == "dead_letter":
+        wanted.append(WantedTopic(names.dead_letter, "dead letters", keyless=True))
     if config.source.messages:
         wanted.append(WantedTopic(names.message, "messages", keyless=not options.key))
     return wanted, colliding(collisions)

@@ -24,7 +24,6 @@ from pgrelay.config.selection import Columns, Route, Tables
 # Choices that the contract names and a later release brings: the key, and the one value that works now.
 LATER: Final[Mapping[str, object]] = {
     "source.snapshot": "never",
-    "errors.on_record": "stop",
 }
 
 # The protocol version that first has a feature (manual, "Logical Streaming Replication Parameters").

@@ -32,6 +32,12 @@ class Boundaries:
         self._counts[collection] = order
         return self._place(envelope, order)
 
+    def take_back(self, collection: str) -> None:
+        """Count one event less: the last one's record can't be."""
+        self._counts[collection] -= 1
+        if not self._counts[collection]:
+            del self._counts[collection]
+
     def begin_record(self, envelope: Envelope) -> Record:
         return self._record(envelope, "BEGIN", None)
 
@@ -53,7 +59,7 @@ class Boundaries:
         """`counts`: how many events each collection has had, told at the end."""
         events, collections = b"null", b"null"
         if counts is not None:
-            events = b"%d" % envelope.seq
+            events = b"%d" % sum(counts.values())
             collections = list_of(
                 [
                     b'{"data_collection":%b,"event_count":%d}' % (json_text(name), count)

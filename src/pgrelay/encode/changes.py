@@ -8,6 +8,7 @@ bytes of the tuple go straight into the value, by the relation's plan. Frames ar
 from librt.strings import BytesWriter
 
 from pgrelay.encode.boundaries import Boundaries
+from pgrelay.encode.dead_letter import DeadLetters, row_text
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import boundaries_of, envelope_of, row_writer
 from pgrelay.encode.options import RecordOptions
@@ -25,7 +26,7 @@ from pgrelay.encode.records import (
 )
 from pgrelay.encode.rows import OldValue, RowWriter
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import ProtocolError
+from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
 from pgrelay.wire.replication import HEADER_SIZE, frame_lsn
@@ -38,7 +39,9 @@ class Changes:
         self.envelope: Envelope = envelope_of(options)
         self.segment: Segment | None = None
         self.messages = 0
+        self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
         self._options = options
+        self._message_limits = options.limits(topics.message)
         self._message_topic = topics.message
         self.boundaries: Boundaries | None = boundaries_of(options, topics.transaction)
         self._row: RowWriter = row_writer(options)
@@ -151,6 +154,33 @@ class Changes:
         self.messages += 1
         self._add(None, self._message_topic, key, partition, frame, MESSAGE, None)
 
+    def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
+        """Make a dead letter of a change of a row that can't be encoded: as a record, it takes a `seq`."""
+        if self.segment is None:
+            raise error
+        streamed = body != HEADER_SIZE + 1
+        row = row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
+        headers = [*self._headers(op, None), ("row", row)]
+        self._dead_letter(self._key_alone(plan, frame, body), error.value, error, headers)
+
+    def _key_alone(self, plan: Plan, frame: bytes, body: int) -> bytes | None:
+        """The key of a row whose other columns can't all be encoded; None where it can't either."""
+        self._image.truncate(0)
+        try:
+            self._row.write(self._image, plan, frame, body + 5, True, None, None)
+        except RecordError:
+            return None
+        return self._key(plan)
+
+    def _dead_letter(
+        self, key: bytes | None, value: bytes | None, error: RecordError, headers: Headers
+    ) -> None:
+        segment, envelope = self.segment, self.envelope
+        assert segment is not None, "a change outside any transaction"
+        if envelope.seq >= envelope.skip_below:
+            segment.records.append(self.dead_letters.record(key, value, error, headers))
+        envelope.seq += 1
+
     def _key(self, plan: Plan) -> bytes | None:
         return self._row.key.getvalue() if plan.keyed else None
 
@@ -172,22 +202,41 @@ class Changes:
         segment, envelope = self.segment, self.envelope
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
-        delivered = envelope.seq < envelope.skip_below
         place = envelope.no_place
-        boundaries = self.boundaries
-        if boundaries is not None and envelope.in_transaction:
-            if not boundaries.begun and not delivered:
-                segment.records.append(boundaries.begin_record(envelope))
+        boundaries = self.boundaries if envelope.in_transaction else None
+        first = False
+        if boundaries is not None:
+            first = not boundaries.begun
             place = boundaries.count("message" if plan is None else plan.table, envelope)
-        if delivered:
-            envelope.seq += 1
-            return
         envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, place)
-        headers = self._headers(op, extra) if self._options.headers else extra
-        segment.records.append((topic, key, self._value.getvalue(), headers, partition))
-        if op == DELETE and key is not None and self._options.tombstones:
-            segment.records.append((topic, key, None, headers, partition))
+        value = self._value.getvalue()
+        limits = self._message_limits if plan is None else plan.limits
+        size = len(value) if key is None else len(value) + len(key)
+        if size > limits.most_bytes or (limits.keyed and key is None):
+            self._refuse(plan, topic, key, value, frame, op)
+            return
+        if envelope.seq >= envelope.skip_below:
+            if first and boundaries is not None:
+                segment.records.append(boundaries.begin_record(envelope))
+            headers = self._headers(op, extra) if self._options.headers else extra
+            segment.records.append((topic, key, value, headers, partition))
+            if op == DELETE and key is not None and self._options.tombstones:
+                segment.records.append((topic, key, None, headers, partition))
         envelope.seq += 1
+
+    def _refuse(
+        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, frame: bytes, op: str
+    ) -> None:
+        """Make a dead letter of a record that its topic would not take."""
+        table = "message" if plan is None else plan.table
+        if self.boundaries is not None and self.envelope.in_transaction:
+            self.boundaries.take_back(table)
+        why = f"topic {topic} is compacted, and the record has no key"
+        limits = self._message_limits if plan is None else plan.limits
+        if len(value) > limits.most_bytes - (0 if key is None else len(key)):
+            why = f"the record has {len(value)} bytes, and topic {topic} takes {limits.most_bytes}"
+        error = RecordError(f"{table}: {why}", table).at(frame_lsn(frame))
+        self._dead_letter(key, value, error, self._headers(op, None))
 
     def _headers(self, op: str, extra: Headers | None) -> Headers:
         envelope = self.envelope

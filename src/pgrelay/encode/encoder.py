@@ -8,7 +8,8 @@ Announcement   a plan is about to be used for the first time, or another one was
                and its schema be known to consumers, before the first row; answered by `met`
 TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
 
-In Avro the answer to the latter two brings the ids under which a registry knows the schemas.
+In Avro the answer to the latter two brings the ids under which a registry knows the schemas. The first two
+also name, in `ahead`, what will be needed soon: whoever can is welcome to answer that as well.
 
 `encode` then goes on where it stopped. Each row is thus encoded by the Relation that preceded it. A scoped
 transaction (it was prepared, perhaps long ago) brings its own relations and leaves the session's alone. A
@@ -16,19 +17,23 @@ Relation outside any transaction came with a PREPARE, and what it tells may neve
 when a later row of the session needs it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
+from pgrelay.encode.ahead import Ahead, relations_ahead
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.changes import Changes
+from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.formats import plan_of, schemas_of, schemas_of_topic
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
-from pgrelay.encode.records import MESSAGE, Opening, Record, Segment
+from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Opening, Record, Segment
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import PgrelayError, ProtocolError
+from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.wire import pgoutput
 from pgrelay.wire.cursor import read_u32
@@ -40,11 +45,13 @@ _DELETE: Final = ord("D")
 _RELATION: Final = ord("R")
 _TYPE: Final = ord("Y")
 _ORIGIN: Final = ord("O")
+_OPS: Final = {_INSERT: CREATE, _UPDATE: UPDATE, _DELETE: DELETE}
 
 
 @dataclass(frozen=True, slots=True)
 class FactsNeeded:
     relation: pgoutput.Relation
+    ahead: tuple[pgoutput.Relation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,7 @@ class Announcement:
     topic: str
     record: Record
     schemas: Schemas | None = None
+    ahead: "tuple[Announcement, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +92,18 @@ class Encoder:
         self._made: dict[bytes, Plan] = {}
         self._announced: dict[int, Plan] = {}
         self._needed_by: bytes = b""
+        # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
+        self._bodies_ahead: list[bytes] = []
+        self._plans_ahead: list[Plan] = []
+        self._known_ahead: set[bytes] = set()
         self._events: list[Event] = []
         self._next = 0
         self._body = HEADER_SIZE + 1
+        # Whether the transaction's changes are passed by, which were delivered before or are left out.
+        self._passing = False
+        self._passed = 0
+        self._leave_out = -1
+        self.left_out: int | None = None
 
     @property
     def pending(self) -> bool:
@@ -101,6 +118,15 @@ class Encoder:
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
         """Leave out what was delivered before: see `Envelope.skip`."""
         self._changes.envelope.skip(lsn, cut_lsn, cut_seq)
+
+    def leave_out(self, commit_lsn: int) -> None:
+        """Relay nothing of the transaction that commits there; `left_out` then is how many changes it had."""
+        self._leave_out = commit_lsn
+        self._changes.envelope.leave_out(commit_lsn)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        return self._changes.dead_letters
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records encoded since the last call."""
@@ -132,7 +158,10 @@ class Encoder:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
-                self._frame(event)
+                if not self._passing or event[HEADER_SIZE] == _RELATION:
+                    self._frame(event)
+                elif event[HEADER_SIZE] != _TYPE and event[HEADER_SIZE] != _ORIGIN:
+                    self._passed += 1
             elif isinstance(event, TransactionBegin):
                 if self._lacks_boundaries():
                     self._next -= 1
@@ -142,7 +171,12 @@ class Encoder:
                 changes.begin(segment)
                 self._body = HEADER_SIZE + (5 if event.streamed else 1)
                 self._scoped = {} if event.scoped else None
+                self._passing = changes.envelope.all_skipped
+                self._passed = 0
             elif isinstance(event, TransactionEnd):
+                if self._passing and changes.envelope.commit_lsn == self._leave_out:
+                    self.left_out = self._passed
+                self._passing = False
                 changes.end(event.end_lsn)
                 self._body = HEADER_SIZE + 1
                 self._scoped = None
@@ -150,25 +184,42 @@ class Encoder:
                 done.append(event)
         return done
 
-    def learn(self, facts: RelationFacts) -> None:
-        """Answer FactsNeeded. Raises SetupError where the topic is another's, or a key would be hidden."""
+    def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
+        """Answer FactsNeeded, and what it names ahead or nothing of that.
+
+        Raises SetupError where the topic is another's, or a key would be hidden.
+        """
         need = self.need
         assert isinstance(need, FactsNeeded), "no facts are needed"
-        relation = need.relation
-        plan = self._made.get(self._needed_by)
+        self.need = None
+        self._known()[need.relation.oid] = self._make(self._needed_by, need.relation, facts)
+        for body, relation, known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
+            # What is wrong with it is told in its turn: rows of others come before.
+            with suppress(SetupError):
+                self._make(body, relation, known)
+                self._known_ahead.add(body)
+
+    def _make(self, body: bytes, relation: pgoutput.Relation, facts: RelationFacts) -> Plan:
+        plan = self._made.get(body)
         if plan is None or plan.facts != facts:
             plan = plan_of(relation, facts, self._topics, self._options)
-            self._made[self._needed_by] = plan
-        self.need = None
-        self._known()[relation.oid] = plan
+            self._made[body] = plan
+        return plan
 
-    def met(self, ids: SchemaIds | None = None) -> None:
-        """Answer an Announcement or TopicNeeded; in Avro with the ids of its schemas."""
-        if isinstance(self.need, TopicNeeded):
-            self._topics_met.add(self.need.topic)
-        if ids is not None:
-            self._opening.key = b"" if ids.key is None else header(ids.key)
-            self._opening.value = header(ids.value)
+    def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
+        """Answer an Announcement, and what it names ahead or nothing of that; or a TopicNeeded.
+
+        In Avro with the ids of the schemas.
+        """
+        need = self.need
+        if isinstance(need, TopicNeeded):
+            self._topics_met.add(need.topic)
+        elif isinstance(need, Announcement):
+            for plan, known in zip(self._plans_ahead, ahead, strict=False):
+                plan.announced = True
+                self._announced[plan.relation.oid] = plan
+                _open(plan.opening, known)
+        _open(self._opening, ids)
         self.need = None
 
     def _announce(self, plan: Plan) -> None:
@@ -180,11 +231,24 @@ class Encoder:
         plan.announced = True
         self._announced[oid] = plan
         envelope = self._changes.envelope
-        record = schema_record(
-            self._topics.schema, self._options.systemid, plan, envelope.commit_lsn, envelope.seq
-        )
         self._opening = plan.opening
-        self.need = Announcement(plan.topic, record, schemas_of(plan, self._options))
+        self._plans_ahead = []
+        ahead = []
+        for coming in self._ahead():
+            other = self._made.get(coming.body)
+            if other is not None and coming.oid not in self._announced:
+                self._plans_ahead.append(other)
+                # The relation is new, so its schema may as well hold from the transaction's first record.
+                ahead.append(self._announcement(other, coming.commit_lsn, 0))
+        first = self._announcement(plan, envelope.commit_lsn, envelope.seq)
+        self.need = replace(first, ahead=tuple(ahead))
+
+    def _announcement(self, plan: Plan, lsn: int, seq: int) -> Announcement:
+        record = schema_record(self._topics.schema, self._options.systemid, plan, lsn, seq)
+        return Announcement(plan.topic, record, schemas_of(plan, self._options))
+
+    def _ahead(self) -> Iterator[Ahead]:
+        return relations_ahead(self._events, self._next, self._body, self._changes.envelope.commit_lsn)
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -195,8 +259,19 @@ class Encoder:
         except IndexError:
             truncated = ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated")
             raise truncated.at(frame_lsn(frame)) from None
+        except RecordError as error:
+            self._fail(error.at(frame_lsn(frame)), frame)
         except PgrelayError as error:
             raise error.at(frame_lsn(frame)) from error
+
+    def _fail(self, error: RecordError, frame: bytes) -> None:
+        """A change that can't be encoded: a dead letter, or the end."""
+        op = _OPS.get(frame[HEADER_SIZE])
+        plan = None if op is None else self._plan(read_u32(frame, self._body))
+        if self._options.dead_letters is None or op is None or plan is None:
+            error.commit_lsn = self._changes.envelope.commit_lsn
+            raise error
+        self._changes.set_aside(plan, frame, self._body, op, error)
 
     def _message(self, tag: int, frame: bytes) -> None:
         if tag == _INSERT or tag == _UPDATE or tag == _DELETE:
@@ -251,7 +326,8 @@ class Encoder:
         oid = read_u32(body, 0)
         plan = self._made.get(body)
         # Under FULL the key is the catalogue's, and may change with the same Relation message.
-        if plan is not None and plan.relation.replica_identity != FULL:
+        if plan is not None and (plan.relation.replica_identity != FULL or body in self._known_ahead):
+            self._known_ahead.discard(body)
             self._known()[oid] = plan
             return
         message = pgoutput.parse(frame, start != HEADER_SIZE + 1, HEADER_SIZE)
@@ -260,7 +336,17 @@ class Encoder:
             self._known()[oid] = None
             return
         self._needed_by = body
-        self.need = FactsNeeded(message)
+        self._bodies_ahead = []
+        self.need = FactsNeeded(message, tuple(self._relations_ahead(body)))
+
+    def _relations_ahead(self, body: bytes) -> Iterator[pgoutput.Relation]:
+        for coming in self._ahead():
+            if coming.body == body or coming.body in self._made:
+                continue
+            message = pgoutput.parse(coming.frame, coming.start != HEADER_SIZE + 1, HEADER_SIZE)
+            if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
+                self._bodies_ahead.append(coming.body)
+                yield message
 
     def _lacks_boundaries(self) -> bool:
         """The same of the transactions' topic, which is there, but in Avro has schemas to be told."""
@@ -298,3 +384,9 @@ class Encoder:
                     self._changes.message(message, frame)
             case _:
                 raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")
+
+
+def _open(opening: Opening, ids: SchemaIds | None) -> None:
+    if ids is not None:
+        opening.key = b"" if ids.key is None else header(ids.key)
+        opening.value = header(ids.value)

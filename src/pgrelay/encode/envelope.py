@@ -28,6 +28,7 @@ class Envelope:
         self._skip_lsn: int = 0
         self._cut_lsn: int = -1
         self._cut_seq: int = 0
+        self._left_out: int = -1
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -65,13 +66,17 @@ class Envelope:
         self._cut_lsn = -1 if cut_lsn is None else cut_lsn
         self._cut_seq = cut_seq or 0
 
+    def leave_out(self, commit_lsn: int) -> None:
+        """Skip the transaction that commits there, although it was not delivered."""
+        self._left_out = commit_lsn
+
     @property
     def all_skipped(self) -> bool:
-        """The whole transaction was delivered before."""
+        """The whole transaction was delivered before, or is left out."""
         return self.skip_below == _ALL
 
     def _skip_below(self, commit_lsn: int) -> int:
-        if commit_lsn < self._skip_lsn:
+        if commit_lsn < self._skip_lsn or commit_lsn == self._left_out:
             return _ALL
         return self._cut_seq if commit_lsn == self._cut_lsn else 0
 

@@ -1,5 +1,6 @@
 """What the operator chose about records, in the form that the pure rooms take it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -8,10 +9,27 @@ from pgrelay.encode.types import Encodings
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a topic takes: keys and values of `most_bytes` together, and only with a key where `keyed`."""
+
+    most_bytes: int = 1 << 62
+    keyed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterOptions:
+    """`everywhere` holds for all topics, `of_topic` for those that have refused a record."""
+
+    everywhere: Limits = field(default_factory=Limits)
+    of_topic: Mapping[str, Limits] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordOptions:
     """`prefix` is source.name, `topic` the template of table topics, `version` our own.
 
     `routes`: pairs of a regular expression over `schema.table` and the template of the topic of its tables.
+    `dead_letters` is None where what can't be a record is an error.
     """
 
     version: str
@@ -29,3 +47,10 @@ class RecordOptions:
     headers: bool = False
     encodings: Encodings = field(default_factory=Encodings)
     selection: Selection = field(default_factory=Selection)
+    dead_letters: DeadLetterOptions | None = None
+
+    def limits(self, topic: str) -> Limits:
+        """What the topic is known to refuse, which then becomes a dead letter."""
+        if self.dead_letters is None:
+            return Limits()
+        return self.dead_letters.of_topic.get(topic, self.dead_letters.everywhere)

@@ -11,7 +11,7 @@ from typing import Final
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.records import Opening
-from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, MASK, hashed, masked
+from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
 from pgrelay.wire.pgoutput import Relation, RelationColumn
@@ -45,7 +45,8 @@ class ColumnPlan:
     """One column. `member` is `"name":`; the others save joining it to what often follows.
 
     `encoding` is the name of the encoding in force, `shown_name` how a record names the column. A column that
-    is `hidden` (dropped or masked) has `member_hidden` in place of whatever its value is.
+    is `hidden` (dropped or masked) has `member_hidden` in place of whatever its value is; one that is not
+    `shown` (hashed as well) has values that nobody may see.
     """
 
     def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
@@ -64,6 +65,7 @@ class ColumnPlan:
         self.encoding: str = text.name if treatment != MASK else HIDDEN_ENCODING
         self.dropped: bool = treatment == DROP
         self.hidden: bool = treatment in (DROP, MASK)
+        self.shown: bool = treatment == KEEP
         self.shown_name: bytes = json_text(column.name)
         self.member: bytes = self.shown_name + b":"
         self.member_quoted: bytes = self.member + b'"'
@@ -86,6 +88,7 @@ class Plan:
         self.relation = relation
         self.facts = facts
         self.topic = topic
+        self.limits = options.limits(topic)
         self.table = str(relation)
         # Under FULL the message flags every column; the key is then the primary key.
         full = relation.replica_identity == FULL

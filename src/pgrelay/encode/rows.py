@@ -56,13 +56,16 @@ def converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:
     try:
         return convert(value)
     except ValueError as error:
-        raise value_error(column, error) from error
+        raise value_error(column, value, error) from error
 
 
-def value_error(column: ColumnPlan, error: ValueError) -> RecordError:
+def value_error(column: ColumnPlan, value: bytes, error: ValueError) -> RecordError:
     """What follows from a value that its encoding refuses."""
     return RecordError(
-        f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}"
+        f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}",
+        column.table,
+        column.name,
+        value if column.shown else None,
     )
 
 
@@ -157,7 +160,9 @@ class RowWriter:
         elif column.key:
             raise RecordError(
                 f"{column.table}.{column.name}: a key column came without its value (unchanged TOAST); "
-                "use a key that is not TOASTed, or REPLICA IDENTITY FULL"
+                "use a key that is not TOASTed, or REPLICA IDENTITY FULL",
+                column.table,
+                column.name,
             )
         elif self._placeholder and column.member_unchanged:
             writer.write(column.member_unchanged)

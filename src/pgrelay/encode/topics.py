@@ -51,6 +51,7 @@ class Topics:
         self.schema = shorten(f"{prefix}.schema")
         self.transaction = shorten(f"{prefix}.transaction")
         self.offsets = shorten(f"{prefix}.offsets")
+        self.dead_letter = shorten(f"{prefix}.dead_letter")
         # Kafka refuses two topics that differ only by dot and underscore, so that is what must be unique.
         # Each topic, whose it is, and what others must be to share it.
         self._owners: dict[str, tuple[str, str, str]] = {}
@@ -59,6 +60,7 @@ class Topics:
             (self.schema, "the schemas"),
             (self.transaction, "the transactions"),
             (self.offsets, "the offsets"),
+            (self.dead_letter, "the dead letters"),
         ):
             self._owners[_folded(topic)] = topic, owner, owner
 

@@ -19,7 +19,14 @@ from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import KafkaUnavailable, PgrelayError, RegistryUnavailable, Verdict, verdict
+from pgrelay.errors import (
+    KafkaUnavailable,
+    PgrelayError,
+    RecordRefused,
+    RegistryUnavailable,
+    Verdict,
+    verdict,
+)
 from pgrelay.http import Health, StatusServer
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import End, Metrics
@@ -31,6 +38,7 @@ from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.records import record_options
+from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import Position, check_topics, prepare
 from pgrelay.sink import Sink
@@ -51,9 +59,8 @@ _SAMPLE_EVERY_S: Final = 1.0
 async def run(config: Config) -> None:
     """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise."""
     metrics, health = Metrics(), Health()
-    daemon = Daemon(config, metrics, health)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
+    daemon = Daemon(config, metrics, health, Observer(metrics, health), asyncio.Event())
+    stop_on_signals(daemon)
     metrics.describe(version=__version__, slot=config.source.slot)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
@@ -72,21 +79,29 @@ async def _sample(status: Status, daemon: "Daemon") -> None:
         await asyncio.sleep(_SAMPLE_EVERY_S)
 
 
-class Daemon:
-    """Runs sessions until `stop` is called."""
+def stop_on_signals(daemon: "Daemon") -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
 
-    def __init__(self, config: Config, metrics: Metrics, health: Health) -> None:
+
+class Daemon:
+    """Runs sessions until `stop` is called, or the event given as `stop` is set."""
+
+    def __init__(
+        self, config: Config, metrics: Metrics, health: Health, observer: Observer, stop: asyncio.Event
+    ) -> None:
         self._config = config
         self._metrics = metrics
         self._health = health
-        self._stop = asyncio.Event()
+        self._stop = stop
         self._task: asyncio.Task[None] | None = None
         self._session_now: Session | None = None
         self._sink: Sink | None = None
         self._registry: Registry | None = None
         self._position = Position()
         self._backoff = Backoff()
-        self._observer = Observer(metrics, health)
+        self._observer = observer
+        self._refusals = Refusals(config)
         self._told: set[str] = set()
 
     async def run(self) -> None:
@@ -100,14 +115,17 @@ class Daemon:
                 except asyncio.CancelledError:
                     if not self._stop.is_set():
                         raise
+                except RecordRefused as error:
+                    if not await self._refusals.learn(error):
+                        raise
+                    self._close_sink()
                 except Exception as error:
                     if verdict(error) is Verdict.STOP:
                         raise
                     await self._recover(error)
         finally:
             heartbeat.cancel()
-            if self._sink is not None:
-                self._sink.close()
+            self._close_sink()
             if self._registry is not None:
                 await self._registry.close()
         _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
@@ -120,6 +138,11 @@ class Daemon:
             self._session_now.source.wake()
         elif self._task is not None:
             self._task.cancel()
+
+    def _close_sink(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
@@ -136,9 +159,8 @@ class Daemon:
         """Wait before the next try, telling why, once."""
         kafka = isinstance(error, KafkaUnavailable)
         self._metrics.add_reconnect(_end_of(error))
-        if kafka and self._sink is not None:
-            self._sink.close()
-            self._sink = None
+        if kafka:
+            self._close_sink()
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
         if str(error) not in self._told:
@@ -189,7 +211,13 @@ class Daemon:
         """A session of its own state; the slot must be ours already."""
         config = self._config
         spool, prepared = _open_spool(config, system.systemid, slot)
-        records = record_options(config, catalog.database, system.systemid, source.server_encoding)
+        records = record_options(
+            config,
+            catalog.database,
+            system.systemid,
+            source.server_encoding,
+            self._refusals.dead_letters,
+        )
         encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
         ledger = Ledger(self._position.flush_lsn)
         commits = None
@@ -213,10 +241,10 @@ class Daemon:
     def _make_sink(self, systemid: str, database: str) -> Sink:
         config = self._config
         if config.sink.delivery == "at_least_once":
-            return Sink(config.sink)
+            return Sink(self._refusals.sink)
         identity = Identity(systemid, database, config.source.slot)
         offsets = Topics(config.records.prefix, config.records.topic).offsets
-        return TransactionalSink(config.sink, identity, offsets)
+        return TransactionalSink(self._refusals.sink, identity, offsets)
 
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
@@ -224,6 +252,8 @@ class Daemon:
         await sink.require_topic(topics.schema, lasting=True)
         if self._config.records.transaction_topic:
             await sink.require_topic(topics.transaction)
+        if self._config.errors.on_record == "dead_letter":
+            await sink.require_topic(topics.dead_letter, lasting=True)
 
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
@@ -242,8 +272,7 @@ class Daemon:
             await session.close()
             if isinstance(self._sink, TransactionalSink):
                 # What it has open belongs to this session: the next one's producer aborts it.
-                self._sink.close()
-                self._sink = None
+                self._close_sink()
             self._session_now = None
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._position.flush_lsn:

@@ -63,6 +63,16 @@ class Observer:
         metrics.add_delivery_errors(session.sink.take_failures())
         for table, op, count in session.encoder.take_counts():
             metrics.add_records(table, op, count)
+        self._tell_dead_letters(session)
+
+    def _tell_dead_letters(self, session: Session) -> None:
+        """Never in silence: each is counted, and the first of them are named."""
+        letters = session.encoder.dead_letters
+        for table, count in letters.take_counts().items():
+            self._metrics.add_dead_letters(table, count)
+            _log.warning("dead letters", table=table, count=count)
+        for letter in letters.take_latest():
+            _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)
 
     def _watch_kafka(self, session: Session, now: float) -> None:
         """Kafka is away where records wait, or a commit, and none is acknowledged."""

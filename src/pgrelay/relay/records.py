@@ -2,12 +2,18 @@
 
 from pgrelay import __version__
 from pgrelay.config import Config
-from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
 
 
-def record_options(config: Config, database: str, systemid: str, server_encoding: str) -> RecordOptions:
+def record_options(
+    config: Config,
+    database: str,
+    systemid: str,
+    server_encoding: str,
+    dead_letters: DeadLetterOptions | None = None,
+) -> RecordOptions:
     """What the encoder is to do: the configuration's choices, and what it must know of the server."""
     records = config.records
     columns = records.columns
@@ -42,4 +48,5 @@ def record_options(config: Config, database: str, systemid: str, server_encoding
             mask_with=columns.mask_with,
             hash_key=(columns.hash_key or "").encode(),
         ),
+        dead_letters=dead_letters,
     )

@@ -287,16 +287,23 @@ class Session:
     async def _meet(self, need: Need) -> None:
         """Give the encoder what it needs from outside, and whatever that makes it need next."""
         match need:
-            case FactsNeeded(relation):
-                self.encoder.learn(await self._catalog.facts(relation))
-            case Announcement(topic, record, schemas):
-                await self.sink.require_topic(topic)
-                ids = await self._register(schemas)
-                await self.sink.publish(record)
-                self.encoder.met(ids)
+            case FactsNeeded(relation, ahead):
+                facts = await self._catalog.facts(relation)
+                self.encoder.learn(facts, [await self._catalog.facts(other) for other in ahead])
+            case Announcement():
+                self.encoder.met(*await self._announce([need, *need.ahead]))
             case _:
                 await self.sink.require_topic(need.topic)
                 self.encoder.met(await self._register(need.schemas))
+
+    async def _announce(
+        self, announcements: list[Announcement]
+    ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
+        """Tell them all, and return the ids of the first and of the others."""
+        await self.sink.require_topics([announcement.topic for announcement in announcements])
+        ids = [await self._register(announcement.schemas) for announcement in announcements]
+        await asyncio.gather(*(self.sink.publish(announcement.record) for announcement in announcements))
+        return ids[0], ids[1:]
 
     async def _register(self, schemas: Schemas | None) -> SchemaIds | None:
         if schemas is None:

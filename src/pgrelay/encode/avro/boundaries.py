@@ -17,6 +17,6 @@ class AvroBoundaries(Boundaries):
         ends = NULL + NULL
         if counts is not None:
             items = [string(shown(name)) + long(count) for name, count in counts.items()]
-            ends = optional_long(envelope.seq) + PRESENT + array(items)
+            ends = optional_long(sum(counts.values())) + PRESENT + array(items)
         times = long(envelope.commit_us // 1000) + long(envelope.commit_lsn)
         return self.opening.value + string(status) + sized(identity(envelope)) + ends + times

@@ -33,7 +33,9 @@ class AvroRowWriter(RowWriter):
         if column.key:
             raise RecordError(
                 f"{column.table}.{column.name}: a column of the key is null, for which its Avro schema has "
-                "no place; give the table a primary key, or set records.format: json"
+                "no place; give the table a primary key, or set records.format: json",
+                column.table,
+                column.name,
             )
         writer.write(column.member_null)
 
@@ -61,7 +63,7 @@ class AvroRowWriter(RowWriter):
             try:
                 _write_directly(writer, encoding, value)
             except ValueError as error:
-                raise value_error(column, error) from error
+                raise value_error(column, value, error) from error
 
 
 def _write_directly(writer: BytesWriter, encoding: int, value: bytes) -> None:

@@ -1,0 +1,61 @@
+"""What the encoder will need soon, found among the events that wait for it.
+
+A table's first row costs round trips to catalogue, broker and registry. Where many tables are new at once it
+pays to ask for all of them together: so when the encoder must stop for one, it looks ahead for others. What is
+found is a hint: whatever is not asked for ahead is asked for when its row comes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pgrelay.events import Event, TransactionBegin, TransactionEnd
+from pgrelay.wire.cursor import read_u32
+from pgrelay.wire.replication import HEADER_SIZE
+
+_ROWS: Final = b"IUD"
+_RELATION: Final = ord("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The first row of a relation among the events.
+
+    `body` is the Relation message behind its tag and xid, `frame` the whole of it, in which the body begins at
+    `start`; `commit_lsn` is the transaction's.
+    """
+
+    oid: int
+    body: bytes
+    frame: bytes
+    start: int
+    commit_lsn: int
+
+
+def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int) -> Iterator[Ahead]:
+    """The relations that the events from `begin` on describe and have rows of, each once.
+
+    `body` and `commit_lsn` are those of the transaction in which `begin` lies. One that is described twice,
+    and not the same way, is left to its turn.
+    """
+    described: dict[int, tuple[bytes, bytes, int]] = {}
+    changed: set[int] = set()
+    used: dict[int, int] = {}
+    for index in range(begin, len(events)):
+        event = events[index]
+        if isinstance(event, TransactionBegin):
+            body = HEADER_SIZE + (5 if event.streamed else 1)
+            commit_lsn = event.commit_lsn
+        elif isinstance(event, TransactionEnd):
+            body = HEADER_SIZE + 1
+        elif isinstance(event, bytes) and len(event) >= body + 4:
+            tag, oid = event[HEADER_SIZE], read_u32(event, body)
+            if tag == _RELATION:
+                known = described.setdefault(oid, (event[body:], event, body))
+                if known[0] != event[body:]:
+                    changed.add(oid)
+            elif tag in _ROWS and oid in described:
+                used.setdefault(oid, commit_lsn)
+    for oid, first_lsn in used.items():
+        if oid not in changed:
+            yield Ahead(oid, *described[oid], first_lsn)

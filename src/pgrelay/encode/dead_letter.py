@@ -1,0 +1,105 @@
+"""What becomes of a change that no record can carry: a record of the dead letters' topic.
+
+Its key is the record's, where that could be made. Its value is what could not pass, as raw as it is known:
+the column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of them
+text, say which change it was and why; `docs/records.md` names them. Columns that the configuration hides are
+in none of this.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from pgrelay.encode.options import Limits
+from pgrelay.encode.plan import Plan
+from pgrelay.encode.records import Headers, Record
+from pgrelay.errors import RecordError
+from pgrelay.lsn import format_lsn
+from pgrelay.wire import pgoutput
+from pgrelay.wire.tuples import BINARY, NULL, TupleData
+
+# A letter must pass where its record did not: these are far below what brokers and producers take by default.
+_VALUE_MOST: Final = 256 * 1024
+_ROW_MOST: Final = 64 * 1024
+_COLUMN_MOST: Final = 1024
+
+_REMEMBERED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """For the log: whose change was set aside, and why."""
+
+    table: str
+    error: str
+
+
+class DeadLetters:
+    """Makes dead letters, and keeps account of them."""
+
+    def __init__(self, topic: str, limits: Limits) -> None:
+        """`limits` are those of every topic."""
+        self._topic = topic
+        self._most = min(_VALUE_MOST, limits.most_bytes // 4)
+        self._counts: dict[str, int] = {}
+        self._latest: list[DeadLetter] = []
+
+    def record(self, key: bytes | None, value: bytes | None, error: RecordError, headers: Headers) -> Record:
+        """What stands for a change that failed by `error`, cut to what every topic takes."""
+        self._counts[error.table] = self._counts.get(error.table, 0) + 1
+        if len(self._latest) < _REMEMBERED:
+            self._latest.append(DeadLetter(error.table, str(error)))
+        more: Headers = [
+            ("lsn", format_lsn(error.lsn).encode()),
+            ("table", _text(error.table)),
+            ("column", _text(error.column)),
+            ("error", _text(str(error))),
+        ]
+        if value is not None and len(value) > self._most:
+            more.append(("value_bytes", b"%d" % len(value)))
+            value = value[: self._most]
+        if key is not None and len(key) > self._most:
+            more.append(("key_bytes", b"%d" % len(key)))
+            key = key[: self._most]
+        return self._topic, key, value, more + headers, 0
+
+    def take_counts(self) -> dict[str, int]:
+        """How many there were of each table since the last call."""
+        counts, self._counts = self._counts, {}
+        return counts
+
+    def take_latest(self) -> list[DeadLetter]:
+        """The first few since the last call."""
+        latest, self._latest = self._latest, []
+        return latest
+
+
+def row_text(plan: Plan, change: pgoutput.PgoutputMessage) -> bytes:
+    """The row of an insert, update or delete as Postgres sent it: a JSON object of texts and nulls.
+
+    Bytes that are not UTF-8 are written ``\\xff``, binary values in hexadecimal. Long values are left out, as
+    are those of columns that the configuration hides.
+    """
+    match change:
+        case pgoutput.Insert(new=row) | pgoutput.Update(new=row) | pgoutput.Delete(old=row):
+            return _members(plan, row)
+        case _:
+            return b"{}"
+
+
+def _members(plan: Plan, row: TupleData) -> bytes:
+    members: dict[str, str | None] = {}
+    left = _ROW_MOST
+    for column, kind, value in zip(plan.columns, row.kinds, row.values, strict=False):
+        if not column.shown:
+            continue
+        if kind == NULL:
+            members[column.name] = None
+        elif value is not None and len(value) <= min(left, _COLUMN_MOST):
+            left -= len(value)
+            members[column.name] = value.hex() if kind == BINARY else value.decode(errors="backslashreplace")
+    return json.dumps(members).encode()
+
+
+def _text(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")

@@ -1,0 +1,71 @@
+"""What topics have refused, so that `errors.on_record: dead_letter` can set such records aside beforehand.
+
+A broker refuses a whole batch, and says neither which of its records was too large nor how large one may be.
+So a topic that refused is asked for its own limits; with them the encoder knows the next time, before it
+writes, and the producer makes batches so small that no record is refused for the company it is in.
+"""
+
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaException
+
+from pgrelay.check.kafka_queries import Cluster
+from pgrelay.config import Config, Sink
+from pgrelay.encode.options import DeadLetterOptions, Limits
+from pgrelay.errors import RecordRefused
+
+_log = structlog.get_logger(__name__)
+
+# librdkafka's default for message.max.bytes, which it compares with key and value.
+_MESSAGE_BYTES: Final = 1_000_000
+
+# What a batch of one record has beside its key and value; headers are ours, and short.
+_FRAMING: Final = 1_024
+
+
+class Refusals:
+    """The limits of those topics that have refused a record, for as long as the process lives."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._limits: dict[str, Limits] = {}
+
+    @property
+    def dead_letters(self) -> DeadLetterOptions | None:
+        """What the encoder sets aside; None where the policy is to stop."""
+        if self._config.errors.on_record == "stop":
+            return None
+        most = int(self._config.sink.kafka.get("message.max.bytes", _MESSAGE_BYTES))
+        return DeadLetterOptions(Limits(most_bytes=most), dict(self._limits))
+
+    @property
+    def sink(self) -> Sink:
+        """The configuration of the sink, with batches that every topic takes."""
+        sink = self._config.sink
+        if not self._limits:
+            return sink
+        least = min(limits.most_bytes for limits in self._limits.values())
+        return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(least)}})
+
+    async def learn(self, error: RecordRefused) -> bool:
+        """Ask for the limits of the topic that refused; false where that would change nothing."""
+        topic = error.topic
+        if self._config.errors.on_record == "stop" or topic in self._limits:
+            return False
+        try:
+            found = (await Cluster(self._config.sink).topic_limits([topic])).get(topic)
+        except KafkaException:
+            found = None
+        if found is None:
+            return False
+        most = min(found.message_bytes, int(self._config.sink.kafka.get("message.max.bytes", _MESSAGE_BYTES)))
+        self._limits[topic] = Limits(max(most - _FRAMING, 1), keyed=found.compacted)
+        _log.warning(
+            "a topic refused a record; what it can't take becomes a dead letter from now on",
+            topic=topic,
+            most_bytes=self._limits[topic].most_bytes,
+            needs_key=found.compacted,
+            reason=str(error),
+        )
+        return True

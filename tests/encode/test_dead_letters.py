@@ -1,0 +1,294 @@
+"""What can be no record becomes a dead letter: it names the change, and stands in its place."""
+
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
+from pgrelay.encode.records import Record
+from pgrelay.encode.selection import Selection
+from pgrelay.encode.types import Encodings
+from pgrelay.errors import RecordError
+from pgrelay.events import Event
+from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
+from tests.wire import build
+from tests.wire.build import INT4, UNCHANGED, Column
+
+SETTING_ASIDE: Final = replace(
+    OPTIONS, encodings=Encodings(checked=True), dead_letters=DeadLetterOptions(), headers=True
+)
+OID: Final = 16384
+COLUMNS: Final = [Column("id", INT4, key=True), Column("word"), Column("note")]
+WORDS: Final = build.relation(OID, "public", "words", "d", COLUMNS)
+LATIN: Final = b"K\xf6ln"
+"""No UTF-8, as a server whose encoding is SQL_ASCII may send it."""
+
+
+def records(encoder: Encoder, events: list[Event]) -> list[Record]:
+    return [record for segment in segments(encoder, events) for record in segment.records]
+
+
+def relayed(*messages: bytes, options: RecordOptions = SETTING_ASIDE, **more: Any) -> list[Record]:
+    return records(encoder_of(options), transaction(WORDS, *messages, **more))
+
+
+def headers_of(record: Record) -> dict[str, Any]:
+    return dict(record[3] or [])
+
+
+def taking(most_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
+    """`app.public.words` takes no more."""
+    limits = DeadLetterOptions(of_topic={"app.public.words": Limits(most_bytes, keyed)})
+    return replace(SETTING_ASIDE, dead_letters=limits, **more)
+
+
+def test_a_value_that_can_not_be_encoded_is_set_aside_raw_beside_its_key() -> None:
+    (letter,) = relayed(build.insert(OID, ["1", LATIN, "n"]), lsn=0x16B374D848)
+    topic, key, value, _, partition = letter
+    assert (topic, partition) == ("app.dead_letter", 0)
+    assert json.loads(key or b"") == {"id": 1}
+    assert value == LATIN
+
+
+def test_its_headers_name_the_change_and_why() -> None:
+    _, letter = relayed(build.insert(OID, ["1", "a", None]), build.insert(OID, ["2", LATIN, None]))
+    headers = headers_of(letter)
+    assert headers.pop("error").startswith(b"public.words.word: a value of type text can't be encoded: ")
+    assert json.loads(headers.pop("row")) == {"id": "2", "word": "K\\xf6ln", "note": None}
+    assert headers == {
+        "lsn": b"0/1020",
+        "table": b"public.words",
+        "column": b"word",
+        "op": b"c",
+        "commit_lsn": b"6144",
+        "seq": b"1",
+        "txid": b"754",
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "op"),
+    [
+        (build.update(OID, ["1", LATIN, "n"]), b"u"),
+        (build.update(OID, ["1", LATIN, "n"], key=["2", None, None]), b"u"),
+        (build.delete(OID, old=["1", LATIN, "n"]), b"d"),
+    ],
+)
+def test_every_change_of_a_row(message: bytes, op: bytes) -> None:
+    (letter,) = relayed(message)
+    assert letter[2] == LATIN
+    assert headers_of(letter)["op"] == op
+
+
+def test_one_in_a_streamed_transaction() -> None:
+    relation = build.relation(OID, "public", "words", "d", COLUMNS, xid=755)
+    insert = build.insert(OID, ["1", LATIN, "n"], xid=755)
+    (letter,) = records(encoder_of(SETTING_ASIDE), transaction(relation, insert, streamed=True))
+    assert json.loads(headers_of(letter)["row"])["note"] == "n"
+
+
+def test_a_key_that_can_not_be_encoded_is_none() -> None:
+    (letter,) = relayed(build.update(OID, [UNCHANGED, "a", "b"]))
+    assert letter[1] is None
+    assert headers_of(letter)["column"] == b"id"
+
+
+def test_the_rows_around_it_are_relayed_each_with_its_own_seq() -> None:
+    before, letter, after = relayed(
+        *[build.insert(OID, [number, text, None]) for number, text in (("1", "a"), ("2", LATIN), ("3", "b"))]
+    )
+    assert [headers_of(record)["seq"] for record in (before, letter, after)] == [b"0", b"1", b"2"]
+    assert [before[0], after[0]] == ["app.public.words"] * 2
+
+
+def test_a_letter_that_was_delivered_is_not_repeated() -> None:
+    events = transaction(WORDS, *[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])
+    encoder = encoder_of(SETTING_ASIDE)
+    encoder.skip(0, 0x1800, 2)
+    assert (
+        records(encoder, events)
+        == relayed(*[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])[2:]
+    )
+
+
+def test_without_the_policy_it_is_an_error_that_names_its_transaction() -> None:
+    encoder = encoder_of(replace(SETTING_ASIDE, dead_letters=None))
+    with pytest.raises(RecordError) as caught:
+        records(encoder, transaction(WORDS, build.insert(OID, ["1", LATIN, None])))
+    error = caught.value
+    assert (error.table, error.column, error.lsn, error.commit_lsn) == (
+        *("public.words", "word"),
+        *(0x1010, 0x1800),
+    )
+
+
+# --- What is hidden stays hidden
+
+
+WORD, NOTE = (r"public\.words\.word",), (r"public\.words\.note",)
+
+
+@pytest.mark.parametrize("selection", [Selection(drop=WORD), Selection(mask=WORD)], ids=["drop", "mask"])
+def test_a_value_that_is_not_to_be_seen_needs_no_encoding(selection: Selection) -> None:
+    options = replace(SETTING_ASIDE, selection=selection)
+    (record,) = relayed(build.insert(OID, ["1", LATIN, None]), options=options)
+    assert record[0] == "app.public.words"
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [Selection(drop=NOTE), Selection(mask=NOTE), Selection(hash=NOTE, hash_key=b"k")],
+    ids=["drop", "mask", "hash"],
+)
+def test_and_is_in_no_letter(selection: Selection) -> None:
+    options = replace(SETTING_ASIDE, selection=selection)
+    (letter,) = relayed(build.insert(OID, ["1", LATIN, "secret"]), options=options)
+    assert json.loads(headers_of(letter)["row"]) == {"id": "1", "word": "K\\xf6ln"}
+    assert b"secret" not in repr(letter).encode()
+
+
+def test_nor_is_a_hashed_value_that_can_not_be_encoded() -> None:
+    options = replace(SETTING_ASIDE, selection=Selection(hash=(r"public\.words\.word",), hash_key=b"k"))
+    (letter,) = relayed(build.insert(OID, ["1", LATIN, "n"]), options=options)
+    assert letter[2] is None
+    assert headers_of(letter)["column"] == b"word"
+    assert "K\\xf6" not in repr(letter)
+
+
+# --- What a topic would refuse
+
+
+def test_a_record_that_its_topic_would_refuse_is_set_aside_whole() -> None:
+    small, letter = relayed(
+        build.insert(OID, ["1", "a", None]),
+        build.insert(OID, ["2", "b" * 2_000, None]),
+        options=taking(2_000),
+    )
+    assert small[0] == "app.public.words"
+    assert letter[0] == "app.dead_letter"
+    assert json.loads(letter[2] or b"")["after"] == {"id": 2, "word": "b" * 2_000, "note": None}
+    assert b"takes 2000" in headers_of(letter)["error"]
+    assert headers_of(letter)["table"] == b"public.words"
+
+
+@pytest.mark.parametrize(("more", "topic"), [(0, "app.public.words"), (1, "app.dead_letter")])
+def test_key_and_value_count_together(more: int, topic: str) -> None:
+    _, key, value, _, _ = relayed(build.insert(OID, ["1", "a", None]))[0]
+    most = len(key or b"") + len(value or b"") - more
+    (record,) = relayed(build.insert(OID, ["1", "a", None]), options=taking(most))
+    assert record[0] == topic
+
+
+def test_a_letter_is_cut_to_what_every_topic_takes_and_says_so() -> None:
+    (letter,) = relayed(build.insert(OID, ["1", "b" * 1_000_000, None]), options=taking(500_000))
+    _, _, value, _, _ = letter
+    assert value is not None
+    assert len(value) == 256 * 1024
+    assert int(headers_of(letter)["value_bytes"]) > 1_000_000
+
+
+def test_a_deletes_tombstone_goes_with_it() -> None:
+    letters = relayed(build.delete(OID, old=["1", "b" * 2_000, None]), options=taking(2_000))
+    assert [letter[0] for letter in letters] == ["app.dead_letter"]
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
+    row, letter = relayed(
+        build.insert(OID, ["1", "a", None]), build.truncate([OID]), options=taking(keyed=True)
+    )
+    assert row[0] == "app.public.words"
+    assert letter[:2] == ("app.dead_letter", None)
+    assert b"is compacted" in headers_of(letter)["error"]
+
+
+def test_logical_messages_too() -> None:
+    limits = DeadLetterOptions(everywhere=Limits(1_000))
+    options = replace(SETTING_ASIDE, dead_letters=limits)
+    (letter,) = relayed(build.message("note", b"b" * 1_000), options=options)
+    assert headers_of(letter)["table"] == b"message"
+
+
+# --- The transaction topic counts what its tables' topics have
+
+
+def transaction_records(*messages: bytes) -> list[Record]:
+    return relayed(*messages, options=taking(2_000, transactions=True))
+
+
+def test_letters_count_as_no_event() -> None:
+    first, begin, row, last, end = transaction_records(
+        build.insert(OID, ["1", LATIN, None]),
+        build.insert(OID, ["2", "a", None]),
+        build.insert(OID, ["3", "b" * 2_000, None]),
+    )
+    assert first[0] == last[0] == "app.dead_letter"
+    assert begin[0] == end[0] == "app.transaction"
+    assert row[0] == "app.public.words"
+    told = json.loads(end[2] or b"")
+    assert told["event_count"] == 1
+    assert told["data_collections"] == [{"data_collection": "public.words", "event_count": 1}]
+
+
+def test_a_transaction_of_nothing_but_letters_has_no_boundaries() -> None:
+    topics = [
+        record[0]
+        for record in transaction_records(
+            build.insert(OID, ["1", LATIN, None]), build.insert(OID, ["3", "b" * 2_000, None])
+        )
+    ]
+    assert topics == ["app.dead_letter"] * 2
+
+
+# --- For the log and the metrics
+
+
+def test_letters_are_counted_by_table_and_the_first_are_named() -> None:
+    encoder = encoder_of(SETTING_ASIDE)
+    records(encoder, transaction(WORDS, *[build.insert(OID, [str(n), LATIN, None]) for n in range(30)]))
+    assert encoder.dead_letters.take_counts() == {"public.words": 30}
+    assert encoder.dead_letters.take_counts() == {}
+    latest = encoder.dead_letters.take_latest()
+    assert len(latest) == 20
+    assert latest[0].error.endswith("(LSN 0/1010)")
+    assert encoder.dead_letters.take_latest() == []
+
+
+# --- Leaving out a whole transaction
+
+
+def test_a_transaction_that_is_left_out_is_not_even_encoded() -> None:
+    encoder = encoder_of(replace(SETTING_ASIDE, dead_letters=None))
+    encoder.leave_out(0x2800)
+    events = [
+        *transaction(WORDS, build.insert(OID, ["1", "a", None]), commit_lsn=0x1800),
+        *transaction(build.insert(OID, ["2", LATIN, None]), build.truncate([OID]), commit_lsn=0x2800),
+        *transaction(build.insert(OID, ["3", "b", None]), commit_lsn=0x3800),
+    ]
+    found = [segment for segment in segments(encoder, events) if segment.end_lsn is not None]
+    assert [(segment.end_lsn, len(segment.records)) for segment in found] == [
+        *((0x1808, 1), (0x2808, 0), (0x3808, 1)),
+    ]
+    assert encoder.left_out == 2
+
+
+def test_its_relations_are_known_to_what_follows() -> None:
+    encoder = encoder_of(SETTING_ASIDE)
+    encoder.leave_out(0x1800)
+    (record,) = records(
+        encoder,
+        [
+            *transaction(WORDS, build.insert(OID, ["1", "a", None]), commit_lsn=0x1800),
+            *transaction(build.insert(OID, ["2", "b", None]), commit_lsn=0x2800),
+        ],
+    )
+    assert json.loads(record[1] or b"") == {"id": 2}
+
+
+def test_a_transaction_that_never_comes_is_not_left_out() -> None:
+    encoder = encoder_of(SETTING_ASIDE)
+    encoder.leave_out(0x1000)
+    assert len(records(encoder, transaction(WORDS, build.insert(OID, ["1", "a", None])))) == 1
+    assert encoder.left_out is None

@@ -1,0 +1,166 @@
+"""A record that can't be: `errors.on_record` and `pgrelay skip`: rows 4 and 38 of faults.md."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from pgrelay.lsn import format_lsn
+from tests.integration.conftest import NewDatabase, NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.outcomes import UNDELIVERABLE, WRONG, last_words
+from tests.integration.relays import Relay
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import Record, create_topic
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, word text)"
+POISON = "convert_from('\\x4bf66c6e', 'SQL_ASCII')"
+SET_ASIDE = {"on_record": "dead_letter"}
+DELIVERIES = ["at_least_once", "exactly_once"]
+
+in_both_ways = pytest.mark.parametrize("delivery", DELIVERIES)
+
+
+@pytest.fixture
+def database(new_database: NewDatabase) -> Database:
+    """One that lets bytes pass which are no text."""
+    return new_database(encoding="SQL_ASCII", template="template0", lc_collate="C", lc_ctype="C")
+
+
+def ids(relay: Relay) -> list[int]:
+    return [record.json_key["id"] for record in relay.records("t")]
+
+
+def letters(relay: Relay, count: int) -> list[Record]:
+    return relay.read(f"{relay.prefix}.dead_letter", count)
+
+
+def headers_of(record: Record) -> dict[str, Any]:
+    return {name: (value or b"").decode() for name, value in record.headers}
+
+
+def incompressible(size: int) -> str:
+    return f"(SELECT string_agg(md5(i::text), '') FROM generate_series(1, {size} / 32) i)"
+
+
+@in_both_ways
+def test_a_value_that_can_not_be_encoded_is_set_aside_and_the_rest_flows_on(
+    database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    """Row 38."""
+    database.execute(TABLE)
+    relay = new_relay(errors=SET_ASIDE, sink={"delivery": delivery}).start().wait_streaming()
+    database.execute(f"INSERT INTO t VALUES (1, 'a'), (2, {POISON}), (3, 'b')")
+    database.execute("INSERT INTO t VALUES (4, 'c')")
+    relay.caught_up()
+    assert ids(relay) == [1, 3, 4]
+    (letter,) = letters(relay, 1)
+    assert letter.value == b"K\xf6ln"
+    assert letter.json_key == {"id": 2}
+    headers = headers_of(letter)
+    assert (headers["table"], headers["column"], headers["op"]) == ("public.t", "word", "c")
+    assert "not UTF-8" in headers["error"]
+    assert json.loads(headers["row"]) == {"id": "2", "word": "K\\xf6ln"}
+    first, third = relay.records("t")[:2]
+    assert (first.json["source"]["seq"], int(headers["seq"]), third.json["source"]["seq"]) == (0, 1, 2)
+    told = relay.wait_event("set aside as a dead letter")
+    assert headers["lsn"] in told["error"]
+    assert relay.metric("pgrelay_dead_letters_total") == 1
+
+
+@pytest.mark.parametrize("limit", ["producer", "broker"])
+@in_both_ways
+def test_a_record_that_is_too_large_is_set_aside_and_not_those_that_were_sent_with_it(
+    database: Database, kafka: KafkaServer, new_relay: NewRelay, limit: str, delivery: str
+) -> None:
+    """Row 4: a broker refuses the whole batch, and says not whom it means."""
+    database.execute(TABLE)
+    relay = new_relay(errors=SET_ASIDE, sink={"delivery": delivery})
+    most = "10000" if limit == "broker" else "3000000"
+    size = 100_000 if limit == "broker" else 1_500_000
+    create_topic(kafka.bootstrap, relay.topic("t"), max_message_bytes=most)
+    relay.start().wait_streaming()
+    database.execute(
+        f"INSERT INTO t SELECT i, CASE WHEN i % 100 = 50 THEN {incompressible(size)} ELSE md5(i::text) END "
+        "FROM generate_series(1, 300) i"
+    )
+    relay.caught_up()
+    seen = ids(relay)
+    assert set(seen) == {number for number in range(1, 301) if number % 100 != 50}
+    assert delivery == "at_least_once" or seen == sorted(set(seen))
+    found = letters(relay, 3)
+    assert {letter.json_key["id"] for letter in found} == {50, 150, 250}
+    for letter in found:
+        headers = headers_of(letter)
+        assert "takes" in headers["error"]
+        assert headers["table"] == "public.t"
+        assert int(headers.get("value_bytes", len(letter.value or b""))) > size
+
+
+def test_a_compacted_topic_that_refuses_a_truncate_goes_on_with_the_rows(
+    database: Database, kafka: KafkaServer, new_relay: NewRelay
+) -> None:
+    database.execute(TABLE)
+    relay = new_relay(errors=SET_ASIDE)
+    create_topic(kafka.bootstrap, relay.topic("t"), cleanup_policy="compact")
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (1, 'a')")
+    database.execute("TRUNCATE t")
+    database.execute("INSERT INTO t VALUES (2, 'b')")
+    relay.caught_up()
+    assert ids(relay)[-1] == 2
+    (letter,) = letters(relay, 1)
+    assert (headers_of(letter)["op"], letter.key) == ("t", None)
+
+
+# --- The explicit way past one transaction
+
+
+def skip(relay: Relay, lsn: str) -> subprocess.CompletedProcess[str]:
+    return relay.command("skip", "--lsn", lsn)
+
+
+@in_both_ways
+@pytest.mark.parametrize("named", ["transaction", "change"])
+def test_an_operator_leaves_out_one_transaction_and_nothing_else(
+    database: Database, new_relay: NewRelay, delivery: str, named: str
+) -> None:
+    """Row 38: by the LSN where it commits, as the log says; or that of the change, which it names too."""
+    database.execute(TABLE)
+    relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
+    relay.stop()
+    database.execute("INSERT INTO t VALUES (1, 'before')")
+    database.execute(f"INSERT INTO t VALUES (2, 'with it'), (3, {POISON})")
+    database.execute("INSERT INTO t VALUES (4, 'after')")
+    words = last_words(relay.start(), UNDELIVERABLE)
+    command = relay.log[-1]["to_skip"]
+    lsn = command.split()[-1] if named == "transaction" else words.split("(LSN ")[1].rstrip(")")
+
+    done = skip(relay, lsn)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"left out the transaction that commits at {command.split()[-1]}, with 2 changes\n"
+    assert "left out a transaction, as asked" in done.stderr
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert set(ids(relay)) == {1, 4}
+    assert delivery == "at_least_once" or ids(relay) == [1, 4]
+
+
+def test_an_lsn_at_which_nothing_commits_leaves_out_nothing(database: Database, new_relay: NewRelay) -> None:
+    database.execute(TABLE)
+    relay = new_relay().start().wait_streaming()
+    relay.stop()
+    database.execute("INSERT INTO t VALUES (1, 'a')")
+    done = skip(relay, format_lsn(relay.confirmed_lsn() + 1))
+    assert done.returncode == WRONG
+    assert "nothing was left out: no transaction commits at" in done.stderr
+    assert ids(relay) == [1]
+
+
+def test_a_slot_that_is_not_there_is_not_made(new_relay: NewRelay) -> None:
+    relay = new_relay()
+    relay.sections["source"] = {"publications": ["other"]}
+    done = skip(relay, "0/1")
+    assert done.returncode == WRONG
+    assert relay.confirmed_lsn() == 0
