@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
 from pgrelay.embedded.account import server_account, server_folder
 from pgrelay.embedded.binaries import postgres_programs
@@ -28,16 +27,22 @@ def standby_of(primary: Postgres, **settings: str) -> Iterator[Postgres]:
             [
                 postgres_programs(_TOOLS_OF, contrib=False) / "pg_basebackup",
                 f"--pgdata={folder / 'data'}",
-                f"--dbname={make_conninfo(primary.dsn)}",
+                f"--dbname={primary.dsn}",
                 f"--slot={SLOT}",
                 "--checkpoint=fast",
-                "--write-recovery-conf",
                 "--no-sync",
             ],
             cwd=folder,
             account=account,
         )
-        settings = {"hot_standby_feedback": "on", **settings}
+        (folder / "data" / "standby.signal").touch()
+        settings = {
+            # pg_basebackup could write this, but the newest writes options that older servers don't know.
+            "primary_conninfo": primary.dsn,
+            "primary_slot_name": SLOT,
+            "hot_standby_feedback": "on",
+            **settings,
+        }
         with Postgres(folder, version=primary.version, contrib=True, settings=settings) as standby:
             yield standby
             # A clean stop would wait for the standby's own readers.

@@ -57,7 +57,7 @@ def test_a_failover_slot_goes_on_after_promotion(
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
     database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
-    with standby_of(primary, sync_replication_slots="on", primary_slot_name=SLOT) as standby:
+    with standby_of(primary, sync_replication_slots="on") as standby:
         primary.settings["synchronized_standby_slots"] = SLOT
         primary.restart()
         second = on(standby, database)
