@@ -1,30 +1,42 @@
 # syntax=docker/dockerfile:1
-# The wheel is compiled in the first stage; the second has neither compiler nor pip's leavings.
-FROM python:3.13-slim-bookworm AS build
+# The wheel is compiled in the first stage; the second has neither a compiler nor a pip in its environment.
+FROM python:3.13-slim-trixie AS build
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 WORKDIR /src
 COPY pyproject.toml setup.py README.md ./
 COPY src ./src
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+# hadolint ignore=DL3013
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m venv /opt/pgrelay && /opt/pgrelay/bin/pip install . \
-    && /opt/pgrelay/bin/pgrelay --version | grep -q compiled
+    python -m venv --without-pip /opt/pgrelay \
+    && pip --python /opt/pgrelay/bin/python install '.[avro]' \
+    && /opt/pgrelay/bin/pgrelay --version | grep compiled
 
-FROM python:3.13-slim-bookworm
+FROM python:3.13-slim-trixie
+ARG VERSION=unknown
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="pgrelay" \
       org.opencontainers.image.description="Relays Postgres row changes to Kafka" \
-      org.opencontainers.image.licenses="Apache-2.0"
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/pgrelay /opt/pgrelay
-# The spool is the only thing that is written: mount a volume here when source.two_phase is on.
-RUN useradd --system --uid 10001 --no-create-home pgrelay && install -d -m 0700 -o pgrelay /var/lib/pgrelay
-USER 10001
+RUN groupadd --system --gid 10001 pgrelay \
+    && useradd --system --uid 10001 --gid 10001 --no-create-home pgrelay \
+    && install -d -m 0700 -o pgrelay -g pgrelay /var/lib/pgrelay
+USER 10001:10001
+# Over the file's: the spool is all that is written, and loopback in a container is nobody's.
 ENV PGRELAY_TRANSACTIONS__SPOOL_DIR=/var/lib/pgrelay \
     PGRELAY_HTTP__LISTEN=0.0.0.0:8080
+# A volume, so that a read-only root needs nothing more. Name it where source.two_phase is on: it must survive.
+VOLUME /var/lib/pgrelay
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
-    CMD ["/opt/pgrelay/bin/python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
+# The image has no curl. The port is the one that PGRELAY_HTTP__LISTEN gives.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["/opt/pgrelay/bin/python", "-c", \
+    "import os, urllib.request as r; r.urlopen('http://127.0.0.1:%s/healthz' % os.environ['PGRELAY_HTTP__LISTEN'].rpartition(':')[2], timeout=4)"]
+# No init: pgrelay starts no processes, and as process 1 it takes SIGTERM itself.
 ENTRYPOINT ["/opt/pgrelay/bin/pgrelay"]
 CMD ["run", "--config", "/etc/pgrelay/relay.yaml"]
