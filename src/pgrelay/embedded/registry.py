@@ -27,17 +27,25 @@ _ANSWER_TIMEOUT: Final = 10.0
 
 
 class SchemaRegistry:
-    """A registry on 127.0.0.1 that holds schemas in memory and demands that they be BACKWARD compatible.
+    """A registry on 127.0.0.1 that holds schemas in memory and demands that they be compatible.
 
-    What it holds is lost by `kill`. Entering the block sets the attributes, and takes some twenty seconds; it
-    raises Unavailable where Java or the archive can't be had, and ServerFailed where it does not start.
+    `compatibility` None leaves that to the registry, and so to its variables in our environment. What it holds
+    is lost by `kill`. Entering the block sets the attributes, and takes some twenty seconds; it raises
+    Unavailable where Java or the archive can't be had, and ServerFailed where it does not start.
     """
 
     port: int
     log: Path
 
-    def __init__(self, *, port: int | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        compatibility: str | None = "BACKWARD",
+        progress: Progress | None = None,
+    ) -> None:
         self._port = port
+        self._compatibility = compatibility
         self._progress = progress
 
     def __enter__(self) -> Self:
@@ -85,7 +93,8 @@ class SchemaRegistry:
         ]
         self._daemon.start(command, ready=self._answers, timeout=_TIMEOUT, cwd=self._folder)
         # Confluent's own is BACKWARD from the start, Apicurio's NONE.
-        self._put("/config", {"compatibility": "BACKWARD"})
+        if self._compatibility is not None:
+            self._put("/config", {"compatibility": self._compatibility})
 
     def kill(self) -> None:
         """Ends the registry, and what it holds."""
