@@ -29,7 +29,7 @@ _ANSWER_TIMEOUT: Final = 10.0
 class SchemaRegistry:
     """A registry on 127.0.0.1 that holds schemas in memory and demands that they be compatible.
 
-    `compatibility` None leaves that to the registry, and so to its variables in our environment. What it holds
+    `compatibility` None leaves that to the registry, and so to variables in our environment. What it holds
     is lost by `kill`. Entering the block sets the attributes, and takes some twenty seconds; it raises
     Unavailable where Java or the archive can't be had, and ServerFailed where it does not start.
     """
