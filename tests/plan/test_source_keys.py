@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from pgrelay.errors import SetupError
-from pgrelay.plan.source_keys import with_source
+from pgrelay.plan.source_keys import Value, with_source
 
-VALUES = {"slot": "s_1", "tables": ["public.a", '"a b".c'], "create": False}
+VALUES: dict[str, Value] = {"slot": "s_1", "tables": ["public.a", '"a b".c'], "create": False}
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
 
