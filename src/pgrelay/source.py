@@ -52,7 +52,6 @@ class Source:
         self._pgconn.nonblocking = 1
         # Kept, since libpq knows it no longer once the server has cut the connection.
         self._socket = self._pgconn.socket
-        asyncio.get_running_loop().add_reader(self._socket, self._readable.set)
         return self
 
     async def __aexit__(
@@ -62,7 +61,6 @@ class Source:
             with contextlib.suppress(SourceUnavailable, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await self._end_copy()
-        asyncio.get_running_loop().remove_reader(self._socket)
         await self._connection.close()
 
     @property
@@ -121,9 +119,16 @@ class Source:
     async def wait_readable(self, timeout_s: float | None) -> None:
         """Return once bytes have arrived, or after the time given."""
         self._readable.clear()
-        with contextlib.suppress(TimeoutError):
+        loop = asyncio.get_running_loop()
+        # Only now: while nothing is read, bytes that wait would make the loop spin.
+        loop.add_reader(self._socket, self._readable.set)
+        try:
             async with asyncio.timeout(timeout_s):
                 await self._readable.wait()
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(self._socket)
 
     def wake(self) -> None:
         """End a `wait_readable` early."""
