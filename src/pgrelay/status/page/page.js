@@ -21,12 +21,13 @@ function duration(s) {
   if (s === 0) return ["0", "s"];
   if (s < 1) return [three(s * 1000), "ms"];
   if (s < 60) return [three(s), "s"];
-  if (s < 3600) return [`${Math.floor(s / 60)}`, `min ${Math.floor(s % 60)} s`];
-  if (s < 86400) return [`${Math.floor(s / 3600)}`, `h ${Math.floor(s % 3600 / 60)} min`];
-  return [`${Math.floor(s / 86400)}`, `d ${Math.floor(s % 86400 / 3600)} h`];
+  if (s < 3600) return [`${Math.floor(s / 60)} min ${Math.floor(s % 60)}`, "s"];
+  if (s < 86400) return [`${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)}`, "min"];
+  return [`${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)}`, "h"];
 }
+const age = (s) => (s < 60 ? `${Math.floor(s)} s` : text(duration(s)));
+const ago = (s) => (s < 1 ? "just now" : `${age(s)} ago`);
 const text = (parts) => parts.join(" ");
-const counted = (n, noun) => `${whole.format(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 function element(tag, content, className) {
   const made = document.createElement(tag);
@@ -49,7 +50,7 @@ function tiles(now) {
   putFigure("p50", now.latency_p50_s === null ? ["–"] : duration(now.latency_p50_s));
   put("p99", now.latency_p99_s === null ? "no transaction just now" : `99 % within ${text(duration(now.latency_p99_s))}`);
   putFigure("inflight", [whole.format(now.inflight_records), now.inflight_records === 1 ? "record" : "records"]);
-  put("budget", now.safe_wal_bytes === null ? "no limit on the slot’s WAL" : `${text(bytes(now.safe_wal_bytes))} of WAL until the slot is lost`);
+  put("budget", now.safe_wal_bytes === null ? "no limit to the slot’s WAL" : `${text(bytes(now.safe_wal_bytes))} of WAL budget left`);
 }
 
 function flow(now) {
@@ -89,11 +90,11 @@ class Chart {
     this.values = values;
     const most = Math.max(this.least, ...values), step = 600 / Math.max(59, values.length - 1);
     this.x = (i) => 600 - (values.length - 1 - i) * step;
-    const corners = values.map((value, i) => `${this.x(i).toFixed(1)} ${(100 - 92 * value / most).toFixed(2)}`);
+    const corners = values.map((value, i) => `${this.x(i).toFixed(1)} ${(100 - 100 * value / most).toFixed(2)}`);
     this.curve.setAttribute("d", corners.length ? `M${corners.join("L")}` : "");
     this.area.setAttribute("d", corners.length ? `M${this.x(0)} 100L${corners.join("L")}L600 100Z` : "");
     this.top.textContent = text(this.format(most));
-    this.from.textContent = `${text(duration(Math.round(600 / step)))} ago`;
+    this.from.textContent = ago(Math.round(600 / step));
     this.point();
   }
   point() {
@@ -102,7 +103,7 @@ class Chart {
     if (i < 0) { this.value.textContent = ""; return; }
     const at = Math.min(last, i);
     this.at.setAttribute("d", `M${this.x(at)} 0V100`);
-    this.value.textContent = `${text(this.format(this.values[at]))}, ${at === last ? "now" : `${text(duration(last - at))} ago`}`;
+    this.value.textContent = `${text(this.format(this.values[at]))}, ${ago(last - at)}`;
   }
 }
 const rate = (n) => [number(n), "records/s"];
@@ -113,7 +114,7 @@ const charts = {
 function history(chart) {
   for (const [name, place] of Object.entries(charts)) place.show(chart[name]);
   put("lagWorst", `at worst ${text(duration(Math.max(0, ...chart.lag_s)))}`);
-  put("rateMost", `at most ${text(rate(Math.max(0, ...chart.records_per_s)))}`);
+  put("rateMost", `at most ${number(Math.max(0, ...chart.records_per_s))}`);
 }
 
 function rows(id, cells, empty) {
@@ -157,13 +158,13 @@ function open(now) {
 
 function troubles(now) {
   const list = now.troubles.map((trouble) => {
-    const ago = now.now_s - trouble.last_s, times = trouble.count > 1 ? `${whole.format(trouble.count)} times, ` : "";
-    const when = element("span", `${times}${ago < 1 ? "just now" : `${text(duration(Math.floor(ago)))} ago`}`, "when");
+    const times = trouble.count > 1 ? `${whole.format(trouble.count)} times, ` : "";
+    const when = element("span", times + ago(now.now_s - trouble.last_s), "when");
     when.title = new Date(trouble.last_s * 1000).toISOString();
     return element("li", [when, element("p", trouble.what), element("p", [element("b", "Cure"), ` ${trouble.cure}`], "cure")]);
   });
   byId("troubles").replaceChildren(...(list.length ? list : [element("li", "None since the start.", "empty")]));
-  put("troublesNote", now.troubles.length ? counted(now.troubles.length, "trouble") : "");
+  put("troublesNote", now.troubles.length ? "the latest first" : "");
 }
 
 function shown(value) {
@@ -197,11 +198,12 @@ function show(now) {
   state(now.state, labels[now.state], now.state === "streaming" ? "" : `${labels[now.state]}: ${now.reason}`);
   put("slot", now.slot);
   put("version", now.version);
-  put("uptime", `up ${text(duration(Math.floor(now.now_s - now.started_s)))}`);
+  put("uptime", `up ${age(now.now_s - now.started_s)}`);
   document.title = `${now.slot}: ${labels[now.state].toLowerCase()}`;
   tiles(now); flow(now); history(now.chart); tables(now); open(now); troubles(now); configuration(now.config);
 }
 
+byId("configuration").open = window.innerWidth > 640;
 let seen = Date.now();
 async function ask() {
   try {
@@ -210,7 +212,7 @@ async function ask() {
     show(await answer.json());
     seen = Date.now();
   } catch (error) {
-    state("lost", "No answer", `pgrelay has not answered for ${text(duration(Math.round((Date.now() - seen) / 1000)))}. What stands below is from then.`);
+    state("lost", "No answer", `pgrelay does not answer. What stands below was true ${ago((Date.now() - seen) / 1000)}.`);
     console.debug(error);
   }
   setTimeout(ask, EVERY_MS);

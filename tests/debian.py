@@ -1,0 +1,75 @@
+"""Programs of Debian's packages, for tests: those that are installed, or unpacked into the cache by apt-get.
+
+Nothing is installed and no root is needed: the package and what it depends on are downloaded and unpacked
+side by side, and the program is told where its libraries are.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pgrelay.embedded.cache import cached
+from pgrelay.embedded.daemon import ServerFailed, run_tool
+from pgrelay.embedded.jars import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, and the folders of libraries that it needs beside the system's."""
+
+    path: Path
+    libraries: tuple[Path, ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Our environment, and where the libraries are."""
+        paths = [*map(str, self.libraries), os.environ.get("LD_LIBRARY_PATH", "")]
+        return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
+
+
+def debian_program(name: str, package: str, inside: str) -> Program:
+    """The program from the PATH, or out of Debian's package, where it is at `inside`.
+
+    Skips the test where there is neither; fails it on CI, which would not tell that it tested nothing.
+    """
+    if found := shutil.which(name):
+        return Program(Path(found))
+    try:
+        root = cached(f"debian-{package}", lambda target: _unpack(package, target))
+    except (Unavailable, ServerFailed) as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    # Debian has some libraries in folders of their own, which their users know by heart.
+    libraries = sorted({path.parent for path in root.glob("**/lib/*-linux-*/**/*.so*")})
+    return Program(root / inside, tuple(libraries))
+
+
+def _unpack(package: str, target: Path) -> None:
+    if shutil.which("apt-get") is None:
+        raise Unavailable(f"no apt-get here to fetch Debian's package {package} with: install it by hand")
+    lists, archives = target / "lists", target / "archives"
+    for folder in (lists, archives):
+        (folder / "partial").mkdir(parents=True)
+    # Lists of our own: the system's may be old, or missing, and are root's.
+    apt = ["apt-get", "-q", "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={archives}"]
+    apt += ["-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=true"]
+    run_tool([*apt, "update"], cwd=target)
+    run_tool([*apt, "download", *_with_dependencies(apt, package)], cwd=archives)
+    for archive in archives.glob("*.deb"):
+        run_tool(["dpkg-deb", "-x", archive, target], cwd=target)
+    shutil.rmtree(lists)
+    shutil.rmtree(archives)
+
+
+def _with_dependencies(apt: list[str], package: str) -> list[str]:
+    """The package, and those that it needs and the system has not."""
+    command = [*apt, "install", "--simulate", "--no-install-recommends", package]
+    plan = subprocess.run(command, capture_output=True, text=True)
+    if plan.returncode != 0:
+        raise Unavailable(f"Debian's package {package} is not to be had: {plan.stderr.strip()}")
+    return [line.split()[1] for line in plan.stdout.splitlines() if line.startswith("Inst ")]

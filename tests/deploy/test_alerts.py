@@ -1,0 +1,69 @@
+"""The alert rules: as promtool judges them, and each with its section in the runbook."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pgrelay.metrics import Metrics
+from tests.prometheus import promtool
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy/prometheus/alerts.yml"
+TESTS = ROOT / "deploy/prometheus/alerts_test.yml"
+RUNBOOK = ROOT / "docs/operations.md"
+
+ALERTS: dict[str, dict[str, Any]] = {
+    rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+}
+
+
+def section(heading: str) -> str:
+    """What stands below a third-level heading of the runbook, up to the next; empty where there is none."""
+    found = re.search(rf"^### {heading}\n(.*?)(?=^##|\Z)", RUNBOOK.read_text(), re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def test_the_rules_are_sound() -> None:
+    checked = promtool("check", "rules", RULES)
+    assert checked.returncode == 0, checked.stdout
+    assert f"{len(ALERTS)} rules found" in checked.stdout
+
+
+def test_the_rules_fire_when_they_should_and_not_before() -> None:
+    tested = promtool("test", "rules", TESTS)
+    assert tested.returncode == 0, tested.stdout
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_is_tested_to_fire(alert: str) -> None:
+    cases = [case for test in yaml.safe_load(TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+    assert any(case["alertname"] == alert and case.get("exp_alerts") for case in cases)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_leads_to_its_section(alert: str) -> None:
+    assert ALERTS[alert]["annotations"]["runbook"] == f"docs/operations.md#{alert.lower()}"
+    text = section(alert)
+    for part in ("means", "look", "mend"):
+        assert re.search(rf"^\*\*.*\b{part}\b.*\*\*", text, re.MULTILINE | re.IGNORECASE), part
+
+
+def test_the_runbook_has_no_section_for_an_alert_that_is_none() -> None:
+    assert set(re.findall(r"^### (Pgrelay\w+)$", RUNBOOK.read_text(), re.MULTILINE)) == set(ALERTS)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_asks_for_metrics_that_there_are(alert: str) -> None:
+    ours = set(re.findall(r"^# TYPE (\w+)", Metrics().render().decode(), re.MULTILINE))
+    assert set(re.findall(r"pgrelay_\w+", ALERTS[alert]["expr"])) <= ours
+
+
+def test_what_the_relay_exposes_is_clean() -> None:
+    metrics = Metrics()
+    metrics.describe(version="1", slot="s")
+    metrics.add_records("public.orders", "c", 1)
+    checked = promtool("check", "metrics", stdin=metrics.render())
+    assert (checked.returncode, checked.stdout) == (0, "")

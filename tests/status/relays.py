@@ -1,0 +1,116 @@
+"""A relay that is not there: what it would tell the status page."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pgrelay.assembler import OpenTransaction
+from pgrelay.config import Config
+from pgrelay.http import Health, StatusServer
+from pgrelay.metrics import Metrics
+from pgrelay.spool import Spool
+from pgrelay.status.status import Status
+from pgrelay.status.troubles import Troubles
+
+NOW_S = 1_800_000_000.0
+PASSWORD = "hunter2"
+
+
+class Clock:
+    """Unix seconds that stand still until they are set."""
+
+    now_s = NOW_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def config(**sections: dict[str, object]) -> Config:
+    """A configuration with a password wherever one can be."""
+    given = {
+        "source": {"dsn": f"postgresql://app:{PASSWORD}@db.internal/shop", "slot": "shop"},
+        "sink": {
+            "kafka": {
+                "bootstrap.servers": "kafka-1:9092,kafka-2:9092",
+                "sasl.username": "pgrelay",
+                "sasl.password": PASSWORD,
+            }
+        },
+        "records": {
+            "prefix": "shop",
+            "columns": {"hash": [r"public\.customers\.email"], "hash_key": PASSWORD},
+        },
+    }
+    return Config.model_validate({**given, **sections})
+
+
+@dataclass
+class Told:
+    """A status and those that it asks, on a clock of their own."""
+
+    clock: Clock = field(default_factory=Clock)
+    config: Config = field(default_factory=config)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.clock)
+        self.health = Health()
+        self.health.troubles = Troubles(self.clock)
+        self.status = Status(self.config, self.metrics, self.health, self.clock)
+
+    def pass_second(self, *open_transactions: OpenTransaction) -> None:
+        """A second passes, and a sample is taken."""
+        self.clock.now_s += 1
+        self.status.sample(open_transactions)
+
+    @contextmanager
+    def served(self, port: int = 0) -> Iterator[StatusServer]:
+        with StatusServer(("127.0.0.1", port), self.metrics, self.health, self.status.json) as server:
+            yield server
+
+
+def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
+    """Some minutes of a shop's day, with a minute in which Kafka was slow."""
+    told.health.streaming()
+    metrics, lsn = told.metrics, 0x2A_0000_0000
+    metrics.set_published_tables(7)
+    metrics.set_slot_safe_wal(18.2e9)
+    open_transactions = [
+        open_transaction(spool, xid, size) for xid, size in ((90_211, 9_000_000), (90_377, 400_000))
+    ]
+    open_transactions[0].frames.spill()
+    for second in range(seconds):
+        slow = max(0.0, 40 - abs(second - seconds * 0.6)) / 40
+        wave = 1 + 0.35 * math.sin(second / 9) + 0.1 * math.sin(second * 1.7)
+        for table, rate in (
+            ("orders", 610),
+            ("order_lines", 1840),
+            ("customers", 42),
+            ("stock", 290),
+            ("audit", 3),
+        ):
+            metrics.add_records(f"public.{table}", "c", int(rate * wave * (1 - 0.7 * slow)))
+        metrics.add_records(
+            "sales.a_table_with_a_name_that_is_longer_than_there_is_room_for", "u", int(9 * wave)
+        )
+        lsn += 640_000
+        behind = int(3_000 + 48_000_000 * slow)
+        metrics.set_positions(
+            server=lsn, received=lsn - behind // 3, acknowledged=lsn - behind, confirmed=lsn - behind
+        )
+        metrics.set_oldest_commit(int((told.clock() - 0.004 - 9 * slow + 1) * 1e6))
+        metrics.set_inflight_records(int(120 + 9000 * slow))
+        for n in range(40):
+            metrics.observe_delivery(int((told.clock() - (0.0009 + 0.0001 * n)) * 1e6))
+        metrics.add_transactions(40)
+        metrics.set_spooled_bytes(spool.on_disk)
+        told.pass_second(*open_transactions)
+    metrics.set_oldest_commit(int((told.clock() - 0.004) * 1e6))
+
+
+def open_transaction(spool: Spool, xid: int, size: int) -> OpenTransaction:
+    """A transaction that holds about `size` bytes in memory."""
+    transaction = OpenTransaction(xid, spool.buffer(str(xid)))
+    for _ in range(size // 1000):
+        transaction.frames.append(bytes(996))
+    return transaction
