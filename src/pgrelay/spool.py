@@ -46,8 +46,7 @@ class Spool:
     def open(self) -> None:
         """Make the directory. Raises SetupError where it can't be ours, SpoolError where the disk says no."""
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory.chmod(0o700)
+            _make_private(self.directory)
         except (PermissionError, FileExistsError, NotADirectoryError) as error:
             raise SetupError(
                 f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that is ours"
@@ -164,9 +163,21 @@ class FrameBuffer:
         self._writer = BytesWriter()
 
 
+def _make_private(directory: Path) -> None:
+    """Make a directory that only we may use, and likewise those above it that are missing."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+        # Not left to mkdir: it takes away what the umask says.
+        path.chmod(0o700)
+    directory.chmod(0o700)
+
+
 def open_private(path: Path) -> BinaryIO:
     """A new file that only we may read, emptied if it was there."""
-    return os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+    file = os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+    os.fchmod(file.fileno(), 0o600)
+    return file
 
 
 def read_frames(path: Path, size: int) -> Iterator[bytes]:

@@ -168,7 +168,10 @@ def test_connection_strings(dsn: str) -> None:
     assert Source(dsn=dsn).dsn == dsn
 
 
-@pytest.mark.parametrize("dsn", ["app", "foo=1", "host='x", "postgresql://[::1/app", "http://localhost"])
+@pytest.mark.parametrize(
+    "dsn",
+    ["app", "foo=1", "host='x", "postgresql://[::1/app", "http://localhost", "postgresql://me:a/b@host/app"],
+)
 def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
     with pytest.raises(ValidationError, match="libpq can't read it; write postgresql://"):
         Source(dsn=dsn)

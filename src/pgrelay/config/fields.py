@@ -46,14 +46,18 @@ def _option(value: object) -> object:
 
 
 def _dsn(value: str) -> str:
-    # libpq's own message can quote a piece of the password, so it is not passed on.
+    # libpq's own message can quote a piece of the password, so it is not passed on. A slash in a password
+    # that is not escaped makes the rest of it a port, and ports are shown.
     try:
-        conninfo_to_dict(value)
+        ports = str(conninfo_to_dict(value).get("port") or "")
+        readable = all(port.isdecimal() for port in ports.split(",") if port)
     except ProgrammingError:
+        readable = False
+    if not readable:
         raise ValueError(
             "libpq can't read it; write postgresql://user@host:5432/dbname, special characters as %XX, "
             "or host=... dbname=..., values with spaces in single quotes"
-        ) from None
+        )
     return value
 
 

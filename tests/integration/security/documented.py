@@ -1,0 +1,60 @@
+"""What docs/security.md tells an operator to run, for tests to run it."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka.admin import AclBinding  # type: ignore[attr-defined]
+
+_SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
+
+_PLACEHOLDER = "'…'"
+
+
+def role_statements(password: str) -> list[str]:
+    """The SQL that makes the least role, for a database `app` with the tables orders and customers."""
+    [block] = re.findall(r"^```sql\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
+    assert block.count(_PLACEHOLDER) == 1
+    without_comments = re.sub(r"^--.*\n", "", block, flags=re.MULTILINE)
+    statements = without_comments.replace(_PLACEHOLDER, f"'{password}'").split(";")
+    return [statement.strip() for statement in statements if statement.strip()]
+
+
+def acl_bindings(prefix: str, *, exactly_once: bool) -> list[AclBinding]:
+    """What kafka-acls.sh is to add, for a prefix in place of `app`."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2, "one for any delivery, one for exactly once"
+    commands = "".join(blocks if exactly_once else blocks[:1]).replace("\\\n", "").splitlines()
+    assert all(re.search(r" (app\.|pgrelay-)", command) for command in commands)
+    return [
+        binding
+        for command in commands
+        for binding in _bindings(shlex.split(command.replace(" app.", f" {prefix}.")))
+    ]
+
+
+def _bindings(command: list[str]) -> Iterator[AclBinding]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--add", action="store_true", required=True)
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--allow-principal", required=True)
+    parser.add_argument("--operation", action="append", required=True)
+    parser.add_argument("--resource-pattern-type", default="literal")
+    for kind in ("topic", "transactional-id", "group"):
+        parser.add_argument(f"--{kind}", action="append", default=[])
+    assert command[0] == "kafka-acls.sh"
+    options = parser.parse_args(command[1:])
+    for kind in ("topic", "transactional_id", "group"):
+        for name in getattr(options, kind):
+            for operation in options.operation:
+                yield AclBinding(
+                    kind,
+                    name,
+                    options.resource_pattern_type,
+                    options.allow_principal,
+                    "*",
+                    operation.lower(),
+                    "allow",
+                )

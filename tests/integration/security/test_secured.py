@@ -1,0 +1,116 @@
+"""A relay as docs/security.md sets it up: TLS, passwords and the least rights, against real servers."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclBinding, ResourceType  # type: ignore[attr-defined]
+from psycopg.conninfo import make_conninfo
+
+from pgrelay.embedded.kafka import Kafka
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WRONG, last_words
+from tests.integration.security.certificates import Authority
+from tests.integration.security.conftest import Secrets, allow, dsn, take_back
+from tests.integration.security.documented import acl_bindings
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_rows_flow_with_the_documented_rights_alone(
+    database: Database, secured: NewRelay, delivery: str
+) -> None:
+    """Also after a restart, when exactly once reads what it wrote."""
+    relay = secured(sink={"delivery": delivery}).start().wait_streaming()
+    database.execute("INSERT INTO orders VALUES (1); INSERT INTO customers VALUES (1)")
+    relay.caught_up()
+    assert relay.stop() == 0
+    database.execute("INSERT INTO orders VALUES (2)")
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert relay.stop() == 0
+    assert [record.json_key for record in relay.records("orders")] == [{"id": 1}, {"id": 2}]
+    assert [record.json_key for record in relay.records("customers")] == [{"id": 1}]
+    with database.connect() as connection:
+        row = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'pgrelay'").fetchone()
+    assert row == (False,)
+
+
+@pytest.mark.parametrize(
+    ("which", "complaint"),
+    [
+        ("topic", "topic {prefix}.schema can't be created: Authorization failed"),
+        ("transactional_id", "grant WRITE and DESCRIBE on TransactionalId pgrelay-*"),
+        ("offsets", "Kafka does not let us read topic {prefix}.offsets"),
+    ],
+)
+def test_a_right_of_the_broker_s_that_is_missing_ends_with_a_line_that_names_it(
+    secured: NewRelay, broker: Kafka, database: Database, which: str, complaint: str
+) -> None:
+    relay = secured(sink={"delivery": "exactly_once"})
+    take_back(broker)
+    rights = acl_bindings(relay.prefix, exactly_once=True)
+    allow(broker, [right for right in rights if not is_of(right, which)])
+    database.execute("INSERT INTO orders VALUES (1)")
+    assert complaint.format(prefix=relay.prefix) in last_words(relay.start(), WRONG)
+
+
+def is_of(right: AclBinding, which: str) -> bool:
+    if which == "offsets":
+        return str(right.name).endswith(".offsets")
+    return right.restype == ResourceType[which.upper()] and not str(right.name).endswith(".offsets")
+
+
+# --- Whom the relay trusts
+
+
+def test_a_server_of_another_authority_is_refused(
+    secured: NewRelay, database: Database, passwords: Secrets, folder: Path
+) -> None:
+    """By the relay, before the password is sent."""
+    stranger = Authority(folder, "stranger")
+    relay = secured(source={"dsn": dsn(database, stranger, passwords.postgres)})
+    assert "certificate verify failed" in last_words(relay.start(), WRONG)
+
+
+def test_a_server_whose_certificate_names_another_host_is_refused(
+    secured: NewRelay, database: Database, authority: Authority, passwords: Secrets
+) -> None:
+    elsewhere = make_conninfo(dsn(database, authority, passwords.postgres), host="127.0.0.1")
+    words = last_words(secured(source={"dsn": elsewhere}).start(), WRONG)
+    assert 'server certificate for "localhost"' in words
+    assert 'does not match host name "127.0.0.1"' in words
+
+
+def test_a_server_without_encryption_is_refused(
+    secured: NewRelay, database: Database, authority: Authority, passwords: Secrets
+) -> None:
+    """By the server's own rules, whoever forgets sslmode."""
+    plain = make_conninfo(dsn(database, authority, passwords.postgres), sslmode="disable")
+    assert "no pg_hba.conf entry" in last_words(secured(source={"dsn": plain}).start(), WRONG)
+
+
+def test_a_broker_of_another_authority_is_refused(secured: NewRelay, folder: Path) -> None:
+    stranger = Authority(folder, "stranger")
+    relay = secured(sink={"kafka": {"ssl.ca.location": str(stranger.file)}})
+    assert "certificate verify failed" in last_words(relay.start(), WRONG)
+
+
+def test_a_broker_whose_certificate_names_another_host_is_refused(secured: NewRelay, broker: Kafka) -> None:
+    relay = secured(sink={"kafka": {"bootstrap.servers": f"localhost:{broker.proxy_port}"}})
+    assert "certificate verify failed" in last_words(relay.start(), WRONG)
+
+
+# --- Whom the servers trust
+
+
+@pytest.mark.parametrize("password", ["", "wrong"])
+def test_a_password_that_postgres_does_not_take(
+    secured: NewRelay, database: Database, authority: Authority, password: str
+) -> None:
+    words = last_words(secured(source={"dsn": dsn(database, authority, password)}).start(), WRONG)
+    assert ("password authentication failed" if password else "no password supplied") in words
+
+
+def test_a_password_that_the_broker_does_not_take(secured: NewRelay) -> None:
+    words = last_words(secured(sink={"kafka": {"sasl.password": "wrong"}}).start(), WRONG)
+    assert "correct the credentials in sink.kafka" in words
