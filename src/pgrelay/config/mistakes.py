@@ -49,7 +49,11 @@ def _key(details: ErrorDetails) -> str:
     """The key as users write it, up to the colon: `source.tables[1]: `."""
     shown = ""
     for part in details["loc"]:
-        shown += f"[{part}]" if isinstance(part, int) else f".{part}"
+        if isinstance(part, int):
+            shown += f"[{part}]"
+        else:
+            # A key may hold anything, line breaks among it.
+            shown += f".{part if part.isprintable() else repr(part)}"
     return f"{shown.lstrip('.')}: "
 
 
