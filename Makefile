@@ -10,6 +10,7 @@ COMPILED := .venv-compiled
 # make bench             every contender on every workload, in one table and bench/results.json; ARGS="--help"
 # make profile           where a row's CPU goes
 # make lint, make types  ruff and mypy, as CI runs them
+# make packages          a compiled wheel and an sdist that installs without a compiler; ARGS=DIR keeps them there
 
 # One environment for everything; made anew when the project's own declaration changes.
 $(VENV)/.installed: pyproject.toml
@@ -17,7 +18,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-compiled debezium-diff bench profile lint types clean
+.PHONY: demo test test-compiled debezium-diff bench profile lint types packages clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
@@ -52,6 +53,9 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
+
+packages: $(VENV)/.installed
+	.ci/packages $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) build dist

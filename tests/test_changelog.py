@@ -1,0 +1,42 @@
+"""The changelog keeps its form, and the release's script finds a version in it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def changes(version: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([root / ".ci" / "changes", version], capture_output=True, text=True, timeout=30)
+
+
+def test_the_newest_section_is_unreleased_and_the_others_have_a_version_and_a_date() -> None:
+    first, *released = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
+    assert first == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d{2}-\d{2}", heading) for heading in released)
+    versions = [tuple(map(int, re.findall(r"\d+", heading)[:3])) for heading in released]
+    assert versions == sorted(versions, reverse=True)
+
+
+def test_changes_are_of_a_known_kind() -> None:
+    assert set(re.findall(r"^### (.*)$", CHANGELOG, re.MULTILINE)) <= KINDS
+
+
+def test_a_version_s_changes_are_printed(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "changes").symlink_to(ROOT / ".ci" / "changes")
+    text = (
+        "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-11-30\n- new\n\n## [1.1.0] - 2026-11-01\n- old\n"
+    )
+    (tmp_path / "CHANGELOG.md").write_text(text)
+    assert changes("v1.2.0", tmp_path).stdout.strip() == "- new"
+    assert changes("1.1.0", tmp_path).stdout.strip() == "- old"
+
+
+def test_a_version_without_changes_is_refused() -> None:
+    refused = changes("v99.0.0")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith('CHANGELOG.md has no section "## [99.0.0] - YYYY-MM-DD"')
