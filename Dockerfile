@@ -9,6 +9,9 @@ SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 WORKDIR /src
 COPY pyproject.toml setup.py README.md ./
 COPY src ./src
+# What the tag says, which git would tell: it is not in here.
+ARG VERSION=0.0
+ENV SETUPTOOLS_SCM_PRETEND_VERSION_FOR_PGRELAY=${VERSION}
 # hadolint ignore=DL3013
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv --without-pip /opt/pgrelay \
@@ -16,7 +19,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && /opt/pgrelay/bin/pgrelay --version | grep compiled
 
 FROM python:3.13-slim-trixie
-ARG VERSION=unknown
+ARG VERSION=0.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="pgrelay" \
       org.opencontainers.image.description="Relays Postgres row changes to Kafka" \
