@@ -251,6 +251,17 @@ def test_a_live_slot_is_handed_over_without_loss_or_repetition(
         assert [json.loads(record.key or b"")["id"] for record in records] == written[offset::2]
 
 
+@on_full_versions
+async def test_a_slot_that_is_behind_the_publications_is_not_copied(
+    shop: Database, path: Path, prefix: str
+) -> None:
+    shop.execute(f"CREATE PUBLICATION {prefix} FOR ALL TABLES")
+    shop.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
+    script = await plan(path, 2)
+    run_sql(shop, step(script, 1))
+    assert run_sql(shop, step(script, 2)) == [[], []]
+
+
 def _sections(path: Path, n: int, delivery: str) -> dict[str, Any]:
     """Of a planned file what a relay of the test does not say itself."""
     written = yaml.safe_load((path.parent / f"relay-{n}.yaml").read_text())
