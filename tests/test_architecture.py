@@ -106,7 +106,8 @@ def test_only_the_relay_knows_both_ends() -> None:
 def test_spark_needs_nothing_of_the_daemon() -> None:
     spark = inside("pgrelay.spark")
     needed = {name for module in spark for name in reached(module)}
-    assert needed <= {"pgrelay", *spark, *PURE_MODULES}
+    downloads = {"pgrelay.embedded", "pgrelay.embedded.cache", "pgrelay.embedded.jars"}
+    assert needed <= {"pgrelay", *spark, *PURE_MODULES, *downloads}
 
 
 @pytest.mark.parametrize(

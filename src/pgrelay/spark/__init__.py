@@ -1,0 +1,31 @@
+"""From the relay's topics to exact tables of Delta or Iceberg, on Spark.
+
+    from pgrelay import spark as pg
+
+    spark = pg.session(warehouse="/lake")
+    query = pg.mirror(spark, "localhost:9092", {"app.public.orders": "lake.orders"}, prefix="app",
+                      checkpoint="/lake/_checkpoint")
+
+Everything here makes plans of Spark's own expressions: no row passes through Python.
+"""
+
+from pgrelay.spark.apply import apply_changes
+from pgrelay.spark.changes import read_changes
+from pgrelay.spark.columns import Column
+from pgrelay.spark.jars import spark_jars
+from pgrelay.spark.mirror import mirror
+from pgrelay.spark.schema import TableSchema, TableVersion
+from pgrelay.spark.schema_topic import table_schemas
+from pgrelay.spark.session import session
+
+__all__ = [
+    "Column",
+    "TableSchema",
+    "TableVersion",
+    "apply_changes",
+    "mirror",
+    "read_changes",
+    "session",
+    "spark_jars",
+    "table_schemas",
+]

@@ -1,0 +1,138 @@
+"""Applying a batch of changes to a Delta or Iceberg table."""
+
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark.evolution import evolve
+from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.latest import latest_rows
+from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
+from pgrelay.spark.names import COMMIT_LSN, SEQ
+from pgrelay.spark.order import after
+from pgrelay.spark.positions import Positions, birth_properties, read_positions, write_positions
+from pgrelay.spark.rejects import set_aside
+from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.summary import Summary, summarize
+from pgrelay.spark.unkeyed import append_once, apply_multiset
+
+OnMissing = Literal["fail", "null"]
+
+
+def apply_changes(
+    batch: DataFrame,
+    target: str,
+    *,
+    schema: TableSchema,
+    using: Using = "delta",
+    on_missing: OnMissing = "fail",
+    corrupt_to: str | None = None,
+) -> None:
+    """Bring a table up to date with a batch of `read_changes`: in your own `foreachBatch`, or by itself.
+
+    The target has the table's live rows, its columns under their names, and `__commit_lsn` and `__seq` of
+    each row's last change; it is made where it is missing. The last change by `(commit_lsn, seq)` wins, so
+    batches may come again. What is applied is remembered beside it, in `<target>__positions`. A table without
+    a key is appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes.
+
+    on_missing  what becomes of an update that leaves out an unchanged large value where the target has no
+    such
+                row: fail, or null
+    corrupt_to  a table that records go to which can't be read exactly; by default they fail the batch
+
+    Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
+    the target holds rows of another Postgres cluster.
+    """
+    table = lake_table(batch.sparkSession, target, using)
+    rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
+    Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
+
+
+class Target:
+    """A target and what is remembered of it; one writer at a time."""
+
+    def __init__(
+        self,
+        table: LakeTable,
+        schema: TableSchema,
+        *,
+        on_missing: OnMissing = "fail",
+        rejects: LakeTable | None = None,
+    ) -> None:
+        self.table = table
+        self.positions: Positions = read_positions(table, schema)
+        self._on_missing = on_missing
+        self._rejects = rejects
+
+    def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
+        """Apply a batch and remember it. Returns what was in it that was new."""
+        changes = batch.where(self.positions.is_new()).persist()
+        try:
+            summary = summarize(changes, schema)
+            self._prepare(schema)
+            if summary.rows:
+                self._refuse(changes, summary, schema)
+                self._write(changes.where(F.col("corrupt").isNull()), summary, schema)
+        finally:
+            changes.unpersist()
+        for partition, position in summary.highest.items():
+            self.positions.advance(partition, position)
+        if summary.highest:
+            write_positions(self.table, self.positions)
+        return summary
+
+    def _prepare(self, schema: TableSchema) -> None:
+        """The table as the schema has it."""
+        since, position = self.positions.schema_position, schema.latest.position
+        if since is None:
+            columns = schema.row_type.add(COMMIT_LSN, LongType()).add(SEQ, LongType())
+            self.table.create(columns, birth_properties(schema))
+        elif position > since:
+            evolve(self.table, schema, since)
+            self.table.set_properties(birth_properties(schema))
+        self.positions.schema_position = max(since or position, position)
+
+    def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if summary.foreign is not None:
+            raise SetupError(
+                f"the batch has records of {summary.foreign}, and the schema is {schema.topic}'s"
+            )
+        if summary.corrupt is not None and self._rejects is None:
+            partition, offset, reason = summary.corrupt
+            raise RecordError(
+                f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; read the column as "
+                "text (TableSchema.as_text), or let such records go to a table (corrupt_to)"
+            )
+        if summary.corrupt is not None and self._rejects is not None:
+            set_aside(self._rejects, changes.where(F.col("corrupt").isNotNull()))
+        if summary.lacking is not None:
+            partition, offset, names = summary.lacking
+            raise RecordError(
+                f"{schema.topic} partition {partition} offset {offset}: the key of a row was changed, and "
+                f"the large value of {names} was not sent: ALTER TABLE {schema.schema}.{schema.table} REPLICA "
+                "IDENTITY FULL"
+            )
+
+    def _write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if summary.truncated is not None:
+            delete_older(self.table, summary.truncated)
+            changes = changes.where(after(summary.truncated))
+        changes = changes.where(F.col("op") != "t")
+        if schema.key:
+            self._write_by_key(changes, summary, schema)
+        elif schema.latest.replica_identity == "full":
+            apply_multiset(self.table, changes, schema)
+        else:
+            append_once(self.table, changes, schema)
+
+    def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
+        if self.table.rows().isEmpty() and not summary.unchanged:
+            append_rows(self.table, rows, schema)
+            return
+        if summary.unchanged and self._on_missing == "fail":
+            refuse_missing(self.table, rows, schema)
+        merge_rows(self.table, rows, schema, missing=summary.unchanged)

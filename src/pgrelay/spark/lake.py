@@ -1,0 +1,120 @@
+"""Tables of the lake: their names, their making, and what Delta and Iceberg call differently."""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.names import quoted
+
+Using = Literal["delta", "iceberg"]
+
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+_PROPERTIES: Final[dict[str, dict[str, str]]] = {
+    "delta": {
+        # Columns can be renamed, dropped and have any name; their types can widen.
+        "delta.columnMapping.mode": "name",
+        "delta.enableTypeWidening": "true",
+        "delta.feature.timestampNtz": "supported",
+        # A change marks a row in place of writing its whole file anew.
+        "delta.enableDeletionVectors": "true",
+    },
+    "iceberg": {
+        "write.merge.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A Delta or Iceberg table, that may not be there yet. `name` is its whole name, quoted."""
+
+    spark: SparkSession
+    name: str
+    using: Using
+
+    def beside(self, suffix: str) -> "LakeTable":
+        """The table whose name has a suffix more."""
+        return LakeTable(self.spark, f"{self.name[:-1]}{suffix}`", self.using)
+
+    def exists(self) -> bool:
+        return self.spark.catalog.tableExists(self.name)
+
+    def rows(self) -> DataFrame:
+        return self.spark.table(self.name)
+
+    def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
+        """Make the table, and the namespace that it stands in, where they are missing."""
+        namespace = self.name.rpartition("`.`")[0]
+        if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
+            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
+        listed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in columns)
+        told = _listed({**_PROPERTIES[self.using], **(properties or {})})
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})"
+        )
+
+    def properties(self) -> dict[str, str]:
+        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()
+        return {row["key"]: row["value"] for row in rows}
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
+
+    def version(self) -> int:
+        """Of the last commit: Delta's version or Iceberg's snapshot, as `VERSION AS OF` takes them."""
+        if self.using == "delta":
+            row = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT 1").select("version").first()
+            return 0 if row is None else int(row[0])
+        row = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'").first()
+        return 0 if row is None else int(row[0])
+
+    def run(self, statement: str, **sources: DataFrame) -> None:
+        """Run a statement in which `{name}` stands for each of the data frames."""
+        with _views(sources) as names:
+            for name, view in names.items():
+                statement = statement.replace(f"{{{name}}}", view)
+            self.spark.sql(statement)
+
+
+def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
+    """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
+
+    Without a catalog, Delta's are in the session's own and Iceberg's in `iceberg`. Raises SetupError on what
+    is no name, or another format.
+    """
+    if using not in _PROPERTIES:
+        raise SetupError(f"using={using!r}: write delta or iceberg")
+    parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
+    if not parts or len(parts) > 3:
+        raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
+    configured = spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
+    if using == "iceberg" and not (configured and len(parts) > 1):
+        parts = ["iceberg", *parts]
+    return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+
+
+@contextmanager
+def _views(frames: dict[str, DataFrame]) -> Iterator[dict[str, str]]:
+    """Temporary views of data frames, each under a name of its own."""
+    names = {name: f"pgrelay_{name}_{uuid.uuid4().hex}" for name in frames}
+    try:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(names[name])
+        yield names
+    finally:
+        for name, frame in frames.items():
+            frame.sparkSession.catalog.dropTempView(names[name])

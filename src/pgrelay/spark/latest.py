@@ -1,0 +1,83 @@
+"""What a batch of changes comes to: one row for each key, the last change of it.
+
+Shapes: the table's columns, `__commit_lsn`, `__seq`, `__deleted`, and `__missing`: the columns of which no
+change in the batch carries the value, so that the target's stays.
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.schema import TableSchema
+
+DELETED = "__deleted"
+MISSING = "__missing"
+
+
+def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, moved: bool) -> DataFrame:
+    """The last change of each key, of changes that are not truncates.
+
+    `unchanged`: some updates lack a column. `moved`: some updates change the key, and so delete the old one.
+    """
+    rows = _by_key(changes, schema)
+    if moved:
+        rows = rows.unionByName(_old_keys(changes, schema))
+    keys = [quoted(name) for name in schema.key]
+    position = F.struct(COMMIT_LSN, SEQ)
+    carried = [c.name for c in schema.columns if c.toastable and unchanged]
+    whole = [c.name for c in schema.columns if not c.key and c.name not in carried]
+    last = F.max_by(F.struct(COMMIT_LSN, SEQ, DELETED, *map(quoted, whole)), position).alias("__last")
+    # Of each column that may be left out, from the last change that carries it.
+    carries = {name: F.when(~F.array_contains("unchanged", name), position) for name in carried}
+    values = [F.max_by(quoted(name), has).alias(name) for name, has in carries.items()]
+    absent = [
+        F.when(F.max(has).isNull(), F.lit(name)).alias(f"__absent_{number}")
+        for number, (name, has) in enumerate(carries.items())
+    ]
+    grouped = rows.groupBy(*keys).agg(last, *values, *absent)
+    missing = F.array_compact(F.array(*(f"__absent_{number}" for number in range(len(absent)))))
+    no_names = F.array().cast("array<string>")
+    return grouped.select(
+        *(_column(name, name in whole) for name in schema.row_type.names),
+        *(F.col(f"__last.{name}") for name in (COMMIT_LSN, SEQ, DELETED)),
+        (missing if absent else no_names).alias(MISSING),
+    )
+
+
+def key_moved(schema: TableSchema) -> Expression:
+    """Whether a change is an update of a row's key: the relay did not split it, having no keys to write."""
+    moved = [~F.col(f"before.{quoted(k)}").eqNullSafe(F.col(f"after.{quoted(k)}")) for k in schema.key]
+    is_update = (F.col("op") == "u") & F.col("before").isNotNull()
+    return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
+
+
+def _by_key(changes: DataFrame, schema: TableSchema) -> DataFrame:
+    deleted = F.col("op") == "d"
+    columns = [
+        (
+            F.when(deleted, F.col(f"before.{quoted(c.name)}")).otherwise(F.col(f"after.{quoted(c.name)}"))
+            if c.key
+            else F.col(f"after.{quoted(c.name)}")
+        ).alias(c.name)
+        for c in schema.columns
+    ]
+    return changes.select(
+        *columns,
+        F.col("commit_lsn").alias(COMMIT_LSN),
+        F.col("seq").alias(SEQ),
+        deleted.alias(DELETED),
+        "unchanged",
+    )
+
+
+def _old_keys(changes: DataFrame, schema: TableSchema) -> DataFrame:
+    updates = changes.where(key_moved(schema))
+    deletes = updates.withColumn("op", F.lit("d")).withColumn("after", F.lit(None).cast(schema.row_type))
+    return _by_key(deletes, schema)
+
+
+def _column(name: str, in_last: bool) -> Expression:
+    return F.col(f"__last.{quoted(name)}").alias(name) if in_last else F.col(quoted(name))

@@ -1,0 +1,71 @@
+"""Writing a batch into a target: MERGE by key, in which the newer change wins."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.errors import RecordError
+from pgrelay.spark.lake import LakeTable
+from pgrelay.spark.latest import DELETED, MISSING
+from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.schema import Position, TableSchema
+
+_NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
+
+
+def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missing: bool) -> None:
+    """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has."""
+    names = [*schema.row_type.names, COMMIT_LSN, SEQ]
+    toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
+    keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in schema.key)
+    updates = ", ".join(
+        f"t.{quoted(name)} = {_kept(name) if name in toastable else f's.{quoted(name)}'}"
+        for name in names
+        if name not in schema.key
+    )
+    columns, values = _listed(names)
+    target.run(
+        f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}"
+        f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
+        f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {updates}"
+        f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values})",
+        rows=rows,
+    )
+
+
+def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
+    """Append `latest_rows` to an empty target."""
+    columns, _ = _listed([*schema.row_type.names, COMMIT_LSN, SEQ])
+    live = rows.where(~F.col(DELETED))
+    target.run(f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {{rows}}", rows=live)
+
+
+def delete_older(target: LakeTable, truncated: Position) -> None:
+    """Delete what a truncate found: the rows whose last change came before it."""
+    lsn, seq = truncated
+    target.run(
+        f"DELETE FROM {target.name} WHERE {COMMIT_LSN} < {lsn} OR {COMMIT_LSN} = {lsn} AND {SEQ} < {seq}"
+    )
+
+
+def refuse_missing(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
+    """Raise RecordError where a row lacks a column and the target has no row to take its value from."""
+    lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
+    there = target.rows().select(*map(quoted, schema.key))
+    first = lacking.join(there, on=list(schema.key), how="left_anti").first()
+    if first is None:
+        return
+    key = ", ".join(f"{name} = {first[name]!r}" for name in schema.key)
+    raise RecordError(
+        f"{schema.topic}: an update of the row {key} leaves out the large value of "
+        f"{', '.join(first[MISSING])}, and {target.name} has no such row: start the mirror at the topic's "
+        "beginning, or pass on_missing='null'"
+    )
+
+
+def _kept(name: str) -> str:
+    literal = "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"CASE WHEN array_contains(s.{MISSING}, {literal}) THEN t.{quoted(name)} ELSE s.{quoted(name)} END"
+
+
+def _listed(names: list[str]) -> tuple[str, str]:
+    return ", ".join(map(quoted, names)), ", ".join(f"s.{quoted(name)}" for name in names)

@@ -1,0 +1,100 @@
+"""What of each partition is in a target already, kept in a table beside it.
+
+A relay that was killed writes some records again. Inside a partition positions only rise but for those, so
+what is not above the highest position applied is a repetition. A row that a delete took out of the target has
+no position of its own any more: without this memory a repeated create would bring it back.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from pgrelay.errors import GapError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake import LakeTable
+from pgrelay.spark.order import after
+from pgrelay.spark.schema import Position, TableSchema
+
+SUFFIX: Final = "__positions"
+
+# Properties of a target: the cluster that its rows are of, and the position of the schema that it has.
+_SYSTEMID: Final = "pgrelay.systemid"
+_SCHEMA: Final = "pgrelay.schema"
+
+_TABLE: Final = (
+    StructType()
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("commit_lsn", LongType())
+    .add("seq", LongType())
+)
+
+
+@dataclass
+class Positions:
+    """Of one target: what is applied of each partition, by the schema as of which position.
+
+    `schema_position` is None where there is no target yet.
+    """
+
+    topic: str
+    systemid: str
+    schema_position: Position | None = None
+    applied: dict[int, Position] = field(default_factory=dict)
+
+    def advance(self, partition: int, position: Position) -> None:
+        self.applied[partition] = max(position, self.applied.get(partition, position))
+
+    def is_new(self) -> Expression:
+        """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet."""
+        is_new = F.lit(True)
+        for partition, position in self.applied.items():
+            # What can't be read has no position, and must not pass for applied.
+            is_new &= (F.col("partition") != partition) | F.coalesce(after(position), F.lit(True))
+        return is_new
+
+
+def birth_properties(schema: TableSchema) -> dict[str, str]:
+    """The properties of a target that has the schema's last version."""
+    lsn, seq = schema.latest.position
+    return {_SYSTEMID: schema.systemid, _SCHEMA: f"{lsn}/{seq}"}
+
+
+def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
+    """What is remembered of a target. Raises GapError where it is another cluster's, or SetupError."""
+    positions = Positions(schema.topic, schema.systemid)
+    if not target.exists():
+        return positions
+    properties = target.properties()
+    if _SCHEMA not in properties:
+        raise SetupError(f"{target.name} was not made by pgrelay: name another target, or drop it")
+    lsn, seq = properties[_SCHEMA].split("/")
+    positions.schema_position = (int(lsn), int(seq))
+    beside = target.beside(SUFFIX)
+    if beside.exists():
+        for row in beside.rows().where(F.col("topic") == schema.topic).collect():
+            positions.applied[row["partition"]] = (row["commit_lsn"], row["seq"])
+    systemid = properties[_SYSTEMID]
+    if systemid != schema.systemid:
+        lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
+        raise GapError(
+            f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
+            f"cluster {systemid} up to LSN {lsn}, and their LSNs do not compare. Start again: a new topic "
+            f"prefix and checkpoint, after DROP TABLE {target.name} and DROP TABLE {beside.name}"
+        )
+    return positions
+
+
+def write_positions(target: LakeTable, positions: Positions) -> None:
+    """Remember them, after what they tell of was written."""
+    beside = target.beside(SUFFIX)
+    beside.create(_TABLE)
+    topic = "'" + positions.topic + "'"  # of letters, digits and ._- alone
+    rows = ", ".join(
+        f"({topic}, {partition}, {lsn}L, {seq}L)"
+        for partition, (lsn, seq) in sorted(positions.applied.items())
+    )
+    beside.spark.sql(f"INSERT OVERWRITE {beside.name} VALUES {rows}")

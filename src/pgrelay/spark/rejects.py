@@ -1,0 +1,25 @@
+"""Records that can't be read exactly, kept in a table of their own."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from pgrelay.spark.lake import LakeTable
+
+_TABLE = (
+    StructType()
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add("corrupt", StringType())
+)
+
+
+def set_aside(rejects: LakeTable, records: DataFrame) -> None:
+    """Keep the records, each once, however often its batch comes."""
+    rejects.create(_TABLE)
+    rejects.run(
+        f"MERGE INTO {rejects.name} t USING {{records}} s"
+        " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
+        " WHEN NOT MATCHED THEN INSERT *",
+        records=records.select(*_TABLE.names),
+    )

@@ -1,0 +1,107 @@
+"""A Spark session in which everything is set: jars, Java, the catalogs of Delta and Iceberg."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from py4j.java_gateway import JavaObject
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from pgrelay.embedded.jars import Progress
+from pgrelay.spark.jars import spark_jars
+from pgrelay.spark.java import java_home
+from pgrelay.spark.names import quoted
+
+_SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.iceberg.type": "hadoop",
+    # The cache is one of each session, and a streaming query has its own: ours would read yesterday's table.
+    "spark.sql.catalog.iceberg.cache-enabled": "false",
+    # 50 by default: a merge of a few rows would take seconds for the table's log alone.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # Years before 1582 and after 9999 as they are.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def session(
+    warehouse: str | os.PathLike[str] = "spark-warehouse",
+    master: str | None = "local[*]",
+    *,
+    options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> SparkSession:
+    """A session with Delta as `spark_catalog` and Iceberg as `iceberg`, their tables in `warehouse`.
+
+    The folder's Delta tables are known from the start; Iceberg's are below its folder `iceberg`. `options`
+    come before our settings (`{"spark.driver.memory": "4g"}`); `master` None leaves it to `spark-submit`.
+    Jars and a Java runtime come by themselves, `progress` or stderr being told. Where a session runs in this
+    process already, it is that one. Raises Unavailable where a jar or Java can't be had.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    location = _location(warehouse)
+    settings = _SETTINGS | {
+        "spark.sql.warehouse.dir": location,
+        "spark.sql.catalog.iceberg.warehouse": f"{location}/iceberg",
+    }
+    builder = SparkSession.builder.appName("pgrelay")
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+            settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        settings["spark.jars"] = ",".join(map(str, spark_jars(progress)))
+        os.environ["JAVA_HOME"] = str(java_home())
+    for key, value in (settings | dict(options or {})).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    _attach_tables(spark, location)
+    return spark
+
+
+def _location(warehouse: str | os.PathLike[str]) -> str:
+    """A folder as an absolute path; a URI as it is."""
+    text = os.fspath(warehouse)
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+
+def _attach_tables(spark: SparkSession, location: str) -> None:
+    """Make the Delta tables of the warehouse known: the catalog of a session is empty at its start."""
+    for database, table, path in [
+        *_delta_tables(spark, location, "*", "default"),
+        *_delta_tables(spark, location, "*.db/*", None),
+    ]:
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        where = path.replace("\\", "\\\\").replace("'", "\\'")
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)} USING delta LOCATION '{where}'"
+        )
+
+
+def _delta_tables(
+    spark: SparkSession, location: str, pattern: str, database: str | None
+) -> list[tuple[str, str, str]]:
+    """Database, name and path of each folder that matches the pattern and holds a Delta table."""
+    jvm = spark._jvm
+    assert jvm is not None
+    path: JavaObject = jvm.org.apache.hadoop.fs.Path(f"{location}/{pattern}/_delta_log")
+    found = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).globStatus(path)
+    tables = []
+    for status in found or []:
+        folder = status.getPath().getParent()
+        named = database or folder.getParent().getName().removesuffix(".db")
+        tables.append((named, folder.getName(), folder.toString()))
+    return tables

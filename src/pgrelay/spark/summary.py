@@ -1,0 +1,64 @@
+"""What has to be known of a batch before it is applied, in one pass over it."""
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.spark.latest import key_moved
+from pgrelay.spark.schema import Position, TableSchema
+
+
+@dataclass
+class Summary:
+    """Of a batch's changes of one table. `corrupt`, `lacking`: the place of the first such, and what."""
+
+    rows: int = 0
+    highest: dict[int, Position] = field(default_factory=dict)  # by partition
+    truncated: Position | None = None
+    unchanged: bool = False
+    moved: bool = False
+    corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
+    lacking: tuple[int, int, str] | None = None
+    foreign: str | None = None  # another topic than the schema's
+
+
+def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
+    """Count and look; no row leaves Spark but the first bad record."""
+    position = F.struct("commit_lsn", "seq")
+    sound = F.col("corrupt").isNull()
+    unchanged = F.size("unchanged") > 0
+    names = F.array_join("unchanged", ", ")
+    rows = (
+        changes.groupBy("topic", "partition")
+        .agg(
+            F.count("*").alias("rows"),
+            F.max(F.when(sound, position)).alias("highest"),
+            F.max(F.when(sound & (F.col("op") == "t"), position)).alias("truncated"),
+            F.max(unchanged).alias("unchanged"),
+            F.max(sound & key_moved(schema)).alias("moved"),
+            F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
+            # A row that is new and lacks a column: its key was changed.
+            F.min(
+                F.when(
+                    unchanged & F.col("op").isin("c", "r"), F.struct(F.col("offset"), names.alias("names"))
+                )
+            ).alias("lacking"),
+        )
+        .collect()
+    )
+    summary = Summary()
+    for row in rows:
+        if row["topic"] != schema.topic:
+            summary.foreign = row["topic"]
+        summary.rows += row["rows"]
+        if row["highest"] is not None:
+            summary.highest[row["partition"]] = tuple(row["highest"])
+        if row["truncated"] is not None:
+            summary.truncated = max(summary.truncated or (0, 0), tuple(row["truncated"]))
+        summary.unchanged |= row["unchanged"]
+        summary.moved |= bool(row["moved"])
+        for name in ("corrupt", "lacking"):
+            if row[name] is not None and getattr(summary, name) is None:
+                setattr(summary, name, (row["partition"], *row[name]))
+    return summary
