@@ -10,6 +10,7 @@ from tests.docs.pages import ROOT, pages, prose
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"#{1,6} (.+?) *#*")
+_OUR_FILE = re.compile(r"`((?:tests|src|docs|bench|deploy|\.ci|\.github)/[\w./-]+)`")
 _OTHER_SITES = ("https://", "http://", "mailto:")
 
 
@@ -56,3 +57,9 @@ def test_every_page_can_be_reached_from_the_readme(page: str) -> None:
 def test_an_anchor_is_what_github_makes_of_a_heading() -> None:
     text = "# A `b.c` (d)\n## Same\n```\n# no heading\n```\n## Same\n"
     assert anchors(text) == {"a-bc-d", "same", "same-1"}
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "CHANGELOG.md"])
+def test_files_of_ours_that_are_named_are_there(page: str) -> None:
+    named = set(_OUR_FILE.findall(pages()[page]))
+    assert [name for name in sorted(named) if not (ROOT / name.rstrip("./")).exists()] == []
