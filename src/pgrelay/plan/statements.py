@@ -59,6 +59,8 @@ def _hints(config: Config) -> list[str]:
     lines = ["-- A table that is made later is in none of them: add it to a publication."]
     if config.http.listen is not None:
         lines.append("-- Relays on one host need an http.listen each: PGRELAY_HTTP__LISTEN=127.0.0.1:8081")
+    if config.source.two_phase:
+        lines.append("-- source.two_phase: hand the slot over while pg_prepared_xacts is empty.")
     if config.records.transaction_topic:
         lines.append(
             "-- records.transaction_topic: every relay tells of a transaction, each of its own tables."
