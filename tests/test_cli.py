@@ -82,7 +82,7 @@ def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"pgrelay {__version__} ({how})\n"
 
 
-@pytest.mark.parametrize("command", ["run", "check", "demo", "plan", "schema"])
+@pytest.mark.parametrize("command", ["run", "check", "status", "demo", "plan", "schema"])
 def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -93,7 +93,7 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["run"], ["check"], ["demo", "--rows", "0"], ["demo", "--rows", "x"]]
+    "arguments", [[], ["fly"], ["run"], ["check"], ["status"], ["demo", "--rows", "0"], ["demo", "--rows", "x"]]
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:

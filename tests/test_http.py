@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 import structlog
@@ -39,8 +40,12 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def server(metrics: Metrics, health: Health) -> Iterator[StatusServer]:
-    with StatusServer(("127.0.0.1", 0), metrics, health) as running:
+    with StatusServer(("127.0.0.1", 0), metrics, health, tell) as running:
         yield running
+
+
+def tell() -> dict[str, Any]:
+    return {"slot": "shop"}
 
 
 def ask(server: StatusServer, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
@@ -120,7 +125,25 @@ def test_a_query_makes_no_difference(server: StatusServer) -> None:
 
 
 def test_another_path_lists_those_that_there_are(server: StatusServer) -> None:
-    assert ask(server, "/") == (404, "not found; there are /metrics, /healthz and /readyz\n")
+    text = "not found; there are /, /status, /metrics, /healthz and /readyz\n"
+    assert ask(server, "/favicon.ico") == (404, text)
+
+
+def test_the_status_is_json(server: StatusServer) -> None:
+    assert ask(server, "/status") == (200, '{"slot": "shop"}')
+
+
+def test_the_page_lets_nothing_in_from_elsewhere(server: StatusServer) -> None:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("GET", "/")
+    response = connection.getresponse()
+    page = response.read().decode()
+    connection.close()
+    assert page.startswith("<!doctype html>")
+    assert "page.css" not in page
+    assert "page.js" not in page
+    assert (response.getheader("Content-Security-Policy") or "").startswith("default-src 'none'; ")
+    assert response.getheader("Cache-Control") == "no-store"
 
 
 def test_head_has_no_body(server: StatusServer) -> None:
@@ -156,14 +179,14 @@ def test_nothing_is_written_past_the_log(server: StatusServer, capfd: pytest.Cap
 def test_ipv6(metrics: Metrics, health: Health) -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
-    with StatusServer(("::1", 0), metrics, health) as server:
+    with StatusServer(("::1", 0), metrics, health, tell) as server:
         assert ask(server, "/healthz", host="::1") == (200, "working\n")
 
 
 def test_a_port_in_use_is_one_line_with_the_cure(
     server: StatusServer, metrics: Metrics, health: Health
 ) -> None:
-    second = StatusServer(("127.0.0.1", server.port), metrics, health)
+    second = StatusServer(("127.0.0.1", server.port), metrics, health, tell)
     with pytest.raises(SetupError) as caught, second:
         pass
     assert str(caught.value) == (
@@ -174,16 +197,16 @@ def test_a_port_in_use_is_one_line_with_the_cure(
 
 def test_a_host_that_does_not_exist(metrics: Metrics, health: Health) -> None:
     with pytest.raises(SetupError, match=r"^http.listen: can't listen on no.invalid:80: "):
-        StatusServer(("no.invalid", 80), metrics, health).__enter__()
+        StatusServer(("no.invalid", 80), metrics, health, tell).__enter__()
 
 
 def test_making_one_listens_on_nothing_yet(metrics: Metrics, health: Health) -> None:
-    assert StatusServer(("127.0.0.1", 8080), metrics, health).port == 8080
+    assert StatusServer(("127.0.0.1", 8080), metrics, health, tell).port == 8080
 
 
 def test_its_end_frees_the_port_and_the_thread(metrics: Metrics, health: Health) -> None:
-    with StatusServer(("127.0.0.1", 0), metrics, health) as server:
+    with StatusServer(("127.0.0.1", 0), metrics, health, tell) as server:
         port = server.port
-    with StatusServer(("127.0.0.1", port), metrics, health):
+    with StatusServer(("127.0.0.1", port), metrics, health, tell):
         pass
     assert all(thread.name != "pgrelay-http" for thread in threading.enumerate())

@@ -126,6 +126,21 @@ def _check(options: argparse.Namespace) -> int:
     return 2 if any(finding.level == "error" for finding in findings) else 0
 
 
+def _status(options: argparse.Namespace) -> int:
+    from pgrelay.config import load
+    from pgrelay.status.client import ask
+    from pgrelay.status.snapshot import Snapshot
+    from pgrelay.status.terminal import render
+
+    document = ask(load(options.config), options.config)
+    with _results():
+        if options.json:
+            print(json.dumps(document, indent=2))
+        else:
+            print(render(Snapshot.from_json(document), _colours_wanted()))
+    return 0
+
+
 def _demo(options: argparse.Namespace) -> int:
     from pgrelay.demo import demo
 
@@ -223,7 +238,7 @@ def _version() -> str:
 
 
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    if name in ("run", "skip", "check", "plan"):
+    if name in ("run", "skip", "check", "status", "plan"):
         parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
     if name == "skip":
         parser.add_argument(
@@ -235,6 +250,8 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         )
     if name == "check":
         parser.add_argument("--json", action="store_true", help="the findings as a JSON array")
+    if name == "status":
+        parser.add_argument("--json", action="store_true", help="as the relay's /status answers it")
     if name == "plan":
         parser.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
         parser.add_argument("--output", type=Path, metavar="DIR", help="where the files go; else beside FILE")
@@ -281,6 +298,12 @@ _COMMANDS: Final = (
         _check,
         "tell everything that would stop or hurt a run, each with its cure; change nothing",
         "pgrelay check --config relay.yaml --json",
+    ),
+    (
+        "status",
+        _status,
+        "tell how the relay is that runs with this configuration: lag, rates, tables, errors",
+        "pgrelay status --config relay.yaml",
     ),
     (
         "demo",

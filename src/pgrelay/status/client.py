@@ -1,0 +1,57 @@
+"""Asks the relay that runs how it is."""
+
+import json
+from http.client import HTTPConnection, HTTPException
+from typing import Any, Final
+
+from pgrelay.config import Config
+from pgrelay.errors import SetupError
+
+_TIMEOUT_S: Final = 10.0
+
+# Where a relay listens on every address, it is asked at the one that is surely this machine's.
+_EVERY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+def ask(config: Config, file: str) -> dict[str, Any]:
+    """What /status answers at `http.listen`; `file` is the configuration's, to name in errors.
+
+    Raises SetupError where nobody answers, or somebody else does.
+    """
+    if config.http.address is None:
+        raise SetupError(
+            f"{file}: http.listen is null, so nobody can be asked; set it, and restart the relay"
+        )
+    host, port = config.http.address
+    host = _EVERY.get(host, host)
+    where = f"{f'[{host}]' if ':' in host else host}:{port}"
+    try:
+        document = _get(host, port)
+        slot = document["slot"]
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise SetupError(
+            f"no relay answers at {where} ({reason}); start it with pgrelay run --config {file}, "
+            "or correct http.listen"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SetupError(
+            f"what answers at {where} is no relay of this version; correct http.listen"
+        ) from error
+    if slot != config.source.slot:
+        raise SetupError(
+            f"the relay at {where} has slot {slot}, and {file} names {config.source.slot}; "
+            "correct http.listen, or ask with that relay's file"
+        )
+    return document
+
+
+def _get(host: str, port: int) -> dict[str, Any]:
+    # Not by urllib, which would ask a proxy that the environment names.
+    connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/status")
+        document: dict[str, Any] = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    return document

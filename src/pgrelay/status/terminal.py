@@ -1,0 +1,140 @@
+"""The status page's content as text for a terminal."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import yaml
+
+from pgrelay.status.figures import age, ago, count, duration, size
+from pgrelay.status.snapshot import Snapshot
+
+Paint = Callable[[str, str], str]
+
+_STATE_STYLES: Final = {"streaming": "green", "waiting": "yellow", "stuck": "red"}
+_STYLES: Final = {"bold": "1", "dim": "2", "red": "1;31", "green": "32", "yellow": "33"}
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH: Final = 60
+_LABEL_WIDTH: Final = 12
+
+
+def render(now: Snapshot, coloured: bool) -> str:
+    """Everything that the page shows, in lines."""
+    paint = _coloured if coloured else _plain
+    blocks = (
+        _head(now, paint),
+        _flow(now, paint),
+        _figures(now),
+        _tables(now, paint),
+        _open(now, paint),
+        _troubles(now, paint),
+        _configuration(now, paint),
+    )
+    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks)
+
+
+def _plain(_: str, text: str) -> str:
+    return text
+
+
+def _coloured(style: str, text: str) -> str:
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def _head(now: Snapshot, paint: Paint) -> Iterator[str]:
+    up = f"up {age(now.now_s - now.started_s)}"
+    state = paint(_STATE_STYLES[now.state], now.state)
+    yield f"{paint('bold', 'pgrelay')} {now.version}, slot {paint('bold', now.slot)}, {state}, {up}"
+    if now.state != "streaming":
+        yield f"{now.state}: {now.reason}"
+
+
+def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
+    """The four LSNs side by side, and between them the bytes that the next one is behind."""
+    places = ("Postgres", "pgrelay", "Kafka", "back to Postgres")
+    columns: list[tuple[str, str, str]] = []
+    for place, stage in zip(places, now.stages, strict=True):
+        if columns:
+            columns.append(("", f" ─ {size(stage.behind_bytes)} → ", ""))
+        columns.append((place, stage.lsn or "not known", stage.name))
+    widths = [max(map(len, column)) for column in columns]
+    rows = [
+        [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        for row in zip(*columns, strict=True)
+    ]
+    for row, style in zip(rows, ("bold", "", "dim"), strict=True):
+        line = "".join(row)
+        yield paint(style, line) if style else line
+
+
+def _figures(now: Snapshot) -> Iterator[str]:
+    budget = "no limit to it" if now.safe_wal_bytes is None else f"{size(now.safe_wal_bytes)} of budget left"
+    chart = now.chart
+    yield _figure("lag", f"{duration(now.lag_s)}; {size(now.lag_bytes)} of WAL not confirmed, {budget}")
+    yield _figure("", f"{_spark(chart.lag_s)}  at worst {duration(max(chart.lag_s, default=0.0))}")
+    rates = f"{count(now.records_per_s)} records/s, {count(now.transactions_per_s)} transactions/s"
+    yield _figure("throughput", rates)
+    yield _figure(
+        "", f"{_spark(chart.records_per_s)}  at most {count(max(chart.records_per_s, default=0.0))}"
+    )
+    if now.latency_p50_s is None or now.latency_p99_s is None:
+        yield _figure("latency", "no transaction just now")
+    else:
+        latency = f"half within {duration(now.latency_p50_s)}, 99 % within {duration(now.latency_p99_s)}"
+        yield _figure("latency", latency)
+    yield _figure("on the way", f"{count(now.inflight_records)} records that Kafka has not acknowledged")
+
+
+def _figure(label: str, text: str) -> str:
+    return f"{label:<{_LABEL_WIDTH}}{text}"
+
+
+def _spark(values: Sequence[float]) -> str:
+    """The values as bars, each for the largest of its share of them."""
+    if not values:
+        return ""
+    width = min(_SPARK_WIDTH, len(values))
+    edges = [len(values) * i // width for i in range(width + 1)]
+    tops = [max(values[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    most = max(tops) or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int(top / most * len(_BARS)))] for top in tops)
+
+
+def _tables(now: Snapshot, paint: Paint) -> Iterator[str]:
+    rows = [(table.name, count(table.per_s), count(table.records)) for table in now.tables]
+    yield from _listed(("tables", "records/s", "since start"), rows, now.tables_total, "no record yet", paint)
+
+
+def _open(now: Snapshot, paint: Paint) -> Iterator[str]:
+    rows = [(str(one.xid), size(one.memory_bytes), size(one.disk_bytes)) for one in now.open]
+    yield from _listed(("open transactions", "in memory", "on disk"), rows, now.open_total, "none", paint)
+    free = "" if now.spool_free_bytes is None else f", {size(now.spool_free_bytes)} free there"
+    limit = f"{size(now.memory_limit_bytes)} may be held in memory"
+    yield f"{limit}; {size(now.spooled_bytes)} spilled to disk{free}"
+
+
+def _listed(
+    head: tuple[str, str, str], rows: list[tuple[str, str, str]], total: int, empty: str, paint: Paint
+) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
+    for row in (head, *rows):
+        line = f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}"
+        yield paint("bold", line) if row is head else line
+    if not rows:
+        yield empty
+    if total > len(rows):
+        yield f"and {total - len(rows):,} more"
+
+
+def _troubles(now: Snapshot, paint: Paint) -> Iterator[str]:
+    yield paint("bold", "last errors")
+    for trouble in now.troubles:
+        times = f", {trouble.count:,} times" if trouble.count > 1 else ""
+        yield f"{trouble.what} ({ago(now.now_s - trouble.last_s)}{times})"
+        yield f"  cure: {trouble.cure}"
+    if not now.troubles:
+        yield "none since the start"
+
+
+def _configuration(now: Snapshot, paint: Paint) -> Iterator[str]:
+    yield f"{paint('bold', 'configuration')}, secrets masked"
+    yield yaml.safe_dump(now.config, sort_keys=False, allow_unicode=True).rstrip()

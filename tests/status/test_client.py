@@ -1,0 +1,110 @@
+"""Asking a relay that runs, that does not, and that is another."""
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pgrelay.cli import main
+from pgrelay.config import Config
+from pgrelay.embedded.ports import free_port
+from pgrelay.errors import SetupError
+from pgrelay.status.client import ask
+from tests.status.relays import PASSWORD, Told, config
+
+
+def listening_at(listen: str | None, slot: str = "shop") -> Config:
+    given = config()
+    source = given.source.model_copy(update={"slot": slot})
+    return given.model_copy(
+        update={"source": source, "http": given.http.model_copy(update={"listen": listen})}
+    )
+
+
+def file_of(folder: Path, listen: str) -> str:
+    path = folder / "relay.yaml"
+    dsn = f"postgresql://app:{PASSWORD}@db.internal/shop"
+    sections = {"source": {"dsn": dsn, "slot": "shop"}, "http": {"listen": listen}}
+    path.write_text(yaml.safe_dump({**sections, "sink": {"kafka": {"bootstrap.servers": "localhost:9092"}}}))
+    return str(path)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_relay_that_runs(host: str) -> None:
+    with Told().served() as server:
+        assert ask(listening_at(f"{host}:{server.port}"), "relay.yaml")["slot"] == "shop"
+
+
+def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told()
+    told.health.streaming()
+    with told.served() as server:
+        assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}")]) == 0
+        assert "slot shop, streaming, up 0 s" in capsys.readouterr().out
+        assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}"), "--json"]) == 0
+        printed = capsys.readouterr().out
+    assert json.loads(printed)["state"] == "streaming"
+    assert PASSWORD not in printed
+
+
+def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    file = file_of(tmp_path, f"127.0.0.1:{port}")
+    assert main(["status", "--config", file]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"pgrelay: no relay answers at 127.0.0.1:{port} (Connection refused); "
+        f"start it with pgrelay run --config {file}, or correct http.listen\n"
+    )
+
+
+def test_http_is_off() -> None:
+    with pytest.raises(SetupError, match=r"^relay.yaml: http.listen is null, so nobody can be asked; set it"):
+        ask(listening_at(None), "relay.yaml")
+
+
+def test_another_relay_answers() -> None:
+    with (
+        Told().served() as server,
+        pytest.raises(SetupError, match=r"has slot shop, and relay.yaml names other; correct http.listen"),
+    ):
+        ask(listening_at(f"127.0.0.1:{server.port}", slot="other"), "relay.yaml")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
+def test_something_else_answers(body: bytes) -> None:
+    class Exchange(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Exchange) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(SetupError, match="is no relay of this version; correct http.listen"):
+            ask(listening_at(f"127.0.0.1:{server.server_port}"), "relay.yaml")
+        thread.join()
+
+
+def test_something_that_speaks_no_http_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def talk() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        with pytest.raises(SetupError, match="^no relay answers at"):
+            ask(listening_at(f"127.0.0.1:{server.getsockname()[1]}"), "relay.yaml")
+        thread.join()

@@ -1,0 +1,132 @@
+"""What is gathered of a relay, and its JSON."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from pgrelay.config import Config
+from pgrelay.errors import SourceUnavailable
+from pgrelay.spool import Spool
+from pgrelay.status.snapshot import OpenTransaction, Snapshot, Stage, Table
+from pgrelay.status.status import MOST_LISTED
+from tests.status.relays import NOW_S, PASSWORD, Told, busy, config, open_transaction
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    (tmp_path / "spool").mkdir()
+    return Told(config=config(transactions={"spool_dir": str(tmp_path / "spool"), "memory_mb": 2}))
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    spool = Spool(tmp_path / "spool" / "ours")
+    spool.open()
+    return spool
+
+
+def test_before_anything_is_known(told: Told) -> None:
+    now = told.status.snapshot()
+    assert (now.state, now.reason) == ("waiting", "starting")
+    assert {stage.lsn for stage in now.stages} == {None}
+    assert (now.tables, now.open, now.troubles) == ([], [], [])
+    assert (now.latency_p50_s, now.safe_wal_bytes) == (None, None)
+    assert now.chart.lag_s == []
+
+
+def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
+    told.metrics.set_positions(
+        server=0x1_0000_0400, received=0x1_0000_0300, acknowledged=0x300, confirmed=0x100
+    )
+    now = told.status.snapshot()
+    assert now.stages == [
+        Stage("server", "1/400", 0),
+        Stage("received", "1/300", 0x100),
+        Stage("acknowledged", "0/300", 0x1_0000_0000),
+        Stage("confirmed", "0/100", 0x200),
+    ]
+    assert now.lag_bytes == 0x1_0000_0300
+
+
+def test_a_stage_that_is_ahead_is_not_behind(told: Told) -> None:
+    told.metrics.set_positions(server=100, received=200, acknowledged=200, confirmed=200)
+    assert [stage.behind_bytes for stage in told.status.snapshot().stages] == [0, 0, 0, 0]
+
+
+def test_states(told: Told) -> None:
+    told.health.streaming()
+    assert told.status.snapshot().state == "streaming"
+    told.health.waiting("waiting for slot shop")
+    assert (told.status.snapshot().state, told.status.snapshot().reason) == (
+        "waiting",
+        "waiting for slot shop",
+    )
+
+
+def test_tables_by_rate_then_by_records(told: Told) -> None:
+    for table, n in (("public.a", 5), ("public.b", 50)):
+        told.metrics.add_records(table, "c", n)
+    told.pass_second()
+    told.metrics.add_records("public.c", "c", 3)
+    told.metrics.add_records("public.c", "d", 1)
+    told.pass_second()
+    now = told.status.snapshot()
+    assert now.tables == [Table("public.c", 4, 4.0), Table("public.b", 50, 0.0), Table("public.a", 5, 0.0)]
+    assert now.records_per_s == 4
+
+
+def test_many_tables_are_cut_and_counted(told: Told) -> None:
+    for number in range(MOST_LISTED + 3):
+        told.metrics.add_records(f"public.t{number}", "c", 1)
+    now = told.status.snapshot()
+    assert (len(now.tables), now.tables_total) == (MOST_LISTED, MOST_LISTED + 3)
+
+
+def test_open_transactions_and_what_they_spill(told: Told, spool: Spool) -> None:
+    small, large = open_transaction(spool, 7, 1000), open_transaction(spool, 8, 2000)
+    large.frames.spill()
+    told.metrics.set_spooled_bytes(spool.on_disk)
+    told.pass_second(small, large)
+    now = told.status.snapshot()
+    assert now.open == [OpenTransaction(8, 0, large.frames.on_disk), OpenTransaction(7, 1000, 0)]
+    assert now.spooled_bytes == large.frames.on_disk > 2000
+    assert now.memory_limit_bytes == 2 << 20
+    assert (now.spool_free_bytes or 0) > 0
+
+
+def test_lag_grows_between_samples(told: Told) -> None:
+    told.metrics.set_oldest_commit(int(NOW_S * 1e6))
+    told.pass_second()
+    told.clock.now_s += 2
+    now = told.status.snapshot()
+    assert (now.lag_s, now.chart.lag_s) == (3, [1.0])
+
+
+def test_a_budget_without_a_limit_is_no_number(told: Told) -> None:
+    told.metrics.set_slot_safe_wal(math.inf)
+    assert told.status.snapshot().safe_wal_bytes is None
+    told.metrics.set_slot_safe_wal(4096.0)
+    assert told.status.snapshot().safe_wal_bytes == 4096
+
+
+def test_json_there_and_back(told: Told, spool: Spool) -> None:
+    told.health.troubles.raised(SourceUnavailable("Postgres can't be reached"))
+    busy(told, spool, seconds=20)
+    now = told.status.snapshot()
+    assert len(now.tables) == 6
+    assert now.latency_p50_s is not None
+    assert Snapshot.from_json(json.loads(json.dumps(told.status.json()))) == now
+
+
+def test_no_secret_is_told(told: Told) -> None:
+    text = json.dumps(told.status.json())
+    assert PASSWORD not in text
+    assert '"sasl.password": "***"' in text
+    assert '"hash_key": "***"' in text
+    assert "password=***" in text
+
+
+def test_every_key_of_the_configuration_is_told(told: Told) -> None:
+    assert set(told.status.snapshot().config) == set(Config.model_fields)

@@ -1,0 +1,73 @@
+"""The page's content in a terminal."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pgrelay.errors import SourceUnavailable
+from pgrelay.spool import Spool
+from pgrelay.status.terminal import render
+from tests.status.relays import PASSWORD, Told, busy
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    told = Told()
+    spool = Spool(tmp_path)
+    told.health.troubles.raised(SourceUnavailable("Postgres can't be reached; start it"))
+    busy(told, spool, seconds=120)
+    return told
+
+
+def test_everything_that_the_page_shows(told: Told) -> None:
+    now = told.status.snapshot()
+    text = render(now, coloured=False)
+    for stage in now.stages:
+        assert f"{stage.lsn}" in text
+        assert stage.name in text
+    for table in now.tables:
+        assert re.search(rf"^{re.escape(table.name)} +[\d.,]+ +{table.records:,}$", text, re.MULTILINE)
+    assert re.search(r"^90211 +0 B +9\.00 MB$", text, re.MULTILINE)
+    assert "Postgres can't be reached (2 min 0 s ago)\n  cure: start it" in text
+    assert "sasl.password: '***'" in text
+    assert PASSWORD not in text
+    assert "\x1b" not in text
+
+
+def test_the_bytes_stand_between_the_lsns(told: Told) -> None:
+    told.metrics.set_positions(server=0x400, received=0x300, acknowledged=0x200, confirmed=0x200)
+    lsns = next(line for line in render(told.status.snapshot(), False).splitlines() if "0/400" in line)
+    assert re.split(r" {2,}|(?<=\d) (?=─)", re.sub(r" *(─ .*? →) *", r"  \1  ", lsns)) == [
+        "0/400",
+        "─ 256 B →",
+        "0/300",
+        "─ 256 B →",
+        "0/200",
+        "─ 0 B →",
+        "0/200",
+    ]
+
+
+def test_why_it_waits(told: Told) -> None:
+    told.health.waiting("waiting for slot shop")
+    assert "\nwaiting: waiting for slot shop\n" in render(told.status.snapshot(), coloured=False)
+
+
+def test_colours_add_nothing_but_colours(told: Told) -> None:
+    now = told.status.snapshot()
+    coloured = render(now, coloured=True)
+    assert coloured != render(now, coloured=False)
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == render(now, coloured=False)
+
+
+def test_a_relay_that_has_just_begun() -> None:
+    text = render(Told().status.snapshot(), coloured=False)
+    for line in ("no record yet", "none since the start", "waiting: starting"):
+        assert line in text
+
+
+def test_a_bar_for_each_moment_of_the_lag(told: Told) -> None:
+    [bars, _] = re.findall("[▁▂▃▄▅▆▇█]+", render(told.status.snapshot(), coloured=False))
+    assert len(bars) == 60
+    assert (bars[0], max(bars)) == ("▁", "█")

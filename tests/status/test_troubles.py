@@ -1,0 +1,63 @@
+"""The last errors, each once, and what to do about them."""
+
+import pytest
+
+from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable, SpoolError
+from pgrelay.status.troubles import KEPT, Trouble, Troubles
+from tests.status.relays import NOW_S, Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def troubles(clock: Clock) -> Troubles:
+    return Troubles(clock)
+
+
+def test_there_are_none_at_first(troubles: Troubles) -> None:
+    assert troubles.latest() == []
+
+
+def test_what_comes_again_is_counted(troubles: Troubles, clock: Clock) -> None:
+    troubles.tell("the disk is full", "free space")
+    clock.now_s += 5
+    troubles.tell("Kafka is away", "wait")
+    clock.now_s += 5
+    troubles.tell("the disk is full", "free space")
+    assert troubles.latest() == [
+        Trouble("the disk is full", "free space", NOW_S, NOW_S + 10, 2),
+        Trouble("Kafka is away", "wait", NOW_S + 5, NOW_S + 5, 1),
+    ]
+
+
+def test_the_oldest_are_forgotten(troubles: Troubles) -> None:
+    for number in range(KEPT + 1):
+        troubles.tell(f"trouble {number}", "none")
+    assert len(troubles.latest()) == KEPT
+    assert troubles.latest()[-1].what == "trouble 1"
+
+
+def test_a_message_that_says_what_to_do_is_cut_there(troubles: Troubles) -> None:
+    troubles.raised(GapError("slot s is gone; copy the tables anew; then start again"))
+    assert (troubles.latest()[0].what, troubles.latest()[0].cure) == (
+        "slot s is gone",
+        "copy the tables anew; then start again",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (SourceUnavailable("no"), "Postgres"),
+        (KafkaUnavailable("no"), "brokers"),
+        (SpoolError("no"), "spool_dir"),
+        (ZeroDivisionError("no"), "log"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_a_message_that_does_not_has_its_kind_s_cure(troubles: Troubles, error: Exception, word: str) -> None:
+    troubles.raised(error)
+    assert word in troubles.latest()[0].cure
