@@ -32,8 +32,9 @@ def main(once: bool) -> None:
         checkpoint=f"{warehouse}/_checkpoint",
         trigger={"availableNow": True} if once else {"processingTime": f"{_EVERY_S} seconds"},
     )
-    while not query.awaitTermination(None if once else _EVERY_S):
-        show(spark)
+    while not query.awaitTermination(_EVERY_S):
+        if not once:
+            show(spark)
     show(spark)
 
 

@@ -17,6 +17,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv --without-pip /opt/pgrelay \
     && PGRELAY_PURE=1 pip --python /opt/pgrelay/bin/python install '.[spark]'
 USER 10001:10001
+ENV HOME=/home/spark
 WORKDIR /home/spark
 RUN ["/opt/pgrelay/bin/python", "-c", "from pgrelay.spark import spark_jars; spark_jars()"]
 ENTRYPOINT ["/opt/pgrelay/bin/python"]

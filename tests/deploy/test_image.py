@@ -1,0 +1,74 @@
+"""The Dockerfiles as far as no engine is needed; deploy/image/build builds and runs the image."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgrelay.config import Config
+from pgrelay.config.environment import find_overrides
+from pgrelay.http import Health, StatusServer
+from pgrelay.metrics import Metrics
+from tests.deploy.compose import ROOT
+
+DOCKERFILES = ["Dockerfile", "deploy/compose/spark.Dockerfile"]
+TEXT = (ROOT / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_hadolint_finds_nothing(dockerfile: str) -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    linted = subprocess.run([linter, ROOT / dockerfile], capture_output=True, text=True)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def environment() -> dict[str, str]:
+    """What ENV sets."""
+    [block] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
+    return dict(pair.split("=", 1) for pair in block.replace("\\\n", " ").split())
+
+
+def test_its_variables_are_keys_of_the_configuration() -> None:
+    overrides = find_overrides(environment(), Config)
+    assert {override.path for override in overrides} == {("transactions", "spool_dir"), ("http", "listen")}
+
+
+def test_the_spool_is_the_volume() -> None:
+    spool = environment()["PGRELAY_TRANSACTIONS__SPOOL_DIR"]
+    assert f"\nVOLUME {spool}\n" in TEXT
+
+
+def healthcheck(listen: str) -> int:
+    """The exit code of the HEALTHCHECK with this PGRELAY_HTTP__LISTEN, run by our own Python."""
+    [words] = re.findall(r"^HEALTHCHECK .* CMD (\[(?:.*\\\n)*.*\])$", TEXT, re.MULTILINE)
+    python, *arguments = json.loads(words.replace("\\\n", ""))
+    assert python == "/opt/pgrelay/bin/python"
+    command = [sys.executable, *arguments]
+    env = {**os.environ, "PGRELAY_HTTP__LISTEN": listen}
+    return subprocess.run(command, env=env, stderr=subprocess.DEVNULL).returncode
+
+
+def test_the_health_check_passes_while_the_relay_works_and_fails_while_it_is_stuck() -> None:
+    now = [0.0]
+    health = Health(clock=lambda: now[0])
+    with StatusServer(("127.0.0.1", 0), Metrics(), health, dict) as server:
+        assert healthcheck(f"0.0.0.0:{server.port}") == 0
+        now[0] += 3600
+        assert healthcheck(f"0.0.0.0:{server.port}") == 1
+
+
+def test_the_health_check_fails_where_nobody_listens() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        assert healthcheck(f"0.0.0.0:{held.getsockname()[1]}") == 1
+
+
+def test_the_health_check_ends_before_its_timeout_where_nobody_answers() -> None:
+    [allowed] = re.findall(r"^HEALTHCHECK .*--timeout=(\d+)s", TEXT, re.MULTILINE)
+    [waits] = re.findall(r"timeout=(\d+)\)\"\]$", TEXT, re.MULTILINE)
+    assert int(waits) < int(allowed)
