@@ -55,7 +55,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 packages: $(VENV)/.installed
-	.ci/packages $(ARGS)
+	PYTHON=$(BIN)/python .ci/packages $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) build dist

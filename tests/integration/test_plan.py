@@ -18,7 +18,7 @@ from pgrelay.plan import plan
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
-from tests.integration.servers import KafkaServer, on_full_versions
+from tests.integration.servers import KafkaServer, on_all_versions, on_full_versions
 from tests.integration.waiting import wait_until
 
 SHOP = """
@@ -81,7 +81,7 @@ def step(script: str, number: int) -> str:
     return script.split(f"-- {number}. ")[1].partition(f"-- {number + 1}. ")[0].partition("\n")[2]
 
 
-@on_full_versions
+@on_all_versions
 async def test_a_split_by_volume(shop: Database, path: Path) -> None:
     count_writes(
         shop, "INSERT INTO events (body) SELECT repeat('x', 500) FROM generate_series(1, 2000)", "events"
@@ -260,6 +260,18 @@ async def test_a_slot_that_is_behind_the_publications_is_not_copied(
     script = await plan(path, 2)
     run_sql(shop, step(script, 1))
     assert run_sql(shop, step(script, 2)) == [[], []]
+
+
+@pytest.mark.parametrize("version", ["11"], indirect=True)
+async def test_where_slots_can_t_be_copied_they_are_made(shop: Database, path: Path, prefix: str) -> None:
+    shop.execute(f"CREATE PUBLICATION {prefix} FOR ALL TABLES")
+    shop.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
+    script = await plan(path, 2)
+    assert "comes twice" in script
+    run_sql(shop, step(script, 1))
+    assert [len(rows) for rows in run_sql(shop, step(script, 2))] == [1, 1]
+    for part in parts(path, 2):
+        assert [finding for finding in await check(part) if finding.level == "error"] == []
 
 
 def _sections(path: Path, n: int, delivery: str) -> dict[str, Any]:
