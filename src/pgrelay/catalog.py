@@ -28,10 +28,21 @@ Row = tuple[Any, ...]
 
 _PATIENCE_S: Final = 10.0
 
+# pg_replication_slots.invalidation_reason, for people.
+_INVALIDATED: Final = {
+    "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
+    "rows_removed": "the server removed rows of its catalogue that it needs",
+    "wal_level_insufficient": "wal_level was lowered on the primary",
+    "idle_timeout": "nobody read it for idle_replication_slot_timeout",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A row of pg_replication_slots. `wal_status` is None before PostgreSQL 13."""
+    """A row of pg_replication_slots.
+
+    `wal_status` is None before PostgreSQL 13, `invalidation_reason` before 17, and where there is none.
+    """
 
     plugin: str | None
     slot_type: str
@@ -40,6 +51,15 @@ class Slot:
     confirmed_flush_lsn: int | None
     restart_lsn: int | None
     wal_status: str | None
+    invalidation_reason: str | None = None
+
+    @property
+    def lost_because(self) -> str | None:
+        """Why nobody can read it any more; None where that is not so."""
+        if self.wal_status != "lost":
+            return None
+        reason = self.invalidation_reason or "wal_removed"
+        return _INVALIDATED.get(reason, f"the server invalidated it: {reason}")
 
 
 class Catalog:
@@ -117,15 +137,16 @@ class Catalog:
 
     async def slot(self, name: str) -> Slot | None:
         status = "wal_status" if self.server_version >= 130000 else "NULL"
+        reason = "invalidation_reason" if self.server_version >= 170000 else "NULL"
         query = sql.SQL(
             "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
-            "restart_lsn::text, {} FROM pg_replication_slots WHERE slot_name = %s"
-        ).format(sql.SQL(status))
+            "restart_lsn::text, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
+        ).format(sql.SQL(status), sql.SQL(reason))
         rows = await self.rows(query, (name,))
         if not rows:
             return None
-        plugin, slot_type, database, pid, confirmed, restart, wal_status = rows[0]
-        return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), wal_status)
+        plugin, slot_type, database, pid, confirmed, restart, wal_status, reason = rows[0]
+        return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), wal_status, reason)
 
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended: the server waits for them."""

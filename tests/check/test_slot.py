@@ -11,7 +11,7 @@ from tests.check.servers import server, source
 
 GIB = 1 << 30
 SLOT = Slot("pgoutput", "logical", "shop", None, 1, 1, "reserved")
-WAL = SlotWal(held_bytes=5, safe_bytes=None, reason=None, inactive_s=10.0)
+WAL = SlotWal(held_bytes=5, safe_bytes=None, inactive_s=10.0)
 LONG = OpenTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
 
 
@@ -51,7 +51,9 @@ def test_a_slot_in_use_names_its_reader() -> None:
     ],
 )
 def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
-    finding = lost("s", reason)
+    because = replace(SLOT, wal_status="lost", invalidation_reason=reason).lost_because
+    assert because is not None
+    finding = lost("s", because)
     assert finding.level == "error"
     assert why in finding.why
     assert "pg_drop_replication_slot('s')" in finding.cure

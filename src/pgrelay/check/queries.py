@@ -38,14 +38,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class SlotWal:
-    """What a slot holds back. `safe_bytes` may still be written before it is lost, None without a limit.
-
-    `reason` is why it was invalidated, None where it was not or the server does not tell (before 17).
-    """
+    """What a slot holds back. `safe_bytes` may still be written before it is lost, None without a limit."""
 
     held_bytes: int
     safe_bytes: int | None
-    reason: str | None
     inactive_s: float | None
 
 
@@ -97,17 +93,16 @@ async def slot_wal(catalog: Catalog, name: str) -> SlotWal:
     version = catalog.server_version
     query = sql.SQL(
         "SELECT coalesce(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
-        "ELSE pg_current_wal_lsn() END - restart_lsn, 0)::bigint, {}, {}, {} "
+        "ELSE pg_current_wal_lsn() END - restart_lsn, 0)::bigint, {}, {} "
         "FROM pg_replication_slots WHERE slot_name = %s"
     ).format(
         sql.SQL("safe_wal_size" if version >= 130000 else "NULL"),
-        sql.SQL("invalidation_reason" if version >= 170000 else "NULL"),
         sql.SQL(
             "extract(epoch FROM clock_timestamp() - inactive_since)::float8" if version >= 170000 else "NULL"
         ),
     )
     rows = await catalog.rows(query, (name,))
-    return SlotWal(*rows[0]) if rows else SlotWal(0, None, None, None)
+    return SlotWal(*rows[0]) if rows else SlotWal(0, None, None)
 
 
 async def reader(catalog: Catalog, pid: int) -> str:

@@ -21,13 +21,6 @@ _LONG_OPEN_S: Final = 10.0
 
 _RATE_OVER_S: Final = 1.0
 
-_INVALIDATED: Final = {
-    "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
-    "rows_removed": "the server removed rows of its catalogue that it needs",
-    "wal_level_insufficient": "wal_level was lowered on the primary",
-    "idle_timeout": "nobody read it for idle_replication_slot_timeout",
-}
-
 
 async def slot_findings(catalog: Catalog, server: Server, config: Source, slot: Slot | None) -> list[Finding]:
     rate = await wal_rate(catalog)
@@ -37,8 +30,8 @@ async def slot_findings(catalog: Catalog, server: Server, config: Source, slot: 
     wal = await queries.slot_wal(catalog, config.slot)
     if (unfit := wrong_kind(slot, config.slot, server.database)) is not None:
         return [unfit]
-    if slot.wal_status == "lost":
-        return [lost(config.slot, wal.reason)]
+    if (why := slot.lost_because) is not None:
+        return [lost(config.slot, why)]
     reader = await queries.reader(catalog, slot.active_pid) if slot.active_pid else ""
     return [
         taken(config.slot, slot.active_pid, reader),
@@ -76,7 +69,7 @@ def absent(config: Source, server: Server, oldest: OpenTransaction | None, rate:
                 oldest.end,
             )
         )
-    planned = SlotWal(0, server.keep_bytes, None, None)
+    planned = SlotWal(0, server.keep_bytes, None)
     return [*found, forecast(config.slot, server, planned, rate)]
 
 
@@ -96,11 +89,10 @@ def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
     return None
 
 
-def lost(name: str, reason: str | None) -> Finding:
+def lost(name: str, why: str) -> Finding:
     return error(
         f"slot {name} is lost",
-        _INVALIDATED.get(reason or "wal_removed", f"the server invalidated it: {reason}")
-        + ": changes since are gone from the stream",
+        f"{why}: changes since are gone from the stream",
         f"SELECT pg_drop_replication_slot('{name}'); start with a new slot, and copy the tables anew",
     )
 

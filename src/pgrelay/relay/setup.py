@@ -46,8 +46,8 @@ class Position:
 
     def check_slot(self, slot: Slot, name: str) -> None:
         """Refuse to go on where nobody can. Raises GapError."""
-        if slot.wal_status == "lost":
-            raise GapError(f"slot {name} has lost WAL that it needs (max_slot_wal_keep_size): {_BEGIN_ANEW}")
+        if (why := slot.lost_because) is not None:
+            raise GapError(f"slot {name} is lost, {why}: {_BEGIN_ANEW}")
 
     def check_unmoved(self, slot: Slot, name: str) -> None:
         """Refuse to go on where the slot skips changes. Raises GapError."""
