@@ -25,16 +25,21 @@ from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupE
 from pgrelay.lsn import format_lsn
 from pgrelay.progress import InFlight
 
+_QUEUE: Final = "queue.buffering.max.kbytes"
+_QUEUE_KBYTES: Final = 32_768
+
 # The user's own options come on top of these.
 _DEFAULTS: Final[Mapping[str, object]] = {
     "client.id": "pgrelay",
     "linger.ms": 1,
     "batch.size": 1_000_000,
     "compression.type": "lz4",
-    "queue.buffering.max.kbytes": 32_768,
     "queue.buffering.max.messages": 500_000,
     "socket.keepalive.enable": True,
 }
+
+# In bytes, librdkafka's own default.
+_LARGEST_RECORD: Final = 1_000_000
 
 # What the guarantees stand on; the configuration refuses anything that contradicts these.
 _FIXED: Final[Mapping[str, object]] = {
@@ -126,6 +131,22 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
+def _queue_kbytes(options: Mapping[str, str]) -> int:
+    """How much the producer's queue holds. A record larger than all of it would wait for room for ever.
+
+    Raises SetupError where the options say so.
+    """
+    largest = options.get("message.max.bytes", "")
+    least = (int(largest) if largest.isdecimal() else _LARGEST_RECORD) // 1024 + 1
+    given = options.get(_QUEUE, "")
+    if given.isdecimal() and int(given) < least:
+        raise SetupError(
+            f"sink.kafka.{_QUEUE}: {given} is less than a record of message.max.bytes: set it to {least} or "
+            "more, or leave it out"
+        )
+    return max(_QUEUE_KBYTES, least)
+
+
 class Sink:
     """One producer. `problem` is what librdkafka complained of last, since it was last cleared."""
 
@@ -141,8 +162,9 @@ class Sink:
         self._log = logging.getLogger("librdkafka")
         self._log.setLevel(logging.CRITICAL)
         common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
+        ours = {**_DEFAULTS, _QUEUE: _queue_kbytes(config.kafka)}
         try:
-            self._producer = Producer({**_DEFAULTS, **common, **_FIXED, **(more or {})}, logger=self._log)
+            self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=self._log)
             self._admin = AdminClient(common, logger=self._log)
         except (KafkaException, ValueError, TypeError) as error:
             raise SetupError(f"sink.kafka: {_text(error)}; see librdkafka's CONFIGURATION.md") from error
