@@ -81,8 +81,9 @@ class Shop:
         variables = self.variables("postgres")
         database = server.create_database(variables["POSTGRES_DB"])
         script = self.compose.mounts("postgres")["/docker-entrypoint-initdb.d/init.sql"]
-        psql = [server.bin / "psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={script}", database]
-        self.run("postgres", psql)
+        psql = server.bin / "psql"
+        options = ["--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={script}", f"--dbname={database}"]
+        self.run("postgres", [psql, *options])
         return server
 
     def kafka(self) -> Kafka:

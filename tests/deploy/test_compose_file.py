@@ -28,7 +28,7 @@ LISTENS = {
 
 def test_the_schema_of_compose_files_accepts_it() -> None:
     checker = Path(sys.executable).with_name("check-jsonschema")
-    command = [checker, "--builtin-schema", "vendor.compose-spec", FILE]
+    command: list[str | Path] = [checker, "--builtin-schema", "vendor.compose-spec", FILE]
     checked = subprocess.run(command, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
 

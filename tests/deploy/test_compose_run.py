@@ -81,9 +81,8 @@ def _work(running: Running) -> None:
 def test_postgres_passes_its_health_check(running: Running) -> None:
     kind, name, *options = running.shop.compose.services["postgres"]["healthcheck"]["test"]
     assert kind == "CMD"
-    told = running.shop.run(
-        "postgres", [running.postgres.bin / name, *options], PGPORT=str(running.postgres.port)
-    )
+    port = str(running.postgres.port)
+    told = running.shop.run("postgres", [running.postgres.bin / name, *options], PGPORT=port)
     assert "accepting connections" in told
 
 
@@ -134,8 +133,8 @@ def test_avro_is_registered_and_adds_up_to_the_same(running: Running) -> None:
 
 def test_the_registry_refuses_a_schema_that_is_not_backward_compatible(running: Running) -> None:
     subject = f"{running.registry.url}/compatibility/subjects/shop_avro.public.orders-key/versions/latest"
-    schema = {"type": "record", "name": "Key", "namespace": "shop_avro.public.orders", "fields": []}
-    schema["fields"] = [{"name": "id", "type": "long"}, {"name": "other", "type": "long"}]
+    fields = [{"name": name, "type": "long"} for name in ("id", "other")]
+    schema = {"type": "record", "name": "Key", "namespace": "shop_avro.public.orders", "fields": fields}
     headers = {"Content-Type": "application/json"}
     body = json.dumps({"schema": json.dumps(schema)}).encode()
     with urllib.request.urlopen(urllib.request.Request(subject, body, headers), timeout=30) as answer:
@@ -148,23 +147,18 @@ def test_prometheus_scrapes_both_relays_and_knows_the_alerts(running: Running) -
     shop.addresses["prometheus:9090"] = shop.addresses["0.0.0.0:9090"] = f"127.0.0.1:{port}"
     for file in ("prometheus.yml", "alerts.yml"):
         copy = shop.moved_file("prometheus", f"/etc/prometheus/{file}")
-    options = [
-        shop.moved(option)
-        .replace("=/etc/prometheus", f"={copy.parent}")
-        .replace("=/prometheus", f"={shop.folder / 'tsdb'}")
-        for option in shop.compose.command("prometheus")
-    ]
+    folders = {"=/etc/prometheus": f"={copy.parent}", "=/prometheus": f"={shop.folder / 'tsdb'}"}
+    options = [shop.moved(option) for option in shop.compose.command("prometheus")]
+    for inside, here in folders.items():
+        options = [option.replace(inside, here) for option in options]
     url = f"http://127.0.0.1:{port}"
     shop.daemon("prometheus", [str(program.path), *options], f"{url}/-/ready", program.environment)
 
     def up() -> dict[str, str]:
         with urllib.request.urlopen(f"{url}/api/v1/query?query=up", timeout=10) as answer:
-            result = json.load(answer)["data"]["result"]
-        return {
-            each["metric"]["instance"]: each["value"][1]
-            for each in result
-            if each["metric"]["job"] == "pgrelay"
-        }
+            series = json.load(answer)["data"]["result"]
+        assert {each["metric"]["job"] for each in series} <= {"pgrelay"}
+        return {each["metric"]["instance"]: each["value"][1] for each in series}
 
     relays = {shop.addresses[f"{service}:8080"]: "1" for service in RELAYS}
     wait_until(lambda: up() == relays, "both relays to be scraped", 60)

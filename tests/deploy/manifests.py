@@ -1,0 +1,44 @@
+"""deploy/kubernetes as it is written, by kind."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.deploy.compose import ROOT
+
+FOLDER: Final = ROOT / "deploy/kubernetes"
+BASE: Final = FOLDER / "base"
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    """The one of this kind in the base."""
+    [found] = [document for document in manifests() if document["kind"] == kind]
+    return found
+
+
+def manifests() -> list[dict[str, Any]]:
+    """What the base's kustomization.yaml lists."""
+    return [yaml.safe_load((BASE / name).read_text()) for name in kustomization()["resources"]]
+
+
+def kustomization(folder: Path = BASE) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return document
+
+
+def pod() -> dict[str, Any]:
+    """The template's spec."""
+    spec: dict[str, Any] = manifest("StatefulSet")["spec"]["template"]["spec"]
+    return spec
+
+
+def container() -> dict[str, Any]:
+    [only] = pod()["containers"]
+    return dict(only)
+
+
+def secret() -> dict[str, str]:
+    """What the example gives to the environment."""
+    variables: dict[str, str] = yaml.safe_load((FOLDER / "secret.example.yaml").read_text())["stringData"]
+    return variables

@@ -1,0 +1,148 @@
+"""The manifests by themselves: schemas of Kubernetes, and that the parts fit each other, image and relay.
+
+deploy/kubernetes/check judges what kustomize makes of them; test_kubernetes_run.py runs the configuration.
+"""
+
+import re
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from pgrelay import config
+from tests.deploy.compose import ROOT
+from tests.deploy.manifests import (
+    BASE,
+    FOLDER,
+    container,
+    kustomization,
+    manifest,
+    manifests,
+    pod,
+    secret,
+)
+
+# ServiceMonitor is the Prometheus operator's.
+OURS = [document for document in manifests() if "monitoring.coreos.com" not in document["apiVersion"]]
+LABELS = {"app.kubernetes.io/name": "pgrelay"}
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+@pytest.fixture
+def relay_config(monkeypatch: pytest.MonkeyPatch) -> config.Config:
+    """The ConfigMap's file as the pod reads it."""
+    for name, value in secret().items():
+        monkeypatch.setenv(name, value)
+    return config.load(BASE / "relay.yaml")
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+@pytest.mark.parametrize("document", OURS, ids=lambda document: document["kind"])
+def test_the_schemas_of_kubernetes_accept_it(document: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_schemas_of_kubernetes_accept_the_secret() -> None:
+    document = yaml.safe_load((FOLDER / "secret.example.yaml").read_text())
+    kubernetes_validate.validate(document, "1.37", strict=True)
+
+
+def test_every_file_of_the_base_is_used() -> None:
+    listed = {*kustomization()["resources"], "kustomization.yaml"}
+    [generated] = kustomization()["configMapGenerator"]
+    assert {path.name for path in BASE.iterdir()} == listed | set(generated["files"])
+    assert generated["name"] == "pgrelay"
+
+
+def test_every_selector_finds_the_pod_or_the_service() -> None:
+    assert manifest("StatefulSet")["spec"]["template"]["metadata"]["labels"] == LABELS
+    assert manifest("Service")["metadata"]["labels"] == LABELS
+    assert manifest("Service")["spec"]["selector"] == LABELS
+    for kind, key in [
+        ("StatefulSet", "selector"),
+        ("PodDisruptionBudget", "selector"),
+        ("NetworkPolicy", "podSelector"),
+        ("ServiceMonitor", "selector"),
+    ]:
+        assert manifest(kind)["spec"][key] == {"matchLabels": LABELS}
+
+
+def test_the_job_is_called_as_alerts_expect() -> None:
+    assert LABELS[manifest("ServiceMonitor")["spec"]["jobLabel"]] == "pgrelay"
+
+
+def test_one_relay_and_a_budget_that_lets_it_go() -> None:
+    assert manifest("StatefulSet")["spec"]["replicas"] == 1
+    assert manifest("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_the_port_is_the_images_and_everyone_names_it() -> None:
+    [port] = container()["ports"]
+    assert f"\nEXPOSE {port['containerPort']}\n" in DOCKERFILE
+    [exposed] = manifest("Service")["spec"]["ports"]
+    assert (exposed["targetPort"], exposed["port"]) == (port["name"], port["containerPort"])
+    assert container()["livenessProbe"]["httpGet"]["port"] == port["name"]
+    assert container()["readinessProbe"]["httpGet"]["port"] == port["name"]
+    [endpoint] = manifest("ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["port"] == exposed["name"]
+    [ingress] = manifest("NetworkPolicy")["spec"]["ingress"]
+    assert ingress["ports"] == [{"port": port["containerPort"]}]
+
+
+def test_the_user_is_the_images() -> None:
+    context = pod()["securityContext"]
+    assert f"\nUSER {context['runAsUser']}:{context['runAsGroup']}\n" in DOCKERFILE
+    assert context["fsGroup"] == context["runAsGroup"]
+
+
+def test_the_mounts_are_where_the_image_looks() -> None:
+    mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+    assert f"\nVOLUME {mounts['spool']}\n" in DOCKERFILE
+    [file] = kustomization()["configMapGenerator"][0]["files"]
+    assert f'"{mounts["config"]}/{file}"' in DOCKERFILE
+    assert {volume["name"] for volume in pod()["volumes"]} == set(mounts)
+
+
+def test_the_pod_is_given_longer_than_the_relay_takes_to_drain(relay_config: config.Config) -> None:
+    assert pod()["terminationGracePeriodSeconds"] >= relay_config.sink.shutdown_grace_s + 5
+
+
+def test_the_spool_fits_into_the_storage_that_the_pod_may_use() -> None:
+    [spool] = [volume for volume in pod()["volumes"] if volume["name"] == "spool"]
+    limit = container()["resources"]["limits"]["ephemeral-storage"]
+    assert _gibibytes(spool["emptyDir"]["sizeLimit"]) < _gibibytes(limit)
+
+
+def test_the_policy_lets_the_relay_reach_what_it_is_configured_with(relay_config: config.Config) -> None:
+    allowed = {
+        port["port"] for egress in manifest("NetworkPolicy")["spec"]["egress"] for port in egress["ports"]
+    }
+    servers = f"{relay_config.source.dsn} {relay_config.sink.kafka['bootstrap.servers']}"
+    assert {int(port) for port in re.findall(r":(\d+)\b", servers)} <= allowed
+
+
+def test_secrets_come_by_the_environment_only() -> None:
+    [source] = container()["envFrom"]
+    example = yaml.safe_load((FOLDER / "secret.example.yaml").read_text())
+    assert source == {"secretRef": {"name": example["metadata"]["name"]}}
+    text = (BASE / "relay.yaml").read_text()
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == set(secret())
+    for value in secret().values():
+        assert value not in text
+
+
+def test_the_durable_spool_takes_the_place_of_the_one_that_goes_with_the_pod() -> None:
+    variant = kustomization(FOLDER / "durable-spool")
+    assert variant["resources"] == ["../base"]
+    [patch] = [yaml.safe_load(patch["patch"]) for patch in variant["patches"]]
+    assert (patch["kind"], patch["metadata"]["name"]) == ("StatefulSet", "pgrelay")
+    assert patch["spec"]["template"]["spec"]["volumes"] == [{"name": "spool", "$patch": "delete"}]
+    [claim] = patch["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "spool"
+    kubernetes_validate.validate(claim, "1.37", strict=True)
+
+
+def _gibibytes(quantity: str) -> int:
+    assert quantity.endswith("Gi")
+    return int(quantity.removesuffix("Gi"))
