@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ _METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
 _FULL_RETRY_S: Final = 0.01
+_ANSWER_S: Final = 0.1
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
@@ -245,20 +246,21 @@ class Sink:
         self._handed_over += index - start
         return index
 
-    async def publish(self, record: Record) -> None:
-        """Send one record and return once it is acknowledged; somebody must `poll` meanwhile."""
-        loop = asyncio.get_running_loop()
-        acknowledged: asyncio.Future[None] = loop.create_future()
+    async def publish(self, records: Sequence[Record]) -> None:
+        """Send records and return once all are acknowledged."""
+        acknowledged: list[Message] = []
 
         def report(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                # Reports come on whichever thread polls.
-                loop.call_soon_threadsafe(_settle, acknowledged)
+                acknowledged.append(message)
             else:
                 self._report_failure(error, message)
 
-        await self._enqueue(record, report)
-        await acknowledged
+        for record in records:
+            await self._enqueue(record, report)
+        while len(acknowledged) < len(records):
+            # Whoever turns the loop polls as well, but rests between: here something waits for the answer.
+            await asyncio.to_thread(self._poll, _ANSWER_S)
 
     async def _enqueue(self, record: Record, report: Callable[[KafkaError | None, Message], None]) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
@@ -369,11 +371,6 @@ def _uncreated(topic: str, reason: KafkaError) -> PgrelayError:
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
         "or sink.partitions, replication_factor and topic_config"
     )
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _text(error: Exception) -> str:

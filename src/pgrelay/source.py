@@ -143,23 +143,25 @@ class Source:
             raise self._ended_by
         frames: list[bytes] = []
         get_copy_data = self._pgconn.get_copy_data
-        # TLS may hold back decrypted bytes that the socket no longer announces: look once more.
-        looks = 2 if self._pgconn.ssl_in_use else 1
+        # One look takes what libpq has room for, which is little; and TLS may hold back decrypted bytes that
+        # the socket no longer announces. So look until it is in vain.
+        in_vain = False
         size = 0
         try:
             while len(frames) < max_frames and size < max_bytes:
                 length, data = get_copy_data(1)
                 if length > 0:
+                    in_vain = False
                     frame = bytes(data)
                     frames.append(frame)
                     size += length
                     if frame[0] == KEEPALIVE:
                         break
                 elif length == 0:
-                    if not looks:
+                    if in_vain:
                         break
                     self._pgconn.consume_input()
-                    looks -= 1
+                    in_vain = True
                 else:
                     # libpq tells the reason once: keep it until the frames before it are taken.
                     self._ended_by = self._result_error(self._pgconn.get_result())

@@ -9,7 +9,7 @@ fences a relay that still believes in itself, and aborts what that one left open
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -88,9 +88,9 @@ class TransactionalSink(Sink):
         self._begin()
         return super().produce(records, start, delivery)
 
-    async def publish(self, record: Record) -> None:
+    async def publish(self, records: Sequence[Record]) -> None:
         self._begin()
-        await super().publish(record)
+        await super().publish(records)
 
     def _poll(self, timeout_s: float) -> int:
         # A transactional call serves the reports itself: two threads at it would fight for each of them.

@@ -71,7 +71,7 @@ class Session:
     `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked,
     `safe_wal` how many bytes of it may follow until the slot is lost (inf: no limit, nan: not known);
     `published` are the tables that it would send rows of then, None before; `committing` is true while a
-    commit to Kafka is under way.
+    commit to Kafka is under way, `recovering` until it is known what was delivered.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Session:
         self.wal_end = 0
         self.safe_wal = math.nan
         self.committing = False
+        self.recovering = commits is not None
         self.published: frozenset[str] | None = None
         self._catalog = catalog
         self._metrics = metrics
@@ -123,7 +124,7 @@ class Session:
     async def run(self, stop: asyncio.Event, observer: Observer) -> None:
         """Relay until `stop` is set."""
         if self._commits is not None:
-            self._send_on_errand(self._commits.recover())
+            self._send_on_errand(self._recover(self._commits))
         try:
             while not stop.is_set():
                 self._acknowledge()
@@ -255,6 +256,10 @@ class Session:
         self._encode()
         return True
 
+    async def _recover(self, commits: Commits) -> None:
+        await commits.recover()
+        self.recovering = False
+
     def _commit(self, commits: Commits) -> bool:
         self.committing = True
         return self._send_on_errand(commits.commit())
@@ -302,7 +307,7 @@ class Session:
         """Tell them all, and return the ids of the first and of the others."""
         await self.sink.require_topics([announcement.topic for announcement in announcements])
         ids = [await self._register(announcement.schemas) for announcement in announcements]
-        await asyncio.gather(*(self.sink.publish(announcement.record) for announcement in announcements))
+        await self.sink.publish([announcement.record for announcement in announcements])
         return ids[0], ids[1:]
 
     async def _register(self, schemas: Schemas | None) -> SchemaIds | None:
