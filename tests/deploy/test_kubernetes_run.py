@@ -1,4 +1,4 @@
-"""The configuration of the ConfigMap on embedded servers, as the StatefulSet runs it; and a second replica."""
+"""The configuration of the ConfigMap on embedded servers, as the StatefulSet runs it; a second replica."""
 
 import os
 import signal
