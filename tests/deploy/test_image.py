@@ -28,8 +28,8 @@ def test_hadolint_finds_nothing(dockerfile: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What ENV sets."""
-    [block] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
+    """What ENV sets in the last stage."""
+    [block] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", TEXT.rpartition("\nFROM ")[2], re.MULTILINE)
     return dict(pair.split("=", 1) for pair in block.replace("\\\n", " ").split())
 
 
