@@ -50,7 +50,12 @@ _FIXED: Final[Mapping[str, object]] = {
 }
 
 _LASTING: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1"}
-_COMPACTED: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
+# Only a segment that is closed is compacted, and a reader goes through all that is not: so they are small.
+_COMPACTED: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "segment.ms": "3600000",
+}
 
 # A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
 _METADATA_TRY_S: Final = 1.0

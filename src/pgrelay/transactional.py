@@ -116,6 +116,16 @@ class TransactionalSink(Sink):
         await self._initialise()
         return self._own(await asyncio.to_thread(self._read_offsets))
 
+    async def delivered(self) -> Delivered | None:
+        """What was delivered, without a claim to it: whoever has the slot goes on. None: nothing yet.
+
+        Raises GapError where the slot's name has a position of another cluster.
+        """
+        await self.connect()
+        if self._offsets_topic not in self._partitions:
+            return None
+        return self._own(await asyncio.to_thread(self._read_offsets))
+
     async def _initialise(self) -> None:
         try:
             async with asyncio.timeout(_RECOVERY_TIMEOUT_S):

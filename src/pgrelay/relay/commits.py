@@ -27,8 +27,20 @@ from pgrelay.transactional import Delivered, TransactionalSink
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
 
+_CURE: Final = "drop the slot, choose another prefix or delete the offsets topic, and copy the tables anew"
+
 # How often an idle stream's position is committed.
 _IDLE_EVERY_S: Final = 1.0
+
+
+async def refuse_new_slot(sink: TransactionalSink, slot: str) -> None:
+    """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap."""
+    position = await sink.delivered()
+    if position is not None:
+        raise GapError(
+            f"slot {slot} is gone, and Kafka has everything up to {format_lsn(position.lsn)}: changes since "
+            f"are lost to it; {_CURE}"
+        )
 
 
 class Commits:
@@ -60,19 +72,18 @@ class Commits:
         position = await self._sink.recover()
         if position is None:
             return
-        cure = "drop the slot, choose another prefix or delete the offsets topic, and copy the tables anew"
         # Asked only now: the relay that had the slot before us may have gone on until we got it.
         wal_end = await self._wal_end()
         if position.lsn > wal_end:
             raise GapError(
                 f"Kafka has everything up to {format_lsn(position.lsn)}, and the server's WAL ends at "
-                f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {cure}"
+                f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {_CURE}"
             )
         if self._slot_lsn > position.lsn:
             raise GapError(
                 f"the slot stands at {format_lsn(self._slot_lsn)}, and Kafka has everything up to "
                 f"{format_lsn(position.lsn)}: the slot was moved or made anew, and changes between are "
-                f"gone; {cure}"
+                f"gone; {_CURE}"
             )
         self._committed = position
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)

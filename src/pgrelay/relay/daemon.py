@@ -35,7 +35,7 @@ from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.backoff import Backoff
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.commits import Commits, refuse_new_slot
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
@@ -180,6 +180,8 @@ class Daemon:
                 self._sink = self._make_sink(system.systemid, catalog.database)
             if self._registry is None and config.records.format == "avro":
                 self._registry = Registry(config.records.schema_registry)
+            if isinstance(self._sink, TransactionalSink) and await catalog.slot(config.source.slot) is None:
+                await refuse_new_slot(self._sink, config.source.slot)
             slot = await prepare(catalog, config.source, self._position)
             await check_topics(catalog, config)
             self._position.check_slot(slot, config.source.slot)
@@ -258,7 +260,7 @@ class Daemon:
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
         self._session_now = session
-        self._health.streaming()
+        self._observer.begins(session)
         grace_s = self._config.sink.shutdown_grace_s
         try:
             await session.run(self._stop, self._observer)

@@ -34,9 +34,20 @@ class Observer:
         self._publish_at = 0.0
         self._acknowledged_at = 0.0
         self._stalled = False
+        self._recovering = False
         self._published: frozenset[str] | None = None
 
+    def begins(self, session: Session) -> None:
+        """The stream flows from now on, or from when it is known what was delivered."""
+        self._recovering = session.recovering
+        if self._recovering:
+            self._health.waiting("learning from Kafka what was delivered")
+        else:
+            self._health.streaming()
+
     def turned(self, session: Session) -> None:
+        if self._recovering and not session.recovering:
+            self.begins(session)
         now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
