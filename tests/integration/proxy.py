@@ -23,12 +23,15 @@ class Proxy:
 
     `latency` is the time in seconds before any chunk is passed on, either way. What is held is passed on
     after `release`, unless its connection has ended by then: so an answer gets lost.
+
+    `cut_after` is how many bytes of the next answer arrive; its connection ends there, which sets it to None.
     """
 
     def __init__(self, target: int, port: int | None = None) -> None:
         self.target = target
         self.port = port or free_port()
         self.latency = 0.0
+        self.cut_after: int | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -71,6 +74,7 @@ class Proxy:
     def release(self) -> None:
         """A healthy network again."""
         self.latency = 0.0
+        self.cut_after = None
         self._do(self._release())
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
@@ -132,6 +136,10 @@ class Proxy:
             while chunk := await source.read(65536):
                 await asyncio.sleep(self.latency)
                 await gate.wait()
+                if gate is self._replies and self.cut_after is not None:
+                    sink.write(chunk[: self.cut_after])
+                    self.cut_after = None
+                    return
                 sink.write(chunk)
                 await sink.drain()
 

@@ -87,31 +87,47 @@ def _key(row: dict[str, Any]) -> tuple[int, ...]:
     return (row["id"],) if "id" in row else (row["session"], row["number"])
 
 
+Ends = dict[tuple[str, int], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A relay that ended: what its slot had confirmed, and where the partitions (topic, number) ended."""
+    """A relay that ended: what its slot had confirmed, and where the partitions (topic, number) ended.
+
+    It says something of what came `until` there, None: of all. A server that crashes forgets what was
+    confirmed since it last put the slot on disk, and sends that again.
+    """
 
     confirmed_lsn: int
-    ends: dict[tuple[str, int], int]
+    ends: Ends
+    until: Ends | None = None
 
     def repeats_what_was_confirmed(self, record: Record) -> bool:
-        later = record.offset >= self.ends.get((record.topic, record.partition), 0)
-        return later and record.json["source"]["commit_lsn"] < self.confirmed_lsn
+        partition = (record.topic, record.partition)
+        if record.offset < self.ends.get(partition, 0):
+            return False
+        if self.until is not None and record.offset >= self.until.get(partition, 0):
+            return False
+        return bool(record.json["source"]["commit_lsn"] < self.confirmed_lsn)
 
 
 def cut(relay: Relay) -> Cut:
     """Where everything stands now that the relay has ended."""
     wait_free(relay.database, relay.prefix)
-    confirmed_lsn = relay.confirmed_lsn()
+    return Cut(relay.confirmed_lsn(), ends(relay))
+
+
+def ends(relay: Relay) -> Ends:
+    """Where the partitions of the workload's topics end."""
     consumer = Consumer({"bootstrap.servers": relay.kafka.bootstrap, "group.id": "cut"})
     try:
         topics = consumer.list_topics(timeout=10).topics
         ours = [
             (relay.topic(table), number)
             for table in TABLES
+            if relay.topic(table) in topics
             for number in topics[relay.topic(table)].partitions
         ]
-        ends = {at: consumer.get_watermark_offsets(TopicPartition(*at), timeout=10)[1] for at in ours}
+        return {at: consumer.get_watermark_offsets(TopicPartition(*at), timeout=10)[1] for at in ours}
     finally:
         consumer.close()
-    return Cut(confirmed_lsn, ends)

@@ -1,4 +1,4 @@
-"""The broker is away, or its answers get lost: rows 2, 3, 6 and 41 of faults.md."""
+"""The broker is away or slow, or its answers get lost: rows 2, 3, 6 and 41 of faults.md."""
 
 import time
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from tests.integration.relays import Relay
 MIB = 1 << 20
 SOON = 5.0  # seconds: less than the 10 that a lookup may take
 QUEUE = 1000  # records
+CUTS = 10
 ROWS = 10_000  # of 10 kB, 100 MB in all
 QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
 PATIENCE = timedelta(seconds=2)  # of the server
@@ -157,3 +158,22 @@ def test_an_answer_that_got_lost_doubles_nothing(
         kafka_proxy.release()
         relay.caught_up()
     assert ids(relay) == list(range(301))
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_slow_broker_whose_answers_are_cut_short_doubles_nothing(
+    database: Database, kafka_proxy: Proxy, new_relay: NewRelay, delivery: str
+) -> None:
+    """Row 2: the connection ends within an answer, again and again, under load."""
+    prepare(database)
+    kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", **QUICK}
+    relay = new_relay(sink={"kafka": kafka, "partitions": 3, "delivery": delivery}).start().wait_streaming()
+    kafka_proxy.latency = 0.01
+    with Workload(database, sessions=2) as load:
+        for size in range(1, 2 * CUTS, 2):
+            load.wait_for(20)
+            kafka_proxy.cut_after = size
+            relay.wait_for(lambda: kafka_proxy.cut_after is None, "an answer to be cut")
+    relay.caught_up()
+    places = [place(record) for record in history(relay)]
+    assert len(places) == len(set(places))

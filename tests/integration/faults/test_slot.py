@@ -11,6 +11,7 @@ from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import cut_off, exists
 from tests.integration.relays import Relay
+from tests.integration.waiting import wait_until
 
 
 def test_a_slot_that_was_dropped_is_not_made_anew(database: Database, relay: Relay) -> None:
@@ -72,7 +73,24 @@ def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streamin
         relay.send(signal.SIGCONT)
     else:
         relay.start()
-    assert "has lost WAL that it needs" in last_words(relay, LOST)
+    assert "the server removed WAL that it needs" in last_words(relay, LOST)
+
+
+@own_postgres(idle_replication_slot_timeout="1s")
+def test_a_slot_that_nobody_read_for_too_long(database: Database, relay: Relay) -> None:
+    """Row 12: PostgreSQL 18 ends it at the next checkpoint, and the line says why."""
+    relay.stop()
+    wait_until(lambda: ended_by_checkpoint(database, relay.prefix), "the server to end the slot")
+    assert "idle_replication_slot_timeout" in last_words(relay.start(), LOST)
+
+
+def ended_by_checkpoint(database: Database, slot: str) -> bool:
+    with database.connect() as connection:
+        connection.execute("CHECKPOINT")
+        row = connection.execute(
+            "SELECT invalidation_reason FROM pg_replication_slots WHERE slot_name = %s", [slot]
+        ).fetchone()
+    return row == ("idle_timeout",)
 
 
 def test_idle_tables_let_go_of_a_busy_server_s_wal(database: Database, new_relay: NewRelay) -> None:

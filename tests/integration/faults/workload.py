@@ -3,6 +3,7 @@
 Rows of `counter` belong to all: whoever updates one adds 1 to its `n`, so that its history in commit order is
 1, 2, 3 and so on without a gap. Rows of `entry` are a session's own: made, changed and deleted, few at a time
 or in a transaction large enough to be streamed. Savepoints and whole transactions are rolled back among them.
+With `two_phase` some are prepared first; what a lost connection leaves prepared, its session ends by another.
 """
 
 import random
@@ -41,10 +42,10 @@ def prepare(database: Database) -> None:
 class Workload:
     """Writes while its block lasts. `prepare` the database ahead of it."""
 
-    def __init__(self, database: Database, sessions: int = 3) -> None:
+    def __init__(self, database: Database, sessions: int = 3, *, two_phase: bool = False) -> None:
         self._database = database
         self._stopping = threading.Event()
-        self._sessions = [_Session(database, number, self._stopping) for number in range(sessions)]
+        self._sessions = [_Session(database, number, self._stopping, two_phase) for number in range(sessions)]
 
     def __enter__(self) -> Self:
         self._database.execute(f"INSERT INTO counter SELECT i, 0 FROM generate_series(1, {_COUNTERS}) i")
@@ -71,9 +72,12 @@ class Workload:
 
 
 class _Session(threading.Thread):
-    def __init__(self, database: Database, number: int, stopping: threading.Event) -> None:
+    def __init__(self, database: Database, number: int, stopping: threading.Event, two_phase: bool) -> None:
         super().__init__(name=f"session {number}")
         self.ended = 0
+        self._weights = (65, 20, 3, 2, 10) if two_phase else (75, 20, 3, 2, 0)
+        # Names of prepared transactions belong to the whole cluster.
+        self._gid = f"{database.name} {number}"
         self._database = database
         self._number = number
         self._stopping = stopping
@@ -81,20 +85,40 @@ class _Session(threading.Thread):
         self._random = random.Random(number)
 
     def run(self) -> None:
-        while not self._stopping.wait(_PAUSE):
+        finished = False
+        while not finished:
             try:
                 with self._database.connect() as connection:
+                    self._end_prepared(connection)
                     self._write(connection)
+                finished = True
             except psycopg.OperationalError:
-                continue  # the server is down, or was: connect again
+                self._stopping.wait(_PAUSE)  # the server is down, or was: connect again
 
     def _write(self, connection: Connection) -> None:
         kinds = (self._small, self._savepoint, self._large, self._rolled_back)
         while not self._stopping.wait(_PAUSE):
-            [kind] = self._random.choices(kinds, (75, 20, 3, 2))
-            with connection.transaction():
-                kind(connection)
+            [kind] = self._random.choices((*kinds, self._prepared), self._weights)
+            if kind == self._prepared:
+                self._prepared(connection)
+            else:
+                with connection.transaction():
+                    kind(connection)
             self.ended += 1
+
+    def _prepared(self, connection: Connection) -> None:
+        connection.execute("BEGIN")
+        self._random.choice((self._small, self._savepoint, self._large))(connection)
+        connection.execute(f"PREPARE TRANSACTION '{self._gid}'".encode())
+        self._stopping.wait(self._random.choice((0, 0.05)))
+        self._end_prepared(connection)
+
+    def _end_prepared(self, connection: Connection) -> None:
+        """Commits or rolls back what this session has prepared, if anything."""
+        found = connection.execute("SELECT FROM pg_prepared_xacts WHERE gid = %s", [self._gid])
+        if found.fetchone() is not None:
+            end = self._random.choice(("COMMIT", "COMMIT", "ROLLBACK"))
+            connection.execute(f"{end} PREPARED '{self._gid}'".encode())
 
     def _small(self, connection: Connection) -> None:
         self._insert(connection, 2)

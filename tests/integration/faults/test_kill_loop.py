@@ -1,0 +1,96 @@
+"""The relay is killed again and again under load, and the servers crash now and then: rows 1, 22 and 27.
+
+Three sessions write; transactions are streamed before they commit, spill to disk, are prepared, or rolled
+back in part. In the end the tables themselves and the counters in them say whether a change was lost, came
+twice or out of order: see `history`. PGRELAY_TEST_KILLS is how often each relay is killed; PGRELAY_TEST_SEED
+repeats a run's choices.
+"""
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pgrelay.embedded.kafka import Kafka
+from pgrelay.embedded.postgres import Postgres
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.history import Cut, cut, ends, history
+from tests.integration.faults.once import assert_each_change_is_there_once, exactly_once
+from tests.integration.faults.own_servers import own_kafka, own_postgres
+from tests.integration.faults.workload import Workload, prepare
+from tests.integration.relays import Relay
+
+KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "16"))
+SEED = int(os.environ.get("PGRELAY_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
+TIMEOUT = 120 + 20 * KILLS  # seconds
+
+SETTINGS: dict[str, dict[str, Any]] = {"source": {"two_phase": True}, "transactions": {"memory_mb": 1}}
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
+
+
+@own_postgres()
+@own_kafka()
+def test_at_least_once_loses_nothing_and_repeats_only_what_was_not_confirmed(
+    server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
+) -> None:
+    """Or was, and the server forgot it when it crashed."""
+    prepare(database)
+    slow = {"linger.ms": 20, "reconnect.backoff.max.ms": 200}  # so that much is on its way at any instant
+    relay = new_relay(sink={"partitions": 3, "kafka": slow}, **SETTINGS).start().wait_streaming()
+    cuts: list[Cut] = []
+
+    def crash_server() -> None:
+        now = ends(relay)
+        cuts[:] = [cut if cut.until is not None else replace(cut, until=now) for cut in cuts]
+        server.restart("immediate")
+
+    def kill() -> None:
+        relay.kill()
+        cuts.append(cut(relay))
+
+    kill_again_and_again(relay, kill, (crash_server, lambda: crash(broker)))
+    records = history(relay)
+    assert len(cuts) == KILLS
+    assert not [record for record in records for cut in cuts if cut.repeats_what_was_confirmed(record)]
+
+
+@own_postgres()
+@own_kafka()
+def test_exactly_once_repeats_nothing_to_a_reader_of_committed_records(
+    server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
+) -> None:
+    prepare(database)
+    relay = exactly_once(new_relay, None, **SETTINGS).start().wait_streaming()
+    kill_again_and_again(relay, relay.kill, (lambda: server.restart("immediate"), lambda: crash(broker)))
+    assert_each_change_is_there_once(relay)
+
+
+def crash(broker: Kafka) -> None:
+    broker.kill()
+    broker.start()
+
+
+def kill_again_and_again(
+    relay: Relay, kill: Callable[[], None], crashes: Sequence[Callable[[], None]]
+) -> None:
+    """Kills the relay, and one time in four each of the servers, while it runs or once it is dead.
+
+    In the end the relay has caught up and is stopped.
+    """
+    print(f"PGRELAY_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    with Workload(relay.database, two_phase=True) as load:
+        for _ in range(KILLS):
+            load.wait_for(chance.randrange(1, 200))
+            steps = [kill, *(crash for crash in crashes if chance.random() < 0.25)]
+            chance.shuffle(steps)
+            for step in steps:
+                step()
+            relay.start()
+    relay.caught_up(timeout=TIMEOUT / 2)
+    assert relay.stop() == 0

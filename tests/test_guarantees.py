@@ -1,0 +1,28 @@
+"""docs/guarantees.md names a test for each fault, and each test that it names is there."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+GUARANTEES = (TESTS.parent / "docs" / "guarantees.md").read_text()
+FAULTS = range(1, 43)
+
+_ROW = re.compile(r"^\| (\d+) \| [^|]+ \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+_NAMED = re.compile(r"`(?:tests/)?([\w/]+\.py)(?:::(\w+))?`")
+
+
+def test_every_fault_has_a_row_that_names_a_test() -> None:
+    rows = {int(number): tests for number, tests in _ROW.findall(GUARANTEES)}
+    assert list(rows) == list(FAULTS)
+    without = [number for number, tests in rows.items() if not any(name for _, name in _NAMED.findall(tests))]
+    assert without == []
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    missing = []
+    for file, name in set(_NAMED.findall(GUARANTEES)):
+        path = TESTS / file
+        text = path.read_text() if path.exists() else ""
+        if not text or (name and not re.search(rf"^(async )?def {name}\(", text, re.MULTILINE)):
+            missing.append(f"{file}::{name}")
+    assert missing == []
