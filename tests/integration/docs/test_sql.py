@@ -33,8 +33,6 @@ def test_the_sql_of_a_page_runs_in_order(server: Postgres, page: str) -> None:
     name = re.sub(r"\W", "_", page)
     dsn = server.create_database(name)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        # The pages call it app.
-        connection.execute(f'ALTER ROLE postgres IN DATABASE "{name}" SET search_path = public'.encode())
         connection.execute(_GIVEN.get(page, "SELECT 1").encode())
         for block in blocks("sql"):
             if block.page == page:
@@ -49,6 +47,7 @@ def test_the_sql_of_a_page_runs_in_order(server: Postgres, page: str) -> None:
 
 
 def _run(connection: psycopg.Connection[tuple[object, ...]], block: Block, database: str) -> None:
+    # The pages call it app.
     for statement in _statements(block.text.replace("DATABASE app", f'DATABASE "{database}"')):
         try:
             connection.execute(statement.encode())
