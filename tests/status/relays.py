@@ -16,6 +16,16 @@ from pgrelay.status.troubles import Troubles
 NOW_S = 1_800_000_000.0
 PASSWORD = "hunter2"
 
+# Records a second.
+_RATES = {
+    "public.orders": 610,
+    "public.order_lines": 1840,
+    "public.customers": 42,
+    "public.stock": 290,
+    "public.audit": 3,
+    "sales.a_table_with_a_name_that_is_longer_than_there_is_room_for": 9,
+}
+
 
 class Clock:
     """Unix seconds that stand still until they are set."""
@@ -75,24 +85,13 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
     metrics, lsn = told.metrics, 0x2A_0000_0000
     metrics.set_published_tables(7)
     metrics.set_slot_safe_wal(18.2e9)
-    open_transactions = [
-        open_transaction(spool, xid, size) for xid, size in ((90_211, 9_000_000), (90_377, 400_000))
-    ]
-    open_transactions[0].frames.spill()
+    large, small = open_transaction(spool, 90_211, 9_000_000), open_transaction(spool, 90_377, 400_000)
+    large.frames.spill()
     for second in range(seconds):
         slow = max(0.0, 40 - abs(second - seconds * 0.6)) / 40
         wave = 1 + 0.35 * math.sin(second / 9) + 0.1 * math.sin(second * 1.7)
-        for table, rate in (
-            ("orders", 610),
-            ("order_lines", 1840),
-            ("customers", 42),
-            ("stock", 290),
-            ("audit", 3),
-        ):
-            metrics.add_records(f"public.{table}", "c", int(rate * wave * (1 - 0.7 * slow)))
-        metrics.add_records(
-            "sales.a_table_with_a_name_that_is_longer_than_there_is_room_for", "u", int(9 * wave)
-        )
+        for table, rate in _RATES.items():
+            metrics.add_records(table, "c", int(rate * wave * (1 - 0.7 * slow)))
         lsn += 640_000
         behind = int(3_000 + 48_000_000 * slow)
         metrics.set_positions(
@@ -104,8 +103,9 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
             metrics.observe_delivery(int((told.clock() - (0.0009 + 0.0001 * n)) * 1e6))
         metrics.add_transactions(40)
         metrics.set_spooled_bytes(spool.on_disk)
-        told.pass_second(*open_transactions)
+        told.pass_second(large, small)
     metrics.set_oldest_commit(int((told.clock() - 0.004) * 1e6))
+    large.frames.discard()
 
 
 def open_transaction(spool: Spool, xid: int, size: int) -> OpenTransaction:

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import structlog
 import yaml
 
 from pgrelay.cli import main
@@ -42,7 +43,8 @@ def test_a_relay_that_runs(host: str) -> None:
 def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = Told()
     told.health.streaming()
-    with told.served() as server:
+    # structlog prints to stdout where nobody has set it up.
+    with told.served() as server, structlog.testing.capture_logs():
         assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}")]) == 0
         assert "slot shop, streaming, up 0 s" in capsys.readouterr().out
         assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}"), "--json"]) == 0
@@ -90,7 +92,7 @@ def test_something_else_answers(body: bytes) -> None:
     with HTTPServer(("127.0.0.1", 0), Exchange) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        with pytest.raises(SetupError, match="is no relay of this version; correct http.listen"):
+        with pytest.raises(SetupError, match=r"is no relay of this version; correct http\.listen"):
             ask(listening_at(f"127.0.0.1:{server.server_port}"), "relay.yaml")
         thread.join()
 
@@ -105,6 +107,6 @@ def test_something_that_speaks_no_http_answers() -> None:
 
         thread = threading.Thread(target=talk)
         thread.start()
-        with pytest.raises(SetupError, match="^no relay answers at"):
+        with pytest.raises(SetupError, match=r"^no relay answers at"):
             ask(listening_at(f"127.0.0.1:{server.getsockname()[1]}"), "relay.yaml")
         thread.join()

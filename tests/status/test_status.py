@@ -94,6 +94,7 @@ def test_open_transactions_and_what_they_spill(told: Told, spool: Spool) -> None
     assert now.spooled_bytes == large.frames.on_disk > 2000
     assert now.memory_limit_bytes == 2 << 20
     assert (now.spool_free_bytes or 0) > 0
+    large.frames.discard()
 
 
 def test_lag_grows_between_samples(told: Told) -> None:

@@ -1,5 +1,6 @@
 """The status page's content as text for a terminal."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -62,7 +63,7 @@ def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
         for row in zip(*columns, strict=True)
     ]
     for row, style in zip(rows, ("bold", "", "dim"), strict=True):
-        line = "".join(row)
+        line = "".join(row).rstrip()
         yield paint(style, line) if style else line
 
 
@@ -94,7 +95,7 @@ def _spark(values: Sequence[float]) -> str:
         return ""
     width = min(_SPARK_WIDTH, len(values))
     edges = [len(values) * i // width for i in range(width + 1)]
-    tops = [max(values[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    tops = [max(values[start:end]) for start, end in itertools.pairwise(edges)]
     most = max(tops) or 1.0
     return "".join(_BARS[min(len(_BARS) - 1, int(top / most * len(_BARS)))] for top in tops)
 
