@@ -132,7 +132,7 @@ class Relay:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of /metrics, /healthz or /readyz; status 0 where nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://{self._http_address}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.http_address}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -214,7 +214,8 @@ class Relay:
         return None if row is None else row[0]
 
     @property
-    def _http_address(self) -> str:
+    def http_address(self) -> str:
+        """Where it listens, host:port."""
         host, port = self._port_holder.getsockname()
         return f"{host}:{port}"
 
@@ -228,7 +229,7 @@ class Relay:
             "sink": {"kafka": {"bootstrap.servers": self.kafka.bootstrap}},
             "records": {"prefix": self.prefix},
             "transactions": {"spool_dir": str(self._folder / "spool")},
-            "http": {"listen": self._http_address},
+            "http": {"listen": self.http_address},
         }
         path = self._folder / "pgrelay.yaml"
         path.write_text(yaml.safe_dump(_laid_over(ours, self.sections)))
