@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import yaml
 
 from pgrelay.embedded.account import server_folder
-from pgrelay.embedded.daemon import Daemon
+from pgrelay.embedded.daemon import Daemon, StrPath
 from pgrelay.embedded.ports import free_port
 from tests.debian import debian_program
 
@@ -53,7 +53,11 @@ class Prometheus:
             daemon = Daemon("Prometheus", folder / "prometheus.log")
             stack.callback(daemon.kill)
             stack.callback(daemon.stop, signal.SIGTERM, timeout=_TIMEOUT)
-            command = [program.path, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
+            command: list[StrPath] = [
+                program.path,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+            ]
             command.append(f"--web.listen-address=127.0.0.1:{port}")
             daemon.start(command, ready=self._answers, timeout=_TIMEOUT, cwd=folder)
             self._stack = stack.pop_all()
