@@ -85,19 +85,16 @@ def test_rows_arrive_on_the_page_by_table(database: Database, relay: Relay, page
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 def test_an_open_transaction_and_what_it_spills(database: Database, relay: Relay, page: Page) -> None:
-    with database.connect() as connection:
-        with connection.transaction(force_rollback=True):
-            connection.execute(
-                "INSERT INTO orders SELECT n, repeat('x', 1000) FROM generate_series(1, 80000) n"
-            )
-            [xid] = connection.execute("SELECT pg_current_xact_id()::text").fetchone() or [""]
-            row = page.locator("#open tr", has_text=xid)
-            expect(row).to_be_visible(timeout=30_000)
-            relay.wait_for(lambda: status(relay)["spooled_bytes"] > 2**20, "the transaction to spill")
-            [open_now] = status(relay)["open"]
-            assert open_now["xid"] == int(xid)
-            assert open_now["disk_bytes"] == status(relay)["spooled_bytes"]
-            assert open_now["memory_bytes"] <= 2**20
+    with database.connect() as connection, connection.transaction(force_rollback=True):
+        connection.execute("INSERT INTO orders SELECT n, repeat('x', 1000) FROM generate_series(1, 80000) n")
+        [xid] = connection.execute("SELECT pg_current_xact_id()::text").fetchone() or [""]
+        row = page.locator("#open tr", has_text=xid)
+        expect(row).to_be_visible(timeout=30_000)
+        relay.wait_for(lambda: status(relay)["spooled_bytes"] > 2**20, "the transaction to spill")
+        [open_now] = status(relay)["open"]
+        assert open_now["xid"] == int(xid)
+        assert open_now["disk_bytes"] == status(relay)["spooled_bytes"]
+        assert open_now["memory_bytes"] <= 2**20
     expect(page.locator("#open")).to_contain_text("None", timeout=30_000)
 
 
