@@ -93,7 +93,17 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["run"], ["check"], ["status"], ["demo", "--rows", "0"], ["demo", "--rows", "x"]]
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["run"],
+        ["check"],
+        ["status"],
+        ["plan", "--config", "x", "--shards", "0"],
+        ["demo", "--rows", "0"],
+        ["demo", "--rows", "x"],
+    ],
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
