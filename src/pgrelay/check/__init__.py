@@ -10,16 +10,21 @@ from collections.abc import Awaitable
 
 from pgrelay.catalog import Catalog
 from pgrelay.check import queries
+from pgrelay.check.clock import clock_findings
 from pgrelay.check.connection import refused_connection, replication_findings
 from pgrelay.check.findings import Finding, warning
+from pgrelay.check.holders import holder_findings
 from pgrelay.check.kafka import kafka_findings
+from pgrelay.check.kafka_topics import largest_record
 from pgrelay.check.machine import machine_findings
 from pgrelay.check.publications import publication_findings
+from pgrelay.check.registry import registry_findings
 from pgrelay.check.server import server_findings
 from pgrelay.check.slot import slot_findings, wrong_kind
 from pgrelay.check.table_queries import Published
 from pgrelay.check.tables import selected, table_findings
 from pgrelay.check.topics import wanted_topics
+from pgrelay.check.widths import width_findings
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
@@ -37,6 +42,8 @@ async def check(config: Config) -> list[Finding]:
     topics, collisions = wanted_topics(relayed.tables, options, config)
     found += collisions
     found += await kafka_findings(config.sink, topics, published.truncates)
+    if config.records.format == "avro":
+        found += await registry_findings(config.records.schema_registry)
     return found + machine_findings(config)
 
 
@@ -57,7 +64,9 @@ async def _catalogue(
     slot = await catalog.slot(source.slot)
     found = server_findings(server, source, slot is not None)
     found += await replication_findings(source.dsn)
+    found += await _guarded("the clock", clock_findings(catalog))
     found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
+    found += await _guarded("the other slots", holder_findings(catalog, source.slot))
     try:
         # Of a slot that is not ours to read nothing follows for the publications.
         ours = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
@@ -66,6 +75,8 @@ async def _catalogue(
         return [*found, unexamined("the publications", refusal)], Published()
     found += more
     found += await _guarded("the tables", table_findings(catalog, config, published, selection))
+    largest = largest_record(config.sink)
+    found += await _guarded("the rows", width_findings(catalog, published.stored, largest))
     return found, published
 
 

@@ -225,9 +225,15 @@ def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], confi
     ]
 
 
+def largest_record(config: Sink) -> int:
+    """Bytes that the producer lets pass."""
+    given = config.kafka.get("message.max.bytes", "")
+    return int(given) if given.isdecimal() else _MESSAGE_BYTES
+
+
 def sizes(limits: Mapping[str, Limits], config: Sink) -> list[Finding]:
     """The largest record: what the producer lets pass, and what the topics take."""
-    ours = int(config.kafka.get("message.max.bytes", _MESSAGE_BYTES))
+    ours = largest_record(config)
     strict = [name for name, each in limits.items() if each.message_bytes < ours]
     if strict:
         least = min(limits[name].message_bytes for name in strict)

@@ -1,0 +1,30 @@
+"""Whether this machine's clock and the server's agree. Order never depends on it; what lag means does."""
+
+import time
+from typing import Final
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog
+from pgrelay.check.findings import Finding, duration, ok, warning
+
+# What an hour of NTP trouble may come to, and is of no use to tell.
+_MUCH_S: Final = 5.0
+
+
+async def clock_findings(catalog: Catalog) -> list[Finding]:
+    """The answer is held against the middle of the time that it took."""
+    asked = time.time()
+    rows = await catalog.rows(sql.SQL("SELECT extract(epoch FROM clock_timestamp())::float8"))
+    return [apart(rows[0][0] - (asked + time.time()) / 2)]
+
+
+def apart(server_ahead_s: float) -> Finding:
+    if abs(server_ahead_s) < _MUCH_S:
+        return ok("this machine's clock and the server's agree")
+    way = "ahead of" if server_ahead_s > 0 else "behind"
+    return warning(
+        f"the server's clock is {duration(abs(server_ahead_s))} {way} this machine's",
+        "pgrelay_lag_seconds is wrong by as much (never negative), and so is ts_ms beside source.ts_ms",
+        "run NTP (chronyd, systemd-timesyncd) on both machines",
+    )

@@ -1,0 +1,49 @@
+"""Who else keeps WAL from being removed: the other slots of the cluster, of replicas and relays."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog
+from pgrelay.check.findings import Finding, counted, ok, size, some, warning
+
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Another slot, and how many bytes of WAL it holds back."""
+
+    slot: str
+    active: bool
+    held_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.slot} ({size(self.held_bytes)}{'' if self.active else ', nobody reads it'})"
+
+
+async def holder_findings(catalog: Catalog, slot: str) -> list[Finding]:
+    query = sql.SQL(
+        "SELECT slot_name, active, (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
+        "ELSE pg_current_wal_lsn() END - restart_lsn)::bigint FROM pg_replication_slots "
+        "WHERE slot_name <> %s AND restart_lsn IS NOT NULL ORDER BY 3 DESC, 1"
+    )
+    return holding([Holder(*row) for row in await catalog.rows(query, (slot,))])
+
+
+def holding(holders: list[Holder]) -> list[Finding]:
+    """`holders` are all other slots, those that hold the most first."""
+    if not holders:
+        return [ok("no other slot holds back WAL")]
+    forgotten = [holder for holder in holders if not holder.active and holder.held_bytes >= _GIB]
+    if not forgotten:
+        return [ok(f"{counted(len(holders), 'other slot')}: {some([str(holder) for holder in holders])}")]
+    drop = f"SELECT pg_drop_replication_slot('{forgotten[0].slot}')"
+    return [
+        warning(
+            f"WAL is held back by {some([str(holder) for holder in forgotten])}",
+            "the disk fills, however quick this relay is",
+            f"start its reader, or give it up: {drop}",
+        )
+    ]

@@ -1,0 +1,82 @@
+"""The widest rows against the largest record: a sample of the tables that may have such rows.
+
+Only tables that keep more apart (TOAST) than one record may have are looked at, the largest of them, some
+rows each, and only where we may read them, which a run needs no right for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from pgrelay.catalog import Catalog
+from pgrelay.check.findings import Finding, counted, ok, size, some, warning
+from pgrelay.check.table_queries import Table
+
+_TABLES: Final = 10
+_ROWS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A table whose rows may be wide. `schema` and `name` are as the catalogue has them."""
+
+    schema: str
+    name: str
+    readable: bool
+    pages: int
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+async def width_findings(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Finding]:
+    """`stored` are the tables that hold the rows; `largest_record` in bytes."""
+    candidates = await _candidates(catalog, stored, largest_record)
+    widths = {str(each): await _widest(catalog, each) for each in candidates if each.readable}
+    return judged(widths, [str(each) for each in candidates if not each.readable], largest_record)
+
+
+async def _candidates(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Candidate]:
+    query = sql.SQL(
+        "SELECT n.nspname, c.relname, has_table_privilege(c.oid, 'SELECT'), c.relpages "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.oid = ANY (%s) AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > %s / 4 "
+        "ORDER BY pg_relation_size(c.reltoastrelid) DESC LIMIT {}"
+    ).format(sql.Literal(_TABLES))
+    rows = await catalog.rows(query, ([table.oid for table in stored], largest_record))
+    return [Candidate(*row) for row in rows]
+
+
+async def _widest(catalog: Catalog, table: Candidate) -> int:
+    """Bytes of the widest row as text, of a sample; 0 where that has none."""
+    percent = 100.0 if table.pages < _ROWS else 100.0 * _ROWS / table.pages
+    query = sql.SQL(
+        "SELECT coalesce(max(octet_length(t::text)), 0) "
+        "FROM (SELECT * FROM {} TABLESAMPLE SYSTEM ({}) LIMIT {}) t"
+    ).format(sql.Identifier(table.schema, table.name), sql.Literal(percent), sql.Literal(_ROWS))
+    return int((await catalog.rows(query))[0][0])
+
+
+def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -> list[Finding]:
+    """`widths` in bytes by table; `unread` are tables that we had no right to look into."""
+    wide = {table: width for table, width in widths.items() if width >= largest_record}
+    found: list[Finding] = []
+    if wide:
+        most = max(wide.values())
+        found.append(
+            warning(
+                f"rows of up to {size(most)} in {some(sorted(wide))}",
+                f"message.max.bytes is {size(largest_record)}; a record past it can't be delivered",
+                f"message.max.bytes: {2 * most} in sink.kafka, and max.message.bytes for their topics",
+            )
+        )
+    if unread:
+        tables = f"{counted(len(unread), 'table')} with large values: {some(unread)}"
+        found.append(
+            ok(f"{tables}; not looked into for rows past {size(largest_record)}, for want of SELECT")
+        )
+    if not found:
+        found.append(ok(f"no row past {size(largest_record)} was found"))
+    return found

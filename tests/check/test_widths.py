@@ -1,0 +1,22 @@
+"""The widest rows that were found, against the largest record."""
+
+from pgrelay.check.widths import judged
+
+LIMIT = 1_000_000
+
+
+def test_rows_that_fit() -> None:
+    [finding] = judged({"public.docs": LIMIT - 1}, [], LIMIT)
+    assert (finding.level, finding.what) == ("ok", "no row past 977 KiB was found")
+
+
+def test_rows_that_do_not() -> None:
+    [finding] = judged({"public.docs": 3 * LIMIT, "public.notes": 10}, [], LIMIT)
+    assert (finding.level, finding.what) == ("warning", "rows of up to 2.9 MiB in public.docs")
+    assert "message.max.bytes: 6000000" in finding.cure
+
+
+def test_tables_that_could_not_be_read() -> None:
+    [finding] = judged({}, ["public.docs"], LIMIT)
+    assert finding.level == "ok"
+    assert "public.docs; not looked into" in finding.what
