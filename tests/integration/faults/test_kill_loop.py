@@ -86,7 +86,7 @@ def kill_again_and_again(
     chance = random.Random(SEED)
     with Workload(relay.database, two_phase=True) as load:
         for _ in range(KILLS):
-            load.wait_for(chance.randrange(1, 200))
+            load.wait_for(chance.randrange(1, 100))
             steps = [kill, *(crash for crash in crashes if chance.random() < 0.25)]
             chance.shuffle(steps)
             for step in steps:
