@@ -22,6 +22,7 @@ _SILENT_S: Final = 10.0
 _MOST_NAMED: Final = 20
 
 _KAFKA_CURE: Final = "nothing is lost; see that the brokers of sink.kafka run and answer"
+_LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
 _TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, and copy them anew"
 
 
@@ -82,6 +83,7 @@ class Observer:
         for table, count in letters.take_counts().items():
             self._metrics.add_dead_letters(table, count)
             _log.warning("dead letters", table=table, count=count)
+            self._health.troubles.tell(f"dead letters of {table}", _LETTERS_CURE)
         for letter in letters.take_latest():
             _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)
 
