@@ -17,7 +17,7 @@ class Page:
     @classmethod
     def load(cls) -> Self:
         """Read the page's three parts from the package and make them one."""
-        parts = files("pgrelay.status").joinpath("page")
+        parts = files("pgrelay.status").joinpath("html")
         style = parts.joinpath("page.css").read_text("utf-8")
         script = parts.joinpath("page.js").read_text("utf-8")
         html = parts.joinpath("page.html").read_text("utf-8")
