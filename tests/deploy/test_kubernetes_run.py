@@ -22,12 +22,12 @@ from tests.integration.waiting import wait_until
 
 _TIMEOUT = 60.0
 
-_BY_HAND = """\
-CREATE ROLE pgrelay LOGIN REPLICATION;
-CREATE TABLE orders (id int PRIMARY KEY);
-CREATE PUBLICATION pgrelay FOR TABLE orders;
-SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput');
-"""
+_BY_HAND = (
+    "CREATE ROLE pgrelay LOGIN REPLICATION",
+    "CREATE TABLE orders (id int PRIMARY KEY)",
+    "CREATE PUBLICATION pgrelay FOR TABLE orders",
+    "SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput')",
+)
 
 
 class Pods:
@@ -73,7 +73,8 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
                 raise
             pytest.skip(str(error))
         with psycopg.connect(postgres.create_database("shop"), autocommit=True) as connection:
-            connection.execute(_BY_HAND)
+            for statement in _BY_HAND:
+                connection.execute(statement)
         yield Pods(stack, tmp_path, postgres, kafka)
 
 
