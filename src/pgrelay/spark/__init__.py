@@ -17,13 +17,16 @@ from pgrelay.spark.mirror import mirror
 from pgrelay.spark.schema import TableSchema, TableVersion
 from pgrelay.spark.schema_topic import table_schemas
 from pgrelay.spark.session import session
+from pgrelay.spark.whole import MirrorPosition, mirror_position
 
 __all__ = [
     "Column",
+    "MirrorPosition",
     "TableSchema",
     "TableVersion",
     "apply_changes",
     "mirror",
+    "mirror_position",
     "read_changes",
     "session",
     "spark_jars",

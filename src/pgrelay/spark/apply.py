@@ -112,8 +112,8 @@ class Target:
             partition, offset, names = summary.lacking
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: the key of a row was changed, and "
-                f"the large value of {names} was not sent: ALTER TABLE {schema.schema}.{schema.table} REPLICA "
-                "IDENTITY FULL"
+                f"the large value of {names} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
+                "REPLICA IDENTITY FULL"
             )
 
     def _write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:

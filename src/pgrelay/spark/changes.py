@@ -1,11 +1,15 @@
 """Changes as a DataFrame: the records of a table's topic, their rows typed as the table's columns are."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from pgrelay.spark.avro_records import avro_changes, schema_id
 from pgrelay.spark.json_records import json_changes
 from pgrelay.spark.kafka import read_topic
+from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema
 
 
@@ -17,6 +21,7 @@ def read_changes(
     schema: TableSchema,
     streaming: bool = False,
     options: Mapping[str, str] | None = None,
+    registry: str | Mapping[str, Any] | None = None,
     placeholder: bool | None = None,
 ) -> DataFrame:
     """The changes of one table, in one row each; tombstones, which repeat their deletes, are left out.
@@ -33,14 +38,29 @@ def read_changes(
     | corrupt | string | null, or why the record can't be read exactly, and the record |
 
     Nothing is rounded, nulled or dropped in silence: where a value is not exactly of its column's type, or a
-    column is not in the schema, `corrupt` says so. `options` are those of Spark's Kafka source. Of records
-    that were written with `unchanged: placeholder`, say `placeholder=True`; False takes the placeholder for a
-    text, and by default it is corrupt.
+    column is not in the schema, `corrupt` says so. `registry`, for records in Avro, is the URL of the schema
+    registry or the options of Confluent's client; a stream reads the schemas that are registered when it is
+    made. `options` are those of Spark's Kafka source. Of records that were written with `unchanged:
+    placeholder`, say `placeholder=True`; False takes the placeholder for a text, and by default it is
+    corrupt.
     """
     records = read_topic(spark, servers, topic, options, streaming=streaming)
-    return changes_of(records, schema, placeholder=placeholder)
+    if registry is None:
+        return json_changes(records, schema, placeholder)
+    return avro_changes(records, schema, Registry(registry).of_topic(topic), placeholder)
 
 
-def changes_of(records: DataFrame, schema: TableSchema, *, placeholder: bool | None = None) -> DataFrame:
-    """The same of records that were read already, as Kafka's source gives them."""
-    return json_changes(records, schema, placeholder)
+def changes_of(
+    records: DataFrame,
+    schema: TableSchema,
+    *,
+    registry: Registry | None = None,
+    placeholder: bool | None = None,
+) -> DataFrame:
+    """The same of records that were read already, by the schemas of those ids alone that are among them."""
+    if registry is None:
+        return json_changes(records, schema, placeholder)
+    ids = records.select(schema_id(F.col("value")).alias("id")).where("id IS NOT NULL").distinct().collect()
+    if not ids:
+        return json_changes(records, schema, placeholder)
+    return avro_changes(records, schema, registry.of_ids(row["id"] for row in ids), placeholder)

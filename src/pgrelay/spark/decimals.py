@@ -17,8 +17,12 @@ def exact_decimal(digits: Expression, to: DecimalType) -> Expression:
 
 
 def decimal_text(base64: Expression, scale: Expression) -> Expression:
+    """The digits of base64's integer over 10^scale; null past 38 digits."""
+    return integer_text(F.hex(F.try_to_binary(base64, F.lit("base64"))), scale)
+
+
+def integer_text(hexadecimal: Expression, scale: Expression) -> Expression:
     """The digits of an integer's big-endian two's complement over 10^scale; null past 38 digits."""
-    hexadecimal = F.hex(F.try_to_binary(base64, F.lit("base64")))
     negative = hexadecimal >= "8"
     padded = F.lpad(hexadecimal, _HEX_DIGITS, F.when(negative, "F").otherwise("0"))
     high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")

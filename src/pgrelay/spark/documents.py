@@ -17,8 +17,9 @@ from pgrelay.spark.names import quoted
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.values import JSON_OPTIONS
 
-# A number in a document that a variant would take for a double.
-_LONG_NUMBER: Final = r"[:\[,]-?(?:[0-9.]{39,}|[0-9.]+[eE])"
+# Where a document's number has become a double: in its schema, or, of arrays of mixed types, in its text.
+_DOUBLE: Final = r"(?:^|<|: )DOUBLE(?:$|,|>)"
+_EXPONENT: Final = r"(?:^|[:\[,])-?[0-9.]+E"
 
 
 def needs_document(column: Column) -> bool:
@@ -52,7 +53,8 @@ def value_of_document(text: Expression, document: Expression, column: Column) ->
         return exact_decimal(digits, to) if isinstance(to, DecimalType) else digits
     if isinstance(to, ArrayType):
         return _decimals(text, document, to)
-    return F.when(~F.col("text").rlike(_LONG_NUMBER), F.to_json(document))
+    inexact = F.schema_of_variant(document).rlike(_DOUBLE) | F.to_json(document).rlike(_EXPONENT)
+    return F.when(~inexact, F.to_json(document))
 
 
 def _digits(document: Expression) -> Expression:

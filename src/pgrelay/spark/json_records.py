@@ -164,7 +164,10 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
     no_record = (
         F.col("malformed") | F.col("op").isNull() | F.col("commit_lsn").isNull() | F.col("seq").isNull()
     )
-    reasons = [F.when(no_record, F.lit("no record of a table's change in JSON"))]
+    reasons = [
+        F.when(F.col("text").startswith("\0"), F.lit("a record in Avro: pass the registry")),
+        F.when(no_record, F.lit("no record of a table's change in JSON")),
+    ]
     absent = F.array_except(_expected(schema), F.array_union(F.map_keys("after_texts"), F.col("unchanged")))
     told = F.concat(F.lit("columns of the schema that are missing: "), F.array_join(absent, ", "))
     reasons.append(F.when(F.size(absent) > 0, told))

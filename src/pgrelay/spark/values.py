@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pgrelay.encode.numbers import declared_scale
 from pgrelay.encode.types import DECIMAL_BASE64, EPOCH_DAYS, HEX, MICROS, VARIABLE_DECIMAL
 from pgrelay.spark.columns import Column
 from pgrelay.spark.decimals import decimal_text, exact_decimal, variable_decimal_text
@@ -70,7 +71,7 @@ def _string(text: Expression, column: Column) -> Expression:
     if column.encoding == VARIABLE_DECIMAL:
         return variable_decimal_text(text)
     if column.encoding == DECIMAL_BASE64:
-        return F.lit(None).cast("string")  # a precision past 38, of which nothing here can make digits
+        return decimal_text(text, F.lit(max(declared_scale(column.type_modifier), 0)))
     if column.encoding == MICROS:  # of time and timetz, which Delta and Iceberg have no type for
         return clock(text.try_cast("bigint"), "+00" if column.type_name == "timetz" else "")
     return text

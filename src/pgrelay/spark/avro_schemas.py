@@ -1,0 +1,71 @@
+"""What the Avro schema of a topic's values says: where its rows are, and which field is which column."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pgrelay.encode.avro.names import legal
+
+_MAX_DIGITS: Final = 38  # of Spark's decimal
+
+AvroSchema = Any
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """One schema under which values were written. `text` is what Spark reads them by.
+
+    `flat`: the value is the row. `columns`: the row's fields, by the name of the column.
+    """
+
+    id: int
+    text: str
+    flat: bool
+    columns: dict[str, str]
+
+    @property
+    def decoded(self) -> str:
+        """The name of the column that the values of this schema are decoded into."""
+        return f"value_{self.id}"
+
+
+def writer_schema(number: int, text: str) -> WriterSchema:
+    """The schema of that id, from its JSON."""
+    schema = json.loads(text)
+    fields = {field["name"]: field for field in schema["fields"]}
+    flat = "after" not in fields
+    row = schema if flat else _present(fields["before"]["type"])
+    columns = {
+        field.get("pgrelay.name", field["name"]): field["name"]
+        for field in row["fields"]
+        if not (flat and field["name"] in FLAT_FIELDS)
+    }
+    return WriterSchema(number, json.dumps(_readable(schema)), flat, columns)
+
+
+FLAT_FIELDS: Final = frozenset(
+    ("__unchanged", "__truncate", "__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms")
+)
+
+
+def field_of(writer: WriterSchema, name: str) -> str | None:
+    """The field of a column, None where the schema has none."""
+    return writer.columns.get(name) or next((f for f in writer.columns.values() if f == legal(name)), None)
+
+
+def _present(optional: AvroSchema) -> AvroSchema:
+    """The type in a union with null."""
+    return next(branch for branch in optional if branch != "null")
+
+
+def _readable(schema: AvroSchema) -> AvroSchema:
+    """The same with decimals that Spark has no type for as the bytes that they are."""
+    if isinstance(schema, list):
+        return [_readable(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("logicalType") == "decimal" and schema["precision"] > _MAX_DIGITS:
+        return "bytes"
+    return {
+        key: _readable(value) if isinstance(value, dict | list) else value for key, value in schema.items()
+    }

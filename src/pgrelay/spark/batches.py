@@ -1,0 +1,119 @@
+"""What a mirror does with each micro-batch, and what it remembers between two."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.apply import OnMissing, Target
+from pgrelay.spark.changes import changes_of
+from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.order import before
+from pgrelay.spark.registry import Registry
+from pgrelay.spark.schema import Position, TableSchema
+from pgrelay.spark.schema_topic import SchemaTopic
+
+_AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records become changes."""
+
+    registry: Registry | None = None
+    placeholder: bool | None = None
+    text_columns: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def schema(self, schema: TableSchema) -> TableSchema:
+        return schema.as_text(*self.text_columns.get(schema.topic, ()))
+
+    def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+        return changes_of(records, schema, registry=self.registry, placeholder=self.placeholder)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Where changes go: a target for each topic."""
+
+    tables: Mapping[str, str]
+    using: Using = "delta"
+    on_missing: OnMissing = "fail"
+    corrupt_to: str | None = None
+
+    def target(self, spark: SparkSession, schema: TableSchema) -> Target:
+        table = lake_table(spark, self.tables[schema.topic], self.using)
+        rejects = lake_table(spark, self.corrupt_to, self.using) if self.corrupt_to else None
+        return Target(table, schema, on_missing=self.on_missing, rejects=rejects)
+
+
+class Batches:
+    """The micro-batches of one query, applied to all its targets."""
+
+    def __init__(self, schemas: SchemaTopic, reading: Reading, writing: Writing) -> None:
+        self._schemas = schemas
+        self._reading = reading
+        self._writing = writing
+        self._targets: dict[str, Target] = {}
+
+    def apply(self, batch: DataFrame, number: int) -> None:
+        """Apply a micro-batch of records. The targets are the same however often it comes."""
+        # Read after the batch was planned: it tells of every row in it, as the relay writes a schema first.
+        schemas = self.schemas(batch.sparkSession)
+        tables = self._writing.tables
+        batch = batch.persist() if len(tables) > 1 else batch
+        try:
+            self.each_table(
+                lambda topic: self.apply_table(batch.where(F.col("topic") == topic), topic, schemas)
+            )
+        finally:
+            batch.unpersist()
+
+    def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
+        """Of the mirrored topics, all that is known by now."""
+        known = self._schemas.read(spark)
+        return {t: self._reading.schema(known[t]) for t in self._writing.tables if t in known}
+
+    def each_table(self, do: Callable[[str], None]) -> None:
+        """Do something for every topic, some at once. Raises what the first of them raises."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done in [pool.submit(do, topic) for topic in self._writing.tables]:
+                done.result()
+
+    def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
+        """Apply the records of one topic, those of each version of the schema by themselves."""
+        schema = schemas.get(topic)
+        if schema is None:
+            if not records.isEmpty():
+                raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
+            return
+        target = self.target(records.sparkSession, schema)
+        for known, until in self._slices(records, schema, target.positions.schema_position):
+            changes = self._reading.changes(records, known)
+            if until is not None:
+                changes = changes.where(F.coalesce(before(until), F.lit(True)))
+            target.apply(changes, known)
+
+    def target(self, spark: SparkSession, schema: TableSchema) -> Target:
+        """The target of a schema's topic, with what is remembered of it."""
+        target = self._targets.get(schema.topic)
+        if target is None or target.positions.systemid != schema.systemid:
+            target = self._targets[schema.topic] = self._writing.target(spark, schema)
+        return target
+
+    def _slices(
+        self, records: DataFrame, schema: TableSchema, since: Position | None
+    ) -> list[tuple[TableSchema, Position | None]]:
+        """The schema as the records reach each version of it, and where the next begins; mostly it is one."""
+        since = since or schema.versions[0].position
+        later = [version.position for version in schema.versions if version.position > since]
+        if not later:
+            return [(schema, None)]
+        changes = self._reading.changes(records, schema)
+        [highest] = changes.agg(F.max(F.struct("commit_lsn", "seq"))).first() or [None]
+        reached = [position for position in later if highest is not None and position <= tuple(highest)]
+        known = [schema.until(position) for position in [since, *reached]]
+        return list(zip(known, [*reached, None], strict=True))

@@ -1,0 +1,92 @@
+"""One Spark session for all of these tests, and topics of a real broker for hand-made records."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.spark.schema import TableSchema
+from tests.integration.conftest import (  # noqa: F401
+    database,
+    kafka,
+    new_database,
+    new_relay,
+    postgres,
+    prefix,
+    schema_registry,
+    servers,
+    version,
+)
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+from tests.spark.records import Message, produce
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one worker: a second session would be another two gigabytes."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Py4J leaves its sockets to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+OPTIONS = {
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse: Path) -> Iterator[SparkSession]:
+    session = pg.session(warehouse, master="local[2]", options=OPTIONS)
+    yield session
+    session.stop()
+
+
+class Topic:
+    """A topic of the broker: records in, and changes out."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, name: str) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.name = name
+        self._ends: dict[int, int] = {}
+
+    def write(self, *messages: Message) -> None:
+        produce(self.bootstrap, self.name, messages)
+
+    def changes(self, schema: TableSchema, **options: Any) -> DataFrame:
+        """All records of the topic as changes."""
+        return pg.read_changes(self.spark, self.bootstrap, self.name, schema=schema, **options)
+
+
+@pytest.fixture
+def new_topic(spark: SparkSession, kafka: KafkaServer, prefix: str) -> Callable[..., Topic]:  # noqa: F811
+    """Makes topics named as those of the test's relay would be."""
+
+    def make(table: str = "t", partitions: int = 1) -> Topic:
+        name = f"{prefix}.public.{table}"
+        create_topic(kafka.bootstrap, name, partitions)
+        return Topic(spark, kafka.bootstrap, name)
+
+    return make
+
+
+@pytest.fixture
+def target(prefix: str) -> str:  # noqa: F811
+    """A name for a table of the lake."""
+    return f"lake.{prefix}"

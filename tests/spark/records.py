@@ -1,0 +1,81 @@
+"""Records as the relay writes them, made by hand, and rows as a test compares them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame
+
+from pgrelay.spark.columns import Column
+from pgrelay.spark.schema import TableSchema, TableVersion
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One record of a topic."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+
+
+def produce(servers: str, topic: str, messages: Iterable[Message]) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    for message in messages:
+        producer.produce(topic, message.value, message.key, message.partition)
+    assert producer.flush(30) == 0
+
+
+def numeric(precision: int, scale: int) -> int:
+    """The type modifier of numeric(precision, scale)."""
+    return (precision << 16 | scale & 0x7FF) + 4
+
+
+def table(topic: str, *columns: Column, identity: str = "default", systemid: str = "1") -> TableSchema:
+    """A schema with one version."""
+    return TableSchema(topic, "public", "t", (TableVersion((1, 0), columns, identity),), systemid)
+
+
+def change(
+    op: str,
+    lsn: int,
+    seq: int = 0,
+    *,
+    after: Row | None = None,
+    before: Row | None = None,
+    key: Row | None = None,
+    partition: int = 0,
+    unchanged: list[str] | None = None,
+) -> Message:
+    """A record in Debezium's envelope, made of the columns' JSON."""
+    members: Row = {"before": before, "after": after}
+    if unchanged:
+        members["unchanged"] = unchanged
+    source = {"name": "app", "schema": "public", "table": "t", "txId": 7, "commit_lsn": lsn, "seq": seq}
+    members |= {"source": {**source, "ts_us": 1_000_000 + lsn}, "op": op, "transaction": None}
+    return Message(_json(members), None if key is None else _json(key), partition)
+
+
+def flat(op: str, lsn: int, seq: int = 0, row: Row | None = None, **more: Any) -> Message:
+    """The same in the flat envelope."""
+    ends = {"__op": op, "__deleted": op == "d", "__commit_lsn": lsn, "__seq": seq, "__ts_ms": 1}
+    return Message(_json({**(row or {}), **more, **ends}))
+
+
+def tombstone(key: Row) -> Message:
+    return Message(None, _json(key))
+
+
+def rows(frame: DataFrame, *columns: str) -> Counter[tuple[Any, ...]]:
+    """The rows as a multiset, of these columns or of all but those that pgrelay adds."""
+    names = columns or [name for name in frame.columns if not name.startswith("__")]
+    return Counter(tuple(row) for row in frame.select(*names).collect())
+
+
+def _json(value: Row) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,103 @@
+"""Schemas without Spark: versions in order, renames, what a column was, and names that collide."""
+
+import pytest
+from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, TimestampType
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.columns import Column
+from pgrelay.spark.schema import TableSchema, TableVersion, folded
+from tests.spark.records import numeric, table
+
+ID = Column("id", "int4", key=True, encoding="integer")
+TITLE = Column("title", "text")
+PRICE = Column("price", "numeric", numeric(8, 2))
+
+
+def version(lsn: int, *columns: Column) -> TableVersion:
+    return TableVersion((lsn, 0), columns)
+
+
+def schema(*versions: TableVersion) -> TableSchema:
+    return TableSchema("app.public.t", "public", "t", versions)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (ID, IntegerType()),
+        (PRICE, DecimalType(8, 2)),
+        (Column("n", "numeric"), StringType()),
+        (Column("n", "numeric", numeric(50, 2)), StringType()),
+        (Column("n", "numeric", numeric(5, -2)), DecimalType(7, 0)),
+        (Column("n", "numeric", numeric(3, 5)), DecimalType(5, 5)),
+        (Column("n", "oid", encoding="integer"), LongType()),
+        (Column("n", "timestamptz", encoding="iso-timestamp"), TimestampType()),
+        (Column("n", "timestamptz", encoding="string"), StringType()),  # masked or hashed
+        (Column("n", "timetz", encoding="iso-time"), StringType()),
+        (Column("n", "_int4", encoding="array<integer>"), ArrayType(IntegerType())),
+        (Column("n", "_int4", encoding="array<array<int>>"), ArrayType(ArrayType(IntegerType()))),
+        (Column("n", "_jsonb", encoding="array<json>"), StringType()),
+        (Column("n", "mood"), StringType()),
+    ],
+)
+def test_the_spark_type_of_a_column(column: Column, expected: object) -> None:
+    assert column.spark_type == expected
+
+
+def test_a_schema_that_a_relay_repeats_is_one_version() -> None:
+    first, second = version(10, ID), version(30, ID, TITLE)
+    assert folded([first, version(20, ID), second, version(40, ID, TITLE)]) == (first, second)
+
+
+def test_versions_are_ordered_by_position_not_by_arrival() -> None:
+    first, second = version(10, ID), version(30, ID, TITLE)
+    assert folded([first, second, version(20, ID)]) == (first, second)
+
+
+@pytest.mark.parametrize(
+    ("later", "renames"),
+    [
+        ((ID, Column("name", "text"), PRICE), {"title": "name"}),
+        ((ID, Column("name", "text"), PRICE, Column("extra", "text")), {"title": "name"}),
+        ((ID, PRICE, Column("name", "text")), {}),  # dropped and added: added ones stand at the end
+        ((ID, Column("name", "int4", encoding="integer"), PRICE), {}),  # another type
+        ((ID, PRICE), {}),
+    ],
+)
+def test_a_rename_is_seen_by_place_and_type(later: tuple[Column, ...], renames: dict[str, str]) -> None:
+    assert version(1, ID, TITLE, PRICE).renames(version(2, *later)) == renames
+
+
+def test_what_a_column_was_ends_where_it_was_added() -> None:
+    again = Column("title", "int8", encoding="integer")
+    known = schema(version(1, ID, TITLE), version(2, ID), version(3, ID, again))
+    assert known.lineage("title") == [((3, 0), again)]
+
+
+def test_what_a_column_was_follows_renames_and_types() -> None:
+    name, wide = Column("name", "text"), Column("price", "numeric", numeric(12, 2))
+    known = schema(version(1, ID, TITLE, PRICE), version(2, ID, name, PRICE), version(3, ID, name, wide))
+    assert known.lineage("name") == [((1, 0), TITLE), ((2, 0), name)]
+    assert known.lineage("price") == [((1, 0), PRICE), ((3, 0), wide)]
+    assert known.until((2, 5)).columns == (ID, name, PRICE)
+    assert known.until((0, 0)).columns == (ID, TITLE, PRICE)
+
+
+def test_columns_that_differ_in_case_alone_are_refused_by_name() -> None:
+    with pytest.raises(SetupError, match="'id' and 'ID' are the same"):
+        table("app.public.t", ID, Column("ID", "text"))
+
+
+def test_a_column_with_a_name_of_ours_is_refused() -> None:
+    with pytest.raises(SetupError, match="'__seq' is ours"):
+        table("app.public.t", ID, Column("__seq", "int4"))
+
+
+def test_reading_an_unknown_column_as_text_is_refused() -> None:
+    with pytest.raises(SetupError, match="no column 'nope'; there are id, title"):
+        table("app.public.t", ID, TITLE).as_text("nope")
+
+
+def test_a_schema_prints_as_its_columns() -> None:
+    known = table("app.public.t", ID, PRICE)
+    assert str(known) == "app.public.t from 0/1: id int, price decimal(8,2); key (id)"
