@@ -10,7 +10,7 @@ gives `bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_origin
 
@@ -100,7 +100,7 @@ def _kind(annotation: object) -> type:
     return origin if origin in (dict, tuple) else str
 
 
-def apply_overrides(tree: dict[str, Tree], overrides: list[Override]) -> None:
+def apply_overrides(tree: dict[str, Tree], overrides: Sequence[Override]) -> None:
     """Put each override's value in its place in `tree`, making the levels above it where they are missing."""
     for override in overrides:
         *above, last = override.path

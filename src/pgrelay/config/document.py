@@ -1,0 +1,76 @@
+"""A configuration file as a model: read, substituted, validated; every mistake told as a line of its own."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pgrelay.config import mistakes
+from pgrelay.config.environment import Override, apply_overrides, substitute
+from pgrelay.config.yaml_document import Tree, parse_yaml
+from pgrelay.errors import SetupError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load_as(
+    model: type[Model],
+    path: str | os.PathLike[str],
+    environ: Mapping[str, str],
+    overrides: Sequence[Override] = (),
+    *,
+    example: str,
+) -> Model:
+    """Read and validate a file of sections, each a mapping of keys. `example` is what to begin with.
+
+    Raises SetupError: one line for each mistake.
+    """
+    name = os.fspath(path)
+    tree = _sections(parse_yaml(_read(name, example), name), name, model, example)
+    apply_overrides(tree, overrides)
+    # An override is text that the environment gave already: a ${ in it stands for itself.
+    skip = frozenset(override.path for override in overrides)
+    return _validate(model, substitute(tree, environ, name, skip), name, overrides)
+
+
+def _read(name: str, example: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise SetupError(f"{name}: no such file; begin with a copy of {example}") from None
+    except IsADirectoryError:
+        raise SetupError(f"{name}: is a directory; name the file in it") from None
+    except OSError as error:
+        raise SetupError(f"{name}: can't be read: {error.strerror}; check the file's rights") from None
+    except UnicodeDecodeError:
+        raise SetupError(f"{name}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def _sections(document: Tree, name: str, model: type[BaseModel], example: str) -> dict[str, Tree]:
+    """The document as a mapping in which every section is there; one without keys has its defaults."""
+    if document is None:
+        raise SetupError(f"{name}: is empty; begin with a copy of {example}")
+    if not isinstance(document, dict):
+        raise SetupError(
+            f"{name}: expected sections ({', '.join(model.model_fields)}), each a mapping of keys"
+        )
+    for section in model.model_fields:
+        if document.get(section) is None:
+            document[section] = {}
+    return document
+
+
+def _validate(model: type[Model], tree: Tree, name: str, overrides: Sequence[Override]) -> Model:
+    variables = {override.path: override.variable for override in overrides}
+
+    def place(path: tuple[str, ...]) -> str:
+        """The variable that gave the key or what holds it, else the file."""
+        given = (variables[path[:n]] for n in range(len(path), 0, -1) if path[:n] in variables)
+        return next(given, name)
+
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        raise SetupError("\n".join(mistakes.lines(error, model, place))) from None
