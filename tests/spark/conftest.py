@@ -22,6 +22,7 @@ from tests.integration.conftest import (  # noqa: F401
 )
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
+from tests.spark.options import OPTIONS
 from tests.spark.records import Message, produce
 
 
@@ -34,15 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Py4J leaves its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-
-
-OPTIONS = {
-    "spark.driver.memory": "2g",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What a target holds after batches of changes, in Delta and in Iceberg: the last writer wins, whatever came twice."""
+"""What a target holds after batches of changes, in Delta and Iceberg: the last writer wins, come what may."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -188,7 +188,7 @@ def test_a_table_without_a_key_is_appended_to_once(new_topic: NewTopic, target: 
     _forget(mirrored)  # a mirror that was killed before it had remembered
     mirrored.batch(change("c", 10, 1, after={"name": "a"}), change("c", 11, 0, after={"name": None}))
     assert mirrored.rows == Counter({("a",): 2, (None,): 1})
-    with pytest.raises(RecordError, match="op 'd' of a table without a key: .*REPLICA IDENTITY FULL"):
+    with pytest.raises(RecordError, match=r"op 'd' of a table without a key: .*REPLICA IDENTITY FULL"):
         mirrored.batch(change("d", 12, before={"name": "a"}))
 
 

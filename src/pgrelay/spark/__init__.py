@@ -13,7 +13,7 @@ from pgrelay.spark.apply import apply_changes
 from pgrelay.spark.changes import read_changes
 from pgrelay.spark.columns import Column
 from pgrelay.spark.jars import spark_jars
-from pgrelay.spark.mirror import mirror
+from pgrelay.spark.mirror import history, mirror
 from pgrelay.spark.schema import TableSchema, TableVersion
 from pgrelay.spark.schema_topic import table_schemas
 from pgrelay.spark.session import session
@@ -25,6 +25,7 @@ __all__ = [
     "TableSchema",
     "TableVersion",
     "apply_changes",
+    "history",
     "mirror",
     "mirror_position",
     "read_changes",

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.evolution import evolve
@@ -13,7 +13,7 @@ from pgrelay.spark.latest import latest_rows
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ
 from pgrelay.spark.order import after
-from pgrelay.spark.positions import Positions, birth_properties, read_positions, write_positions
+from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
 from pgrelay.spark.rejects import set_aside
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.summary import Summary, summarize
@@ -54,6 +54,8 @@ def apply_changes(
 class Target:
     """A target and what is remembered of it; one writer at a time."""
 
+    keeps_dropped = False
+
     def __init__(
         self,
         table: LakeTable,
@@ -64,7 +66,7 @@ class Target:
     ) -> None:
         self.table = table
         self.positions: Positions = read_positions(table, schema)
-        self._on_missing = on_missing
+        self.on_missing = on_missing
         self._rejects = rejects
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
@@ -75,7 +77,7 @@ class Target:
             self._prepare(schema)
             if summary.rows:
                 self._refuse(changes, summary, schema)
-                self._write(changes.where(F.col("corrupt").isNull()), summary, schema)
+                self.write(changes.where(F.col("corrupt").isNull()), summary, schema)
         finally:
             changes.unpersist()
         for partition, position in summary.highest.items():
@@ -88,10 +90,9 @@ class Target:
         """The table as the schema has it."""
         since, position = self.positions.schema_position, schema.latest.position
         if since is None:
-            columns = schema.row_type.add(COMMIT_LSN, LongType()).add(SEQ, LongType())
-            self.table.create(columns, birth_properties(schema))
+            self.table.create(self.table_type(schema), birth_properties(schema))
         elif position > since:
-            evolve(self.table, schema, since)
+            evolve(self.table, schema, since, keep_dropped=self.keeps_dropped)
             self.table.set_properties(birth_properties(schema))
         self.positions.schema_position = max(since or position, position)
 
@@ -116,7 +117,12 @@ class Target:
                 "REPLICA IDENTITY FULL"
             )
 
-    def _write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+    def table_type(self, schema: TableSchema) -> StructType:
+        """The columns of a target that is made now."""
+        return schema.row_type.add(COMMIT_LSN, LongType()).add(SEQ, LongType())
+
+    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        """Write what is new and sound of a batch."""
         if summary.truncated is not None:
             delete_older(self.table, summary.truncated)
             changes = changes.where(after(summary.truncated))
@@ -124,7 +130,8 @@ class Target:
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
-            apply_multiset(self.table, changes, schema)
+            with self.table.marking(mark_of(schema.topic, summary.highest)):
+                apply_multiset(self.table, changes, schema)
         else:
             append_once(self.table, changes, schema)
 
@@ -133,6 +140,6 @@ class Target:
         if self.table.rows().isEmpty() and not summary.unchanged:
             append_rows(self.table, rows, schema)
             return
-        if summary.unchanged and self._on_missing == "fail":
+        if summary.unchanged and self.on_missing == "fail":
             refuse_missing(self.table, rows, schema)
         merge_rows(self.table, rows, schema, missing=summary.unchanged)

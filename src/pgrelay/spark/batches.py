@@ -16,6 +16,7 @@ from pgrelay.spark.order import before
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
+from pgrelay.spark.versions import HistoryTarget
 
 _AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
 
@@ -43,11 +44,13 @@ class Writing:
     using: Using = "delta"
     on_missing: OnMissing = "fail"
     corrupt_to: str | None = None
+    history: bool = False
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         table = lake_table(spark, self.tables[schema.topic], self.using)
         rejects = lake_table(spark, self.corrupt_to, self.using) if self.corrupt_to else None
-        return Target(table, schema, on_missing=self.on_missing, rejects=rejects)
+        make = HistoryTarget if self.history else Target
+        return make(table, schema, on_missing=self.on_missing, rejects=rejects)
 
 
 class Batches:

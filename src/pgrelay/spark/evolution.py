@@ -20,18 +20,26 @@ from pgrelay.spark.widening import widens
 _CURE: Final = "to go on, drop the target and its __positions, and mirror from the topic's beginning"
 
 
-def evolve(target: LakeTable, schema: TableSchema, since: Position) -> None:
+def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_dropped: bool = False) -> None:
     """Make the target, which has the schema as of `since`, what the schema's last version is.
+
+    `keep_dropped`: columns stay in the target that the table has no longer.
 
     Raises SetupError with column and LSN where values would be lost, or the format can't follow.
     """
     for earlier, later in zip(schema.versions, schema.versions[1:], strict=False):
         if later.position > since:
-            _step(target, schema, earlier, later)
+            _step(target, schema, earlier, later, keep_dropped)
     _demand(target, schema)
 
 
-def _step(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion) -> None:
+def _step(
+    target: LakeTable,
+    schema: TableSchema,
+    earlier: TableVersion,
+    later: TableVersion,
+    keep_dropped: bool,
+) -> None:
     renames = earlier.renames(later)
     there = {column.name: column for column in later.columns}
     for column in earlier.columns:
@@ -44,7 +52,7 @@ def _step(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: 
             _alter(target, schema, later, new, f"RENAME COLUMN {quoted(old)} TO {quoted(new)}")
     kept = {renames.get(column.name, column.name) for column in earlier.columns} & there.keys()
     for name in [c.name for c in earlier.columns if c.name not in renames and c.name not in kept]:
-        if name in present:
+        if name in present and not keep_dropped:
             _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
     for name, column in there.items():
         kind = column.spark_type

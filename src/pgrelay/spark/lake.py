@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,15 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.names import quoted
 
 Using = Literal["delta", "iceberg"]
+
+# The settings by which a commit carries a text of ours, and how many commits back it is looked for.
+_MARK: Final = "pgrelay"
+_MARKING: Final[dict[str, str]] = {
+    "delta": "spark.databricks.delta.commitInfo.userMetadata",
+    "iceberg": f"spark.sql.iceberg.snapshot-property.{_MARK}",
+}
+_ONE_MARK: Final = Lock()
+_REMEMBERED: Final = 20
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
@@ -77,6 +87,27 @@ class LakeTable:
             return 0 if row is None else int(row[0])
         row = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'").first()
         return 0 if row is None else int(row[0])
+
+    def marked(self) -> list[str]:
+        """What the last commits were marked with, of those that were, the latest first."""
+        if self.using == "delta":
+            history = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {_REMEMBERED}")
+            marks = history.orderBy("version", ascending=False).select("userMetadata")
+        else:
+            snapshots = self.spark.table(f"{self.name}.snapshots").orderBy("committed_at", ascending=False)
+            marks = snapshots.limit(_REMEMBERED).selectExpr(f"summary['{_MARK}']")
+        return [row[0] for row in marks.collect() if row[0] is not None]
+
+    @contextmanager
+    def marking(self, mark: str) -> Iterator[None]:
+        """Marks the commits that are made in the block; the mark stands or falls with the commit."""
+        setting = _MARKING[self.using]
+        with _ONE_MARK:  # it is the session's
+            self.spark.conf.set(setting, mark)
+            try:
+                yield
+            finally:
+                self.spark.conf.unset(setting)
 
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""

@@ -22,9 +22,7 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
 
     `unchanged`: some updates lack a column. `moved`: some updates change the key, and so delete the old one.
     """
-    rows = _by_key(changes, schema)
-    if moved:
-        rows = rows.unionByName(_old_keys(changes, schema))
+    rows = keyed_rows(changes, schema, moved=moved)
     keys = [quoted(name) for name in schema.key]
     position = F.struct(COMMIT_LSN, SEQ)
     carried = [c.name for c in schema.columns if c.toastable and unchanged]
@@ -45,6 +43,15 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
         *(F.col(f"__last.{name}") for name in (COMMIT_LSN, SEQ, DELETED)),
         (missing if absent else no_names).alias(MISSING),
     )
+
+
+def keyed_rows(changes: DataFrame, schema: TableSchema, *, moved: bool) -> DataFrame:
+    """The changes as rows of the table, a delete's with its key alone.
+
+    Shapes: the table's columns, `__commit_lsn`, `__seq`, `__deleted`, `unchanged` and `ts`.
+    """
+    rows = _by_key(changes, schema)
+    return rows.unionByName(_old_keys(changes, schema)) if moved else rows
 
 
 def key_moved(schema: TableSchema) -> Expression:
@@ -70,6 +77,7 @@ def _by_key(changes: DataFrame, schema: TableSchema) -> DataFrame:
         F.col("seq").alias(SEQ),
         deleted.alias(DELETED),
         "unchanged",
+        "ts",
     )
 
 

@@ -1,9 +1,9 @@
 """A streaming query that keeps tables of the lake equal to those of Postgres."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay.errors import SetupError
@@ -38,21 +38,74 @@ def mirror(
     One query reads all topics, and `apply_changes` says what a target is. Schemas come from the schema topic
     of the relay's `prefix`, and their changes are followed. `trigger` is that of `DataStreamWriter.trigger`,
     `options` those of Spark's Kafka source. A query that was killed goes on from its `checkpoint`, and the
-    targets end the same. `text_columns` names columns by topic that are read as text.
+    targets end the same.
+
+    whole_transactions  show whole transactions only, which needs the relay's transaction topic; see
+                        `mirror_position`
+    on_missing, corrupt_to       as in `apply_changes`
+    registry, placeholder        as in `read_changes`
+    text_columns        columns by topic that are read as text: `TableSchema.as_text`
 
     Raises SetupError where two topics share a target; what goes wrong later ends the query, which then raises
     it from `awaitTermination`.
     """
+    reading = Reading(_registry(registry), placeholder, text_columns or {})
+    writing = Writing(_targets(tables), using, on_missing, corrupt_to)
+    schemas = SchemaTopic(servers, prefix, options)
+    if whole_transactions:
+        whole = WholeTransactions(prefix, schemas, reading, writing)
+        stream = read_topic(spark, servers, ",".join([*tables, whole.topic]), options, streaming=True)
+        return _start(stream, whole.apply, checkpoint, trigger)
+    stream = read_topic(spark, servers, ",".join(tables), options, streaming=True)
+    return _start(stream, Batches(schemas, reading, writing).apply, checkpoint, trigger)
+
+
+def history(
+    spark: SparkSession,
+    servers: str,
+    tables: Mapping[str, str],
+    *,
+    prefix: str,
+    checkpoint: str,
+    using: Using = "delta",
+    trigger: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+    on_missing: OnMissing = "fail",
+    corrupt_to: str | None = None,
+    registry: str | Mapping[str, Any] | None = None,
+    placeholder: bool | None = None,
+    text_columns: Mapping[str, list[str]] | None = None,
+) -> StreamingQuery:
+    """Keep every version of every row (SCD type 2) of tables that have a key; arguments are those of
+    `mirror`.
+
+    A target has a row for each version: the table's columns, `__commit_lsn` and `__seq` of the change that
+    made it, `__valid_from`, the time of that commit, and of the change that ended it `__valid_to`,
+    `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
+    Raises SetupError where two topics share a target; the query ends with one where a table has no key.
+    """
+    reading = Reading(_registry(registry), placeholder, text_columns or {})
+    writing = Writing(_targets(tables), using, on_missing, corrupt_to, history=True)
+    stream = read_topic(spark, servers, ",".join(tables), options, streaming=True)
+    batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
+    return _start(stream, batches.apply, checkpoint, trigger)
+
+
+def _registry(where: str | Mapping[str, Any] | None) -> Registry | None:
+    return None if where is None else Registry(where)
+
+
+def _targets(tables: Mapping[str, str]) -> dict[str, str]:
     if len(set(tables.values())) < len(tables):
         raise SetupError(f"two topics share a target: {', '.join(sorted(tables.values()))}")
-    reading = Reading(Registry(registry) if registry else None, placeholder, text_columns or {})
-    writing = Writing(dict(tables), using, on_missing, corrupt_to)
-    schemas = SchemaTopic(servers, prefix, options)
-    batches: Batches | WholeTransactions = Batches(schemas, reading, writing)
-    topics = list(tables)
-    if whole_transactions:
-        batches = WholeTransactions(prefix, schemas, reading, writing)
-        topics.append(batches.topic)
-    stream = read_topic(spark, servers, ",".join(topics), options, streaming=True)
-    writer = stream.writeStream.foreachBatch(batches.apply).option("checkpointLocation", checkpoint)
+    return dict(tables)
+
+
+def _start(
+    stream: DataFrame,
+    apply: Callable[[DataFrame, int], None],
+    checkpoint: str,
+    trigger: Mapping[str, Any] | None,
+) -> StreamingQuery:
+    writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint)
     return writer.trigger(**(trigger or {"processingTime": "5 seconds"})).start()

@@ -5,6 +5,7 @@ what is not above the highest position applied is a repetition. A row that a del
 no position of its own any more: without this memory a repeated create would bring it back.
 """
 
+import json
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,6 +78,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     if beside.exists():
         for row in beside.rows().where(F.col("topic") == schema.topic).collect():
             positions.applied[row["partition"]] = (row["commit_lsn"], row["seq"])
+    if not schema.key:
+        _take_marks(target, positions)
     systemid = properties[_SYSTEMID]
     if systemid != schema.systemid:
         lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
@@ -86,6 +89,20 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
             f"prefix and checkpoint, after DROP TABLE {target.name} and DROP TABLE {beside.name}"
         )
     return positions
+
+
+def mark_of(topic: str, highest: dict[int, Position]) -> str:
+    """What a commit is marked with that is not to be made twice: where it leads to."""
+    return json.dumps({"topic": topic, "applied": [[partition, *at] for partition, at in highest.items()]})
+
+
+def _take_marks(target: LakeTable, positions: Positions) -> None:
+    """Take in what commits say of themselves, of which a killed mirror wrote nothing beside the target."""
+    for mark in target.marked():
+        told = json.loads(mark)
+        if told.get("topic") == positions.topic:
+            for partition, lsn, seq in told["applied"]:
+                positions.advance(partition, (lsn, seq))
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:

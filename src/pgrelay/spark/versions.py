@@ -1,0 +1,144 @@
+"""History: every version of every row, as slowly changing dimensions of type 2 have them.
+
+A version holds from its own change to the next change of its key; the one that still holds has no end.
+Columns that were dropped stay, for the versions that had them.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType, TimestampType
+from pyspark.sql.window import Window, WindowSpec
+
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark.apply import Target
+from pgrelay.spark.latest import DELETED, keyed_rows
+from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.order import after, before
+from pgrelay.spark.schema import Position, TableSchema
+from pgrelay.spark.summary import Summary
+
+VALID_FROM: Final = "__valid_from"
+VALID_TO: Final = "__valid_to"
+END_LSN: Final = "__end_lsn"
+END_SEQ: Final = "__end_seq"
+
+_ENDS: Final = (VALID_TO, END_LSN, END_SEQ)
+
+
+class HistoryTarget(Target):
+    """A target with every version of each row. Its table must have a key."""
+
+    keeps_dropped = True
+
+    def table_type(self, schema: TableSchema) -> StructType:
+        columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
+        return columns.add(END_LSN, LongType()).add(END_SEQ, LongType())
+
+    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if not schema.key:
+            raise SetupError(f"{schema.topic}: history needs a key, by which the versions of a row are told")
+        is_truncate = F.col("op") == "t"
+        truncates = changes.where(is_truncate).select("commit_lsn", "seq", "ts").distinct()
+        done: Position | None = None
+        for truncate in truncates.orderBy("commit_lsn", "seq").collect():
+            position = (truncate["commit_lsn"], truncate["seq"])
+            earlier = before(position) if done is None else before(position) & after(done)
+            self._add(changes.where(~is_truncate & earlier), summary, schema)
+            self._close_all(position, changes)
+            done = position
+        rest = ~is_truncate if done is None else ~is_truncate & after(done)
+        self._add(changes.where(rest), summary, schema)
+
+    def _close_all(self, truncated: Position, changes: DataFrame) -> None:
+        """A truncate ends every version that holds and is older."""
+        lsn, seq = truncated
+        at = changes.where((F.col("commit_lsn") == lsn) & (F.col("seq") == seq)).select(
+            F.max("ts").alias("ts")
+        )
+        older = f"({COMMIT_LSN} < {lsn} OR {COMMIT_LSN} = {lsn} AND {SEQ} < {seq})"
+        self.table.run(
+            f"MERGE INTO {self.table.name} t USING {{at}} s ON t.{END_LSN} IS NULL AND {older}"
+            f" WHEN MATCHED THEN UPDATE SET t.{VALID_TO} = s.ts, t.{END_LSN} = {lsn}, t.{END_SEQ} = {seq}",
+            at=at,
+        )
+
+    def _add(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        """Add a version for each change, and end those that they follow."""
+        keys = [quoted(name) for name in schema.key]
+        by_key = Window.partitionBy(*keys).orderBy(COMMIT_LSN, SEQ)
+        events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates(
+            [*schema.key, COMMIT_LSN, SEQ]
+        )
+        if summary.unchanged:
+            events = self._completed(events, schema, by_key)
+        open_now = self.table.rows().where(F.col(END_LSN).isNull())
+        first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
+        ends = first.select(
+            *keys,
+            F.col("ts").alias(VALID_TO),
+            F.col(COMMIT_LSN).alias(END_LSN),
+            F.col(SEQ).alias(END_SEQ),
+        )
+        names = [*map(quoted, schema.row_type.names), COMMIT_LSN, SEQ, VALID_FROM, *_ENDS]
+        closed = open_now.drop(*_ENDS).join(ends, list(schema.key)).where(_follows())
+        added = (
+            events.withColumn(VALID_FROM, F.col("ts"))
+            .withColumn(VALID_TO, F.lead("ts").over(by_key))
+            .withColumn(END_LSN, F.lead(COMMIT_LSN).over(by_key))
+            .withColumn(END_SEQ, F.lead(SEQ).over(by_key))
+            .where(~F.col(DELETED))
+        )
+        same = " AND ".join(f"t.{key} = s.{key}" for key in [*keys, COMMIT_LSN, SEQ])
+        values = ", ".join(f"s.{name}" for name in names)
+        self.table.run(
+            f"MERGE INTO {self.table.name} t USING {{versions}} s ON {same}"
+            f" WHEN MATCHED AND t.{END_LSN} IS NULL AND s.{END_LSN} IS NOT NULL THEN UPDATE SET"
+            f" {', '.join(f't.{name} = s.{name}' for name in _ENDS)}"
+            f" WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({values})",
+            versions=added.select(*names).unionByName(closed.select(*names)),
+        )
+
+    def _completed(self, events: DataFrame, schema: TableSchema, by_key: WindowSpec) -> DataFrame:
+        """The events with what they leave out, from the version before: in the batch, or in the target."""
+        so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        names = [column.name for column in schema.columns if column.toastable]
+        held = self.table.rows().where(F.col(END_LSN).isNull())
+        held = held.select(
+            *map(quoted, schema.key), F.struct(*map(quoted, names)).alias("__held"), F.lit(1).alias("__there")
+        )
+        for number, name in enumerate(names):
+            carried = F.when(~F.array_contains("unchanged", name), F.struct(F.col(quoted(name)).alias("v")))
+            events = events.withColumn(f"__last_{number}", F.last(carried, ignorenulls=True).over(so_far))
+        joined = events.join(held, list(schema.key), "left")
+        self._refuse_unknown(joined, names, schema)
+        filled = [
+            F.when(F.col(f"__last_{number}").isNotNull(), F.col(f"__last_{number}.v"))
+            .otherwise(F.col(f"__held.{quoted(name)}"))
+            .alias(name)
+            for number, name in enumerate(names)
+        ]
+        others = [c.name for c in schema.columns if c.name not in names]
+        return joined.select(*map(quoted, others), COMMIT_LSN, SEQ, DELETED, "ts", *filled)
+
+    def _refuse_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> None:
+        if self.on_missing == "null":
+            return
+        unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
+        lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
+        row = joined.where(lost).first()
+        if row is not None:
+            key = ", ".join(f"{name} = {row[name]!r}" for name in schema.key)
+            raise RecordError(
+                f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} "
+                "has no version of that row: start at the topic's beginning, or pass on_missing='null'"
+            )
+
+
+def _follows() -> Expression:
+    """Whether the end is after the version's own change."""
+    later = F.col(END_LSN) > F.col(COMMIT_LSN)
+    return later | ((F.col(END_LSN) == F.col(COMMIT_LSN)) & (F.col(END_SEQ) > F.col(SEQ)))

@@ -1,0 +1,68 @@
+"""History as SCD type 2: every version of a row, and when it held."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.spark.lake import Using
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.spark.records import rows
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_every_version_of_a_row_is_kept(
+    spark: SparkSession, new_relay: NewRelay, database: Database, tmp_path: Path, prefix: str, using: Using
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text, big text)")
+    database.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
+    relay = new_relay().start().wait_streaming()
+    name = f"lake_{prefix}.t"
+    table = f"iceberg.{name}" if using == "iceberg" else name
+
+    def follow() -> None:
+        relay.caught_up()
+        query = pg.history(
+            spark,
+            relay.kafka.bootstrap,
+            {relay.topic("t"): name},
+            prefix=relay.prefix,
+            checkpoint=str(tmp_path / "checkpoint"),
+            using=using,
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+
+    database.execute("INSERT INTO t VALUES (1, 'a', repeat('x', 5000)), (2, 'b', NULL)")
+    database.execute("UPDATE t SET name = 'A' WHERE id = 1")
+    follow()
+    database.execute("UPDATE t SET name = 'AA' WHERE id = 1")
+    database.execute("DELETE FROM t WHERE id = 2")
+    database.execute("INSERT INTO t VALUES (2, 'again', NULL)")
+    database.execute("ALTER TABLE t DROP COLUMN big")
+    database.execute("TRUNCATE t")
+    database.execute("INSERT INTO t VALUES (3, 'c')")
+    follow()
+    found = spark.table(table)
+    holds = found.selectExpr("id", "name", "length(big)", "__valid_to IS NULL")
+    assert Counter(tuple(row) for row in holds.collect()) == Counter(
+        [
+            (1, "a", 5000, False),
+            (1, "A", 5000, False),
+            (1, "AA", 5000, False),
+            (2, "b", None, False),
+            (2, "again", None, False),
+            (3, "c", None, True),
+        ]
+    )
+    # A version ends where the next begins, and none ends before it began.
+    one = found.where("id = 1").orderBy("__commit_lsn").collect()
+    assert [r["__end_lsn"] for r in one[:2]] == [r["__commit_lsn"] for r in one[1:]]
+    assert [r["__valid_to"] for r in one[:2]] == [r["__valid_from"] for r in one[1:]]
+    assert found.where("__end_lsn <= __commit_lsn OR __valid_to < __valid_from").isEmpty()
+    before = rows(found)
+    follow()
+    assert rows(found) == before

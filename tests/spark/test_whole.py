@@ -1,0 +1,80 @@
+"""Mirrors of whole transactions: whatever Spark's batches cut, no version of a table shows half of one."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake import Using
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.spark.records import rows
+
+
+def versions(spark: SparkSession, table: str, using: Using) -> list[int]:
+    if using == "delta":
+        return [row.version for row in spark.sql(f"DESCRIBE HISTORY {table}").collect()]
+    return [row.snapshot_id for row in spark.table(f"{table}.snapshots").collect()]
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_no_version_of_a_table_shows_half_a_transaction(
+    spark: SparkSession, new_relay: NewRelay, database: Database, tmp_path: Path, prefix: str, using: Using
+) -> None:
+    database.execute(
+        "CREATE TABLE a (id int PRIMARY KEY, txn int); CREATE TABLE b (id int PRIMARY KEY, txn int)"
+    )
+    database.execute("CREATE TABLE other (id int PRIMARY KEY)")
+    relay = new_relay(records={"transaction_topic": True}).start().wait_streaming()
+    for txn in range(4):
+        made = f"SELECT {txn * 50} + i, {txn} FROM generate_series(1, 50) i"
+        database.execute(f"BEGIN; INSERT INTO a {made}; INSERT INTO b {made}; COMMIT")
+    database.execute("INSERT INTO other VALUES (1)")
+    relay.caught_up()
+    catalog = "iceberg." if using == "iceberg" else ""
+    names = {relay.topic(table): f"lake_{prefix}.{table}" for table in ("a", "b")}
+
+    def mirror() -> None:
+        query = pg.mirror(
+            spark,
+            relay.kafka.bootstrap,
+            names,
+            prefix=relay.prefix,
+            checkpoint=str(tmp_path / "checkpoint"),
+            using=using,
+            whole_transactions=True,
+            trigger={"availableNow": True},
+            options={"maxOffsetsPerTrigger": "130"},
+        )
+        query.awaitTermination()
+
+    mirror()
+    for table in ("a", "b"):
+        name = f"{catalog}lake_{prefix}.{table}"
+        seen = {
+            spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}").count()
+            for version in versions(spark, name, using)
+        }
+        assert seen <= {0, 50, 100, 150, 200}
+        assert max(seen) == 200
+        assert len(seen) > 2  # it took several batches
+    database.execute("BEGIN; UPDATE a SET txn = 9 WHERE id <= 50; DELETE FROM b WHERE id <= 50; COMMIT")
+    relay.caught_up()
+    mirror()
+    ends = [r.json for r in relay.read(f"{relay.prefix}.transaction") if r.json["status"] == "END"]
+    position = pg.mirror_position(spark, names[relay.topic("b")], using=using)
+    assert position is not None
+    assert position.commit_lsn == ends[-1]["commit_lsn"]
+    for table in ("a", "b"):
+        name = names[relay.topic(table)]
+        then = spark.sql(f"SELECT * FROM {catalog}{name} VERSION AS OF {position.versions[name]}")
+        with database.connect() as connection:
+            expected = connection.execute(f"SELECT id, txn FROM {table}".encode()).fetchall()
+        assert sorted(rows(then, "id", "txn").elements()) == sorted(expected)
+
+
+def test_a_table_that_is_not_mirrored_whole_has_no_position(spark: SparkSession, target: str) -> None:
+    with pytest.raises(SetupError, match="is no target of a mirror"):
+        pg.mirror_position(spark, target)
