@@ -8,6 +8,7 @@ COMPILED := .venv-compiled
 # make debezium-diff     our records next to those of the real Debezium: what differs, and why
 # make test-compiled     the pure rooms' tests on the compiled modules
 # make bench             every contender on every workload, in one table and bench/results.json; ARGS="--help"
+# make guard             instructions that the compiled modules take for a row, at most 10% over the figure committed
 # make profile           where a row's CPU goes
 # make lint, make types  ruff and mypy, as CI runs them
 # make packages          a compiled wheel and an sdist that installs without a compiler; ARGS=DIR keeps them there
@@ -18,7 +19,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-compiled debezium-diff bench profile lint types packages clean
+.PHONY: demo test test-compiled debezium-diff bench guard profile lint types packages clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
@@ -32,9 +33,13 @@ debezium-diff: $(VENV)/.installed
 PURE_TESTS := tests/wire tests/encode $(wildcard tests/test_assembler*.py) \
 	tests/test_lsn.py tests/test_prepared.py tests/test_progress.py tests/test_spool.py
 
+# Without build isolation, so that the guard can tell which mypyc compiled it.
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+COMPILED_PIP := $(COMPILED)/bin/pip --quiet --disable-pip-version-check
 $(COMPILED)/.installed: pyproject.toml setup.py $(shell find src/pgrelay -name '*.py')
 	$(PYTHON) -m venv --clear $(COMPILED)
-	$(COMPILED)/bin/pip install --quiet --disable-pip-version-check '.[test]'
+	$(COMPILED)/bin/python -c '$(BUILD_REQUIRES)' | $(COMPILED_PIP) install --requirement /dev/stdin
+	$(COMPILED_PIP) install --no-build-isolation '.[test]'
 	$(COMPILED)/bin/pgrelay --version | grep compiled
 	touch $@
 
@@ -43,6 +48,9 @@ test-compiled: $(COMPILED)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench --with debezium avro $(ARGS)
+
+guard: $(COMPILED)/.installed
+	$(COMPILED)/bin/python -m bench.guard $(ARGS)
 
 profile: $(VENV)/.installed
 	$(BIN)/python -m bench.profile $(ARGS)

@@ -5,12 +5,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from struct import pack
+from typing import Literal
 
 from bench.builds import FORMS, Form, environment
 from pgrelay.assembler import Assembler
+from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.encoder import Encoder, FactsNeeded
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
@@ -18,6 +19,9 @@ from pgrelay.encode.records import Segment
 from pgrelay.encode.topics import Topics
 from pgrelay.prepared import PreparedStore
 from pgrelay.spool import Spool
+
+Format = Literal["json", "avro"]
+FORMATS: tuple[Format, ...] = ("json", "avro")
 
 _PER_TRANSACTION = 500
 _REPEATS = 3
@@ -87,11 +91,12 @@ def transactions(shape: str, rows: int) -> list[list[bytes]]:
     return made
 
 
-def encode(work: list[list[bytes]], spool_folder: Path) -> int:
+def encode(work: list[list[bytes]], spool_folder: Path, format: Format = "json") -> int:
     """The number of records that the relay would make of it."""
     spool = Spool(spool_folder)
     assembler = Assembler(spool, PreparedStore(spool), 64 << 20)
-    encoder = Encoder(RecordOptions("0", "app", "shop"), Topics("app", "{prefix}.{schema}.{table}"))
+    options = RecordOptions("0", "app", "shop", format=format)
+    encoder = Encoder(options, Topics("app", "{prefix}.{schema}.{table}"))
     records = 0
     for frames in work:
         assembler.receive_all(frames, 0)
@@ -101,25 +106,26 @@ def encode(work: list[list[bytes]], spool_folder: Path) -> int:
             if isinstance(encoder.need, FactsNeeded):
                 encoder.learn(RelationFacts())
             elif encoder.need is not None:
-                encoder.met()
+                encoder.met(SchemaIds(1, 2) if format == "avro" else None)
     return records
 
 
-def us_a_row(shape: str, rows: int, run: Callable[[list[list[bytes]], Path], int] = encode) -> float:
+def us_a_row(shape: str, rows: int, format: Format = "json") -> float:
     """CPU of the best of a few runs."""
     spent: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(_REPEATS):
             work = transactions(shape, rows)
             start = time.process_time()
-            run(work, Path(folder))
+            encode(work, Path(folder), format)
             spent.append(time.process_time() - start)
     return min(spent) / rows * 1e6
 
 
-def in_form(form: Form, shapes: list[str], rows: int) -> dict[str, float]:
+def in_form(form: Form, shapes: list[str], rows: int, format: Format = "json") -> dict[str, float]:
     """The same, in a process that imports that form."""
-    here = [sys.executable, "-m", "bench.pure", "--here", "--rows", str(rows), "--shapes", *shapes]
+    here = [sys.executable, "-m", "bench.pure", "--here", "--rows", str(rows)]
+    here += ["--formats", format, "--shapes", *shapes]
     root = Path(__file__).parents[1]
     told = subprocess.run(here, env=environment(form), cwd=root, check=True, capture_output=True, text=True)
     return {shape: float(us) for shape, us in (line.split() for line in told.stdout.splitlines())}
@@ -129,16 +135,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pure", description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000, help="of each shape (%(default)s)")
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--formats", nargs="+", default=list(FORMATS), choices=list(FORMATS))
     parser.add_argument("--here", action="store_true", help="only the form that this Python imports")
     options = parser.parse_args()
     if options.here:
+        (format,) = options.formats
         for shape in options.shapes:
-            print(shape, us_a_row(shape, options.rows))
+            print(shape, us_a_row(shape, options.rows, format))
         return
-    compiled, interpreted = (in_form(form, options.shapes, options.rows) for form in FORMS)
     print(f"{'CPU us a row':<16}{'compiled':>12}{'interpreted':>14}")
-    for shape in options.shapes:
-        print(f"{shape:<16}{compiled[shape]:>12.2f}{interpreted[shape]:>14.2f}")
+    for format in options.formats:
+        compiled, interpreted = (in_form(form, options.shapes, options.rows, format) for form in FORMS)
+        for shape in options.shapes:
+            print(f"{shape + ', ' + format:<16}{compiled[shape]:>12.2f}{interpreted[shape]:>14.2f}")
 
 
 if __name__ == "__main__":
