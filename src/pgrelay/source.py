@@ -81,6 +81,18 @@ class Source:
         systemid, timeline, lsn = (result.get_value(0, column) or b"" for column in range(3))
         return System(systemid.decode(), int(timeline), parse_lsn(lsn.decode()))
 
+    async def left_at(self, timeline: int, now: int) -> int | None:
+        """Where the server, on timeline `now`, left an earlier one; None: it was never there.
+
+        Source: PostgreSQL manual, TIMELINE_HISTORY; a history file has a line "timeline LSN reason" for each.
+        """
+        result = await self._execute(f"TIMELINE_HISTORY {now}")
+        for line in (result.get_value(0, 1) or b"").decode(errors="replace").splitlines():
+            number, lsn = (*line.split(), "", "")[:2]
+            if number == str(timeline):
+                return parse_lsn(lsn)
+        return None
+
     async def start(self, slot: str, lsn: int, options: StreamOptions) -> None:
         """Begin streaming from `lsn`, or where the slot stands if that is later."""
         if self.server_encoding == "SQL_ASCII":

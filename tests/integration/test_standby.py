@@ -1,6 +1,7 @@
 """Standbys: slots that outlive their primary (PostgreSQL 17 and later), decoding on one (16 and later)."""
 
 import json
+import signal
 from collections.abc import Iterator
 
 import psycopg
@@ -12,6 +13,7 @@ from pgrelay.embedded.postgres import Postgres
 from pgrelay.lsn import parse_lsn
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import LOST, last_words
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 from tests.integration.standby import SLOT, standby_of
@@ -85,6 +87,34 @@ def test_a_failover_slot_goes_on_after_promotion(
         if delivery == "exactly_once":
             assert len(relay.records("t")) == 3
         assert relay.stop() == 0
+
+
+@pytest.mark.parametrize("version", ["17"], indirect=True)
+def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
+) -> None:
+    """Without synchronized_standby_slots; what it wrote where we are already would be skipped in silence."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    with standby_of(primary, sync_replication_slots="on") as standby:
+        second = on(standby, database)
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+        relay = new_relay(source={"dsn": dsn, "publications": [prefix]}).start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        _wait_synced(database, second, prefix)
+        standby.stop()
+        database.execute("INSERT INTO t SELECT generate_series(2, 1000)")
+        relay.caught_up()
+        relay.send(signal.SIGSTOP)
+        primary.stop("immediate")
+        standby.start()
+        ask(second, "SELECT pg_promote()")
+        second.execute("INSERT INTO t SELECT generate_series(10001, 20000)")
+        relay.send(signal.SIGCONT)
+        assert "the standby that was promoted had not received it" in last_words(relay, LOST)
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)

@@ -175,6 +175,7 @@ class Daemon:
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
             system = await source.identify()
             self._position.check_cluster(system)
+            await self._position.check_history(system, source)
             if self._sink is None:
                 # Ahead of the slot: options that it refuses must not leave one that nobody reads.
                 self._sink = self._make_sink(system.systemid, catalog.database)

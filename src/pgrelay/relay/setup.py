@@ -11,7 +11,7 @@ from pgrelay.encode.topics import Topics
 from pgrelay.errors import GapError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.relay.records import record_options
-from pgrelay.source import System
+from pgrelay.source import Source, System
 
 _log = structlog.get_logger(__name__)
 
@@ -42,6 +42,21 @@ class Position:
                 f"the server's WAL ends at {format_lsn(system.wal_end)}, before "
                 f"{format_lsn(self.flush_lsn)}, which we have relayed: it was restored from a backup or "
                 f"lost WAL; {_BEGIN_ANEW}"
+            )
+
+    async def check_history(self, system: System, source: Source) -> None:
+        """Refuse a standby that was promoted before it had all that we have relayed. Raises GapError.
+
+        Its WAL may have grown past our position since, and what it has there is none of what we know.
+        """
+        if self.system is None or self.system.timeline == system.timeline:
+            return
+        left_at = await source.left_at(self.system.timeline, system.timeline)
+        if left_at is None or self.flush_lsn > left_at:
+            place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
+            raise GapError(
+                f"the server left timeline {self.system.timeline} {place} {format_lsn(self.flush_lsn)}, "
+                f"which we have relayed: the standby that was promoted had not received it; {_BEGIN_ANEW}"
             )
 
     def check_slot(self, slot: Slot, name: str) -> None:
