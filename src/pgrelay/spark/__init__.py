@@ -13,22 +13,31 @@ from pgrelay.spark.apply import apply_changes
 from pgrelay.spark.changes import read_changes
 from pgrelay.spark.columns import Column
 from pgrelay.spark.jars import spark_jars
+from pgrelay.spark.listener import MirrorListener
 from pgrelay.spark.mirror import history, mirror
+from pgrelay.spark.postgres_schemas import postgres_schemas
+from pgrelay.spark.registry_schemas import registry_schemas
 from pgrelay.spark.schema import TableSchema, TableVersion
 from pgrelay.spark.schema_topic import table_schemas
 from pgrelay.spark.session import session
+from pgrelay.spark.upkeep import compact, purge
 from pgrelay.spark.whole import MirrorPosition, mirror_position
 
 __all__ = [
     "Column",
+    "MirrorListener",
     "MirrorPosition",
     "TableSchema",
     "TableVersion",
     "apply_changes",
+    "compact",
     "history",
     "mirror",
     "mirror_position",
+    "postgres_schemas",
+    "purge",
     "read_changes",
+    "registry_schemas",
     "session",
     "spark_jars",
     "table_schemas",

@@ -137,7 +137,8 @@ class Target:
 
     def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
-        if self.table.rows().isEmpty() and not summary.unchanged:
+        first = not self.positions.applied and not summary.unchanged
+        if first and self.table.rows().isEmpty():
             append_rows(self.table, rows, schema)
             return
         if summary.unchanged and self.on_missing == "fail":

@@ -34,7 +34,7 @@ def writer_schema(number: int, text: str) -> WriterSchema:
     schema = json.loads(text)
     fields = {field["name"]: field for field in schema["fields"]}
     flat = "after" not in fields
-    row = schema if flat else _present(fields["before"]["type"])
+    row = schema if flat else present(fields["before"]["type"])
     columns = {
         field.get("pgrelay.name", field["name"]): field["name"]
         for field in row["fields"]
@@ -53,9 +53,9 @@ def field_of(writer: WriterSchema, name: str) -> str | None:
     return writer.columns.get(name) or next((f for f in writer.columns.values() if f == legal(name)), None)
 
 
-def _present(optional: AvroSchema) -> AvroSchema:
-    """The type in a union with null."""
-    return next(branch for branch in optional if branch != "null")
+def present(schema: AvroSchema) -> AvroSchema:
+    """The type, out of its union with null where it is in one."""
+    return next(branch for branch in schema if branch != "null") if isinstance(schema, list) else schema
 
 
 def _readable(schema: AvroSchema) -> AvroSchema:

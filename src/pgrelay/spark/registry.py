@@ -29,6 +29,17 @@ class Registry:
                 self._texts[version.schema_id] = str(version.schema.schema_str)
         return {version.schema_id: self._texts[version.schema_id] for version in found if version.schema_id}
 
+    def latest(self, topic: str) -> tuple[str | None, str]:
+        """The last schemas of a topic's keys (None where they have none) and values, as Avro's JSON."""
+        keyed = f"{topic}-key" in self._client.get_subjects()
+        key = self._text(f"{topic}-key") if keyed else None
+        return key, self._text(f"{topic}-value")
+
+    def _text(self, subject: str) -> str:
+        schema = self._client.get_latest_version(subject).schema
+        assert schema is not None
+        return str(schema.schema_str)
+
     def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
         """The schemas with these ids. Raises SchemaRegistryError where the registry does not have one."""
         return {number: self._of_id(number) for number in ids}

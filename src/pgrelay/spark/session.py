@@ -24,6 +24,8 @@ _SETTINGS: Final = {
     "spark.sql.catalog.iceberg.cache-enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # What we merge is the same every time it is computed, so that no copy of it is needed first.
+    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.sql.session.timeZone": "UTC",
     # Years before 1582 and after 9999 as they are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

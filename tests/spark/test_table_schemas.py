@@ -1,0 +1,59 @@
+"""Schemas by the schema topic, and by Postgres's catalogue, which come to the same."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+
+CREATE = """
+    CREATE EXTENSION IF NOT EXISTS hstore;
+    CREATE DOMAIN cents AS numeric(9,2);
+    CREATE DOMAIN positive_cents AS cents CHECK (VALUE > 0);
+    CREATE TYPE mood AS ENUM ('sad', 'glad');
+    CREATE TABLE t (b text, a int, price positive_cents, list cents[], day date, days date[], at timestamp(3),
+        seen timestamptz, opens time, bin bytea, doc jsonb, docs json[], pairs hstore, feels mood, moods mood[],
+        name varchar(20), free numeric, ratio real, PRIMARY KEY (a, b));
+    CREATE TABLE whole (id int PRIMARY KEY, v text);
+    ALTER TABLE whole REPLICA IDENTITY FULL;
+    CREATE TABLE keyless (v text);
+"""
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"numeric": "precise", "time": "debezium", "binary": "hex", "json": "inline"}],
+    ids=["defaults", "others"],
+)
+def test_the_schema_topic_and_the_catalogue_tell_the_same(
+    spark: SparkSession, new_relay: NewRelay, database: Database, choices: dict[str, Any]
+) -> None:
+    database.execute(CREATE)
+    relay = new_relay(records=choices).start().wait_streaming()
+    database.execute(
+        "INSERT INTO t (a, b) VALUES (1, 'x'); INSERT INTO whole VALUES (1); INSERT INTO keyless VALUES ('')"
+    )
+    relay.caught_up()
+    told = pg.table_schemas(spark, relay.kafka.bootstrap, prefix=relay.prefix)
+    catalogued = pg.postgres_schemas(database.dsn, relay.prefix, **choices)
+    assert told.keys() == catalogued.keys() == {relay.topic(table) for table in ("t", "whole", "keyless")}
+    for topic, schema in told.items():
+        assert catalogued[topic].columns == schema.columns
+        assert catalogued[topic].latest.replica_identity == schema.latest.replica_identity
+        assert catalogued[topic].systemid == schema.systemid
+    assert told[relay.topic("t")].key == ("b", "a")
+    assert told[relay.topic("whole")].key == ("id",)
+    assert told[relay.topic("keyless")].key == ()
+
+
+def test_a_topic_without_schemas_is_told_by_name(
+    spark: SparkSession, new_relay: NewRelay, database: Database
+) -> None:
+    relay = new_relay().start().wait_streaming()
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with pytest.raises(SetupError, match=rf"topic {relay.prefix}.schema has no schemas"):
+        pg.table_schemas(spark, relay.kafka.bootstrap, prefix=relay.prefix)
