@@ -17,6 +17,7 @@ import yaml
 
 from pgrelay.lsn import parse_lsn
 from tests.integration.databases import Database
+from tests.integration.least_role import let_in, publish
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, read_topic, topic_names
 from tests.integration.waiting import wait_until
@@ -29,6 +30,9 @@ Sections = Mapping[str, Any]
 
 class Relay:
     """One relay of a database: its slot is called `prefix`, and so do its topics begin.
+
+    It connects as the role of docs/security.md, for which the publication is made here. It does as the
+    superuser where a test has it make a publication of its own, by `source.tables`, or names a `source.dsn`.
 
     `sections` are laid over the configuration that tests want: `{"source": {"streaming": "off"}}`; they may
     be changed ahead of a start. The block ends with the process, however the test ended; the slot goes with
@@ -45,6 +49,7 @@ class Relay:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._runs = 0
+        self._dsn: str | None = None
         self._port_holder = socket.socket()
 
     def __enter__(self) -> Self:
@@ -63,6 +68,7 @@ class Relay:
     def start(self) -> Self:
         """Start the process; does not wait for anything."""
         assert not self.running, "the relay runs already"
+        self._let_in()
         config = self._write_configuration()
         self._runs += 1
         with self._log_file.open("wb") as log:
@@ -223,9 +229,22 @@ class Relay:
     def _log_file(self) -> Path:
         return self._folder / f"run-{self._runs}.log"
 
+    def _let_in(self) -> None:
+        """Prepare the role, if it is to be that. To a server that is down, the relay comes as superuser."""
+        source = self.sections.get("source", {})
+        self._dsn = None
+        if source.keys() & {"dsn", "tables"}:
+            return
+        try:
+            self._dsn = let_in(self.database)
+            if self._runs == 0 and source.get("create", True) and "publications" not in source:
+                publish(self.database)
+        except psycopg.OperationalError:
+            pass
+
     def _write_configuration(self) -> Path:
         ours = {
-            "source": {"dsn": self.database.dsn, "slot": self.prefix},
+            "source": {"dsn": self._dsn or self.database.dsn, "slot": self.prefix},
             "sink": {"kafka": {"bootstrap.servers": self.kafka.bootstrap}},
             "records": {"prefix": self.prefix},
             "transactions": {"spool_dir": str(self._folder / "spool")},

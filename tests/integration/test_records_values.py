@@ -192,7 +192,7 @@ def test_settings_of_role_and_database_change_nothing(
     database.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
     for name, value in _ODD_SETTINGS.items():
         database.execute(f"ALTER {whose.format(name=database.name)} SET {name} = {value!r}")
-    relay = new_relay().start().wait_streaming()
+    relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
     values = ", ".join(value for _, value, _ in _SENSITIVE.values())
     database.execute(f"INSERT INTO public.t VALUES (1, {values})")
     relay.caught_up()

@@ -37,3 +37,13 @@ def test_waiting_for_a_relay_that_has_ended_fails_with_its_log(new_relay: NewRel
     with pytest.raises(AssertionError, match="does not exist"):
         relay.wait_streaming()
     assert relay.wait_exit() == 2
+
+
+def test_a_superuser_s_relay_makes_the_publication_itself(database: Database, new_relay: NewRelay) -> None:
+    """Of all tables, which nobody else may; other tests have it made for the role of docs/security.md."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
+    assert relay.events("publication created")[0]["tables"] == "all tables"
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("t")] == [{"id": 1}]

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from pgrelay.embedded.postgres import Postgres, create_database
+from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, last_words
 from tests.integration.faults.own_servers import own_postgres
@@ -35,8 +36,11 @@ def copy(source: Path, target: Path) -> None:
 
 
 @own_postgres()
-def test_a_server_that_is_another(server: Postgres, database: Database, relay: Relay, version: str) -> None:
-    """Although database and slot have the names of ours."""
+def test_a_server_that_is_another(
+    server: Postgres, database: Database, new_relay: NewRelay, version: str
+) -> None:
+    """Although database, slot and role have the names of ours."""
+    relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     server.stop()

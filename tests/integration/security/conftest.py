@@ -30,10 +30,10 @@ from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database, drop_database
+from tests.integration.documented import acl_bindings, role_statements
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.security.certificates import Authority
-from tests.integration.security.documented import acl_bindings, role_statements
 from tests.integration.servers import DEFAULT_VERSION, KafkaServer, PostgresServer
 
 HBA = "hostssl all pgrelay all scram-sha-256\nhost all postgres all trust\n"

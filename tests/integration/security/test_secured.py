@@ -9,10 +9,10 @@ from psycopg.conninfo import make_conninfo
 from pgrelay.embedded.kafka import Kafka
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.documented import acl_bindings
 from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.security.certificates import Authority
 from tests.integration.security.conftest import Secrets, allow, dsn, take_back
-from tests.integration.security.documented import acl_bindings
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AclBinding  # type: ignore[attr-defined]
 
-_SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
+_SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 
 _PLACEHOLDER = "'…'"
 
