@@ -16,7 +16,8 @@ CREATE = """
     CREATE DOMAIN positive_cents AS cents CHECK (VALUE > 0);
     CREATE TYPE mood AS ENUM ('sad', 'glad');
     CREATE TABLE t (b text, a int, price positive_cents, list cents[], day date, days date[], at timestamp(3),
-        seen timestamptz, opens time, bin bytea, doc jsonb, docs json[], pairs hstore, feels mood, moods mood[],
+        seen timestamptz, opens time, bin bytea, doc jsonb, docs json[], pairs hstore, feels mood,
+        moods mood[],
         name varchar(20), free numeric, ratio real, PRIMARY KEY (a, b));
     CREATE TABLE whole (id int PRIMARY KEY, v text);
     ALTER TABLE whole REPLICA IDENTITY FULL;

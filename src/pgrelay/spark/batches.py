@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pgrelay.errors import SetupError
+from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.apply import OnMissing, Target
 from pgrelay.spark.changes import changes_of
 from pgrelay.spark.lake import Using, lake_table
@@ -28,6 +28,7 @@ class Reading:
     registry: Registry | None = None
     placeholder: bool | None = None
     text_columns: Mapping[str, list[str]] = field(default_factory=dict)
+    starts_told: bool = False  # from which offsets; by default from the topics' beginning
 
     def schema(self, schema: TableSchema) -> TableSchema:
         return schema.as_text(*self.text_columns.get(schema.topic, ()))
@@ -104,8 +105,19 @@ class Batches:
         """The target of a schema's topic, with what is remembered of it."""
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
-            target = self._targets[schema.topic] = self._writing.target(spark, schema)
+            target = self._writing.target(spark, schema)
+            self._refuse_two_clusters(target, schema.topic)
+            self._targets[schema.topic] = target
         return target
+
+    def _refuse_two_clusters(self, target: Target, topic: str) -> None:
+        """Raise GapError where a new target would take in the rows of two clusters."""
+        clusters = self._schemas.clusters(topic)
+        if target.positions.schema_position is None and len(clusters) > 1 and not self._reading.starts_told:
+            raise GapError(
+                f"{topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs do not compare: "
+                f"pass startingOffsets in options, where those of {clusters[-1]} begin, or use a new prefix"
+            )
 
     def _slices(
         self, records: DataFrame, schema: TableSchema, since: Position | None

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.spark.avro_records import avro_changes, schema_id
 from pgrelay.spark.json_records import json_changes
-from pgrelay.spark.kafka import read_topic
+from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema
 
@@ -44,7 +44,7 @@ def read_changes(
     placeholder`, say `placeholder=True`; False takes the placeholder for a text, and by default it is
     corrupt.
     """
-    records = read_topic(spark, servers, topic, options, streaming=streaming)
+    records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
         return json_changes(records, schema, placeholder)
     return avro_changes(records, schema, Registry(registry).of_topic(topic), placeholder)

@@ -1,5 +1,6 @@
 """Reading topics by Spark's Kafka source."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,18 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 _OPTIONS: Final = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
 
 
-def read_topic(
+def read_topics(
     spark: SparkSession,
     servers: str,
-    topics: str,
+    *topics: str,
     options: Mapping[str, str] | None = None,
-    *,
     streaming: bool = False,
 ) -> DataFrame:
-    """The records of a topic, or of several with commas between them, as Spark's Kafka source gives them.
+    """The records of topics, as Spark's Kafka source gives them; a topic may not be there yet.
 
     From the beginning, and only what is committed, unless `options` say otherwise.
     """
     reader = spark.readStream if streaming else spark.read
-    given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribe": topics}
+    # By name, a topic that is missing would be an error: a relay makes it with the table's first row.
+    pattern = "|".join(map(re.escape, topics))
+    given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
     return reader.format("kafka").options(**given).load()

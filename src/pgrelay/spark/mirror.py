@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay.errors import SetupError
 from pgrelay.spark.apply import OnMissing
 from pgrelay.spark.batches import Batches, Reading, Writing
-from pgrelay.spark.kafka import read_topic
+from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
@@ -49,14 +49,14 @@ def mirror(
     Raises SetupError where two topics share a target; what goes wrong later ends the query, which then raises
     it from `awaitTermination`.
     """
-    reading = Reading(_registry(registry), placeholder, text_columns or {})
+    reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
     writing = Writing(_targets(tables), using, on_missing, corrupt_to)
     schemas = SchemaTopic(servers, prefix, options)
     if whole_transactions:
         whole = WholeTransactions(prefix, schemas, reading, writing)
-        stream = read_topic(spark, servers, ",".join([*tables, whole.topic]), options, streaming=True)
+        stream = read_topics(spark, servers, *tables, whole.topic, options=options, streaming=True)
         return _start(stream, whole.apply, checkpoint, trigger)
-    stream = read_topic(spark, servers, ",".join(tables), options, streaming=True)
+    stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     return _start(stream, Batches(schemas, reading, writing).apply, checkpoint, trigger)
 
 
@@ -84,15 +84,20 @@ def history(
     `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
-    reading = Reading(_registry(registry), placeholder, text_columns or {})
+    reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
     writing = Writing(_targets(tables), using, on_missing, corrupt_to, history=True)
-    stream = read_topic(spark, servers, ",".join(tables), options, streaming=True)
+    stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
     return _start(stream, batches.apply, checkpoint, trigger)
 
 
 def _registry(where: str | Mapping[str, Any] | None) -> Registry | None:
     return None if where is None else Registry(where)
+
+
+def _starts(options: Mapping[str, str] | None) -> bool:
+    """Whether it is said where to start."""
+    return any(name.startswith("starting") for name in options or {})
 
 
 def _targets(tables: Mapping[str, str]) -> dict[str, str]:

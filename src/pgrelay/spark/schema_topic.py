@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.spark.columns import Column
-from pgrelay.spark.kafka import read_topic
+from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.schema import TableSchema, TableVersion, folded
 
 
@@ -44,15 +44,21 @@ class SchemaTopic:
 
     def read(self, spark: SparkSession) -> dict[str, TableSchema]:
         """All that the topic tells by now."""
-        options = {**self._options, "startingOffsets": json.dumps({self.name: {"0": self._next}})}
+        options = dict(self._options)
+        if self._next:
+            options["startingOffsets"] = json.dumps({self.name: {"0": self._next}})
         value = F.col("value").cast("string").alias("value")
-        rows = read_topic(spark, self._servers, self.name, options).select("offset", value)
+        rows = read_topics(spark, self._servers, self.name, options=options).select("offset", value)
         for row in rows.orderBy("offset").collect():
             self._next = row["offset"] + 1
             if row["value"] is not None:
                 record = json.loads(row["value"])
                 self._records.setdefault(record["topic"], []).append(record)
         return {topic: _schema(topic, records) for topic, records in self._records.items()}
+
+    def clusters(self, topic: str) -> list[str]:
+        """The systemid of every cluster whose rows a topic has, the last one's last."""
+        return list(dict.fromkeys(record["systemid"] for record in self._records.get(topic, [])))
 
 
 def _schema(topic: str, records: list[dict[str, Any]]) -> TableSchema:

@@ -89,6 +89,8 @@ class WholeTransactions:
             tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
             boundaries = ends(pending.where(F.col("topic") == self.topic), self._reading.registry)
             until = complete_until(pending, boundaries, tables, since)
+            if known is None and until == since:
+                self._refuse_without_ends(pending)
             self._apply_until(pending, until, schemas)
             if until > since or known is None:
                 self._remember(position, until, schemas)
@@ -103,6 +105,16 @@ class WholeTransactions:
         self._batches.each_table(
             lambda topic: self._batches.apply_table(due.where(F.col("topic") == topic), topic, schemas)
         )
+
+    def _refuse_without_ends(self, pending: DataFrame) -> None:
+        """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
+        outside = F.col("value").cast("string").endswith('"transaction":null}')
+        first = pending.where(outside).select("topic", "partition", "offset").first()
+        if first is not None:
+            raise SetupError(
+                f"{first['topic']} partition {first['partition']} offset {first['offset']} belongs to no "
+                "transaction: whole ones need records.transaction_topic: true in the relay's configuration"
+            )
 
     def _with_held(self, new: DataFrame) -> DataFrame:
         """The records that wait, too. Some are there twice where a batch comes again, which does no harm."""
