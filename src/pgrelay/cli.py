@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from pgrelay import __version__
-from pgrelay.errors import PgrelayError, RecordError, exit_code
+from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn, parse_lsn
 
 _EPILOG: Final = """\
@@ -141,6 +141,20 @@ def _status(options: argparse.Namespace) -> int:
     return 0
 
 
+def _spark_mirror(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("pyspark") is None:
+        raise SetupError("spark-mirror needs PySpark, which is not installed: pip install 'pgrelay[spark]'")
+    from pgrelay import log
+    from pgrelay.spark_mirror.config import load
+
+    config = load(options.config)
+    log.configure(config.log.level)
+    from pgrelay.spark_mirror.run import run
+
+    run(config, once=options.once)
+    return 0
+
+
 def _demo(options: argparse.Namespace) -> int:
     from pgrelay.demo import demo
 
@@ -238,7 +252,7 @@ def _version() -> str:
 
 
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    if name in ("run", "skip", "check", "status", "plan"):
+    if name in ("run", "skip", "check", "status", "plan", "spark-mirror"):
         parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
     if name == "skip":
         parser.add_argument(
@@ -257,6 +271,10 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--output", type=Path, metavar="DIR", help="where the files go; else beside FILE")
         parser.add_argument(
             "--ignore-foreign-keys", action="store_true", help="let tables go apart that reference each other"
+        )
+    if name == "spark-mirror":
+        parser.add_argument(
+            "--once", action="store_true", help="take in what the topics hold by now, and end"
         )
     if name == "demo":
         parser.add_argument(
@@ -304,6 +322,12 @@ _COMMANDS: Final = (
         _status,
         "tell how the relay is that runs with this configuration: lag, rates, tables, errors",
         "pgrelay status --config relay.yaml",
+    ),
+    (
+        "spark-mirror",
+        _spark_mirror,
+        "keep Delta or Iceberg tables equal to the topics' tables, on Spark; SIGTERM and SIGINT stop cleanly",
+        "pgrelay spark-mirror --config mirror.yaml",
     ),
     (
         "demo",

@@ -1,0 +1,75 @@
+"""What a mirror's listener counts, for Prometheus. Tables are named by their topics."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+_BATCH_BUCKETS: Final = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+
+
+class MirrorMetrics:
+    """The metrics of one process's mirrors, on Prometheus's own registry or another."""
+
+    def __init__(
+        self, registry: CollectorRegistry | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock` gives seconds since 1970."""
+        at = registry or REGISTRY
+        self._clock = clock
+        self._records = Counter(
+            "pgrelay_mirror_records", "Records taken into the target", ["table"], registry=at
+        )
+        self._batch = Histogram(
+            "pgrelay_mirror_batch_seconds",
+            "Duration of a micro-batch, of all tables together",
+            buckets=_BATCH_BUCKETS,
+            registry=at,
+        )
+        self._lsn = Gauge(
+            "pgrelay_mirror_lsn",
+            "Commit LSN of the last change taken into the target",
+            ["table"],
+            registry=at,
+        )
+        self._lag_bytes = Gauge(
+            "pgrelay_mirror_lag_bytes",
+            "WAL from the last change in the target to the last in the topic",
+            ["table"],
+            registry=at,
+        )
+        self._lag_records = Gauge(
+            "pgrelay_mirror_lag_records", "Records of the topic that the target lacks", ["table"], registry=at
+        )
+        self._lag_seconds = Gauge(
+            "pgrelay_mirror_lag_seconds",
+            "Age of the oldest commit that the target lacks; 0 where it lacks none",
+            ["table"],
+            registry=at,
+        )
+        self._running = Gauge("pgrelay_mirror_running", "Queries that run", registry=at)
+
+    def started(self) -> None:
+        self._running.inc()
+
+    def ended(self) -> None:
+        self._running.dec()
+
+    def batch(self, seconds: float) -> None:
+        self._batch.observe(seconds)
+
+    def taken(self, table: str, records: int) -> None:
+        self._records.labels(table).inc(records)
+
+    def behind(self, table: str, *, lsn: int, newest_lsn: int, records: int, oldest_s: float | None) -> None:
+        """Set how far a target is behind its topic; `oldest_s`: seconds since 1970, None where nothing lacks.
+
+        An LSN is 0 where it isn't known.
+        """
+        self._lsn.labels(table).set(lsn)
+        self._lag_bytes.labels(table).set(max(0, newest_lsn - lsn) if records and lsn else 0)
+        self._lag_records.labels(table).set(records)
+        # Taken from the clock whenever it is read, so that it grows while a batch takes its time.
+        age = (lambda: 0.0) if oldest_s is None else (lambda: max(0.0, self._clock() - oldest_s))
+        self._lag_seconds.labels(table).set_function(age)

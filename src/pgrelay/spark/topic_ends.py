@@ -1,0 +1,167 @@
+"""Where topics end now, and which changes stand around an offset: what a mirror's lag is taken from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.spark.changes import changes_of
+from pgrelay.spark.registry import Registry
+from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.schema_topic import SchemaTopic
+
+# By topic and partition; of an offset, the first that is not read.
+Offsets = Mapping[str, Mapping[int, int]]
+
+# Some offsets hold tombstones, or the marks of Kafka's transactions.
+_LOOK_AT: Final = 10
+
+_BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reader stands in a topic. LSNs are 0 where none was found; `oldest_s` since 1970.
+
+    lsn          the last change read
+    newest_lsn   the last change there is
+    records      offsets not read yet
+    oldest_s     the commit time of the first change not read; None where there is none
+    """
+
+    lsn: int = 0
+    newest_lsn: int = 0
+    records: int = 0
+    oldest_s: float | None = None
+
+
+class TopicEnds:
+    """Looks at the ends of a relay's topics, reading a few records of each partition."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        servers: str,
+        *,
+        prefix: str,
+        options: Mapping[str, str] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        """`options` are those of Spark's Kafka source; how much to take at once is left out of them."""
+        client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
+        self._spark = spark
+        self._options = {
+            "kafka.isolation.level": "read_committed",
+            **client,
+            "kafka.bootstrap.servers": servers,
+        }
+        self._schemas = SchemaTopic(servers, prefix, options)
+        self._registry = registry
+
+    def places(self, read: Offsets) -> dict[str, Place]:
+        """Where somebody stands who has read so far, by topic."""
+        ends = self._ends(read)
+        records = {
+            topic: sum(max(0, ends[topic][number] - offset) for number, offset in offsets.items())
+            for topic, offsets in read.items()
+        }
+        found = self._look(read, ends)
+        return {
+            topic: replace(
+                place := found.get(topic, Place()), records=n, oldest_s=place.oldest_s if n else None
+            )
+            for topic, n in records.items()
+        }
+
+    def _ends(self, read: Offsets) -> dict[str, dict[int, int]]:
+        """The topics' ends now, as a consumer of Kafka's own client in Spark's JVM sees them."""
+        jvm = self._spark._jvm
+        assert jvm is not None
+        settings = jvm.java.util.HashMap()
+        for name, value in self._options.items():
+            settings.put(name.removeprefix("kafka."), value)
+        for name in ("key.deserializer", "value.deserializer"):
+            settings.put(name, _BYTES)
+        wanted = jvm.java.util.ArrayList()
+        for topic, offsets in read.items():
+            for number in offsets:
+                wanted.add(jvm.org.apache.kafka.common.TopicPartition(topic, number))
+        consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+        try:
+            found = consumer.endOffsets(wanted)
+            return {
+                topic: {
+                    number: found.get(jvm.org.apache.kafka.common.TopicPartition(topic, number))
+                    for number in offsets
+                }
+                for topic, offsets in read.items()
+            }
+        finally:
+            consumer.close()
+
+    def _look(self, read: Offsets, ends: Offsets) -> dict[str, Place]:
+        """What the records around these offsets tell, by topic."""
+        schemas = self._schemas.read(self._spark)
+        frames = [
+            self._changes(topic, offsets, ends[topic]).transform(
+                lambda records, topic=topic: self._placed(records, schemas[topic])
+            )  # type: ignore[misc]
+            for topic, offsets in read.items()
+            if topic in schemas and any(ends[topic].values())
+        ]
+        if not frames:
+            return {}
+        lsn, is_read = F.col("commit_lsn"), F.col("is_read")
+        rows = (
+            reduce(DataFrame.unionByName, frames)
+            .groupBy("topic")
+            .agg(
+                F.coalesce(F.max(F.when(is_read, lsn)), F.lit(0)).alias("lsn"),
+                F.coalesce(F.max(lsn), F.lit(0)).alias("newest"),
+                F.min(F.when(~is_read, F.unix_micros("ts"))).alias("oldest"),
+            )
+            .collect()
+        )
+        return {
+            row["topic"]: Place(
+                row["lsn"], row["newest"], oldest_s=None if row["oldest"] is None else row["oldest"] / 1e6
+            )
+            for row in rows
+        }
+
+    def _read(self, topic: str, window: Mapping[int, tuple[int, int]]) -> DataFrame:
+        """The records of a topic in a window: for each partition from an offset up to another."""
+        options = {
+            **self._options,
+            "assign": json.dumps({topic: list(window)}),
+            "startingOffsets": json.dumps({topic: {number: start for number, (start, _) in window.items()}}),
+            "endingOffsets": json.dumps({topic: {number: stop for number, (_, stop) in window.items()}}),
+            "failOnDataLoss": "false",  # of a record that retention took, nobody has to know here
+        }
+        return self._spark.read.format("kafka").options(**options).load()
+
+    def _placed(self, records: DataFrame, offsets: Mapping[int, int], schema: TableSchema) -> DataFrame:
+        changes = changes_of(records, schema, registry=self._registry)
+        is_read = reduce(
+            lambda found, part: found.when(F.col("partition") == part[0], F.col("offset") < part[1]),
+            offsets.items(),
+            F.when(F.lit(False), F.lit(True)),
+        )
+        return changes.select("topic", "commit_lsn", "ts", is_read.alias("is_read"))
+
+
+def _windows(read: Mapping[int, int], ends: Mapping[int, int]) -> list[dict[int, tuple[int, int]]]:
+    """A few offsets around where the reader stands, and a few at the end."""
+    around = {
+        number: (max(0, offset - _LOOK_AT), min(offset + _LOOK_AT, ends[number]))
+        for number, offset in read.items()
+    }
+    last = {
+        number: (max(stop, ends[number] - _LOOK_AT), ends[number]) for number, (_, stop) in around.items()
+    }
+    windows = [{number: (a, b) for number, (a, b) in window.items() if a < b} for window in (around, last)]
+    return [window for window in windows if window]

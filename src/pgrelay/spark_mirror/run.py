@@ -1,0 +1,174 @@
+"""The mirror's process: a session, one query, its metrics, and an end in good order."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark_mirror.config import MirrorConfig
+from pgrelay.spark_mirror.failure import reason
+
+_log = structlog.get_logger(__name__)
+
+_LOOK_EVERY_S: Final = 0.5
+
+# Less than the 30 s that Kubernetes waits before it kills.
+_GRACE_S: Final = 20.0
+
+
+class Stopped(Exception):
+    """Asked to end before the mirror began."""
+
+
+def run(config: MirrorConfig, *, once: bool = False) -> None:
+    """Mirror until SIGTERM or SIGINT; with `once`, until the targets have what the topics hold by now.
+
+    Raises SetupError, GapError or RecordError as `pgrelay.spark.mirror` does, and PgrelayError where Spark
+    itself gives up.
+    """
+    stop = threading.Event()
+    metrics = CollectorRegistry()
+    with _asked_to_stop(stop), _served(config, metrics):
+        try:
+            spark = _session(config)
+        except Stopped:
+            return
+        _on_signals(stop)  # PySpark has put a handler of its own in their place
+        try:
+            spark.streams.addListener(_listener(spark, config, metrics))
+            _follow(_mirror(spark, config, once), stop)
+        finally:
+            spark.stop()
+    _log.info("stopped")
+
+
+def _session(config: MirrorConfig) -> SparkSession:
+    """Under spark-submit, its master; else the configured one."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = None if submitted else config.spark.master
+    _log.info("starting Spark", master=master or "spark-submit's")
+    spark = pg.session(config.lake.warehouse, master, options=config.spark.options, progress=_fetching)
+    _log.info("Spark runs", version=spark.version, master=spark.sparkContext.master)
+    return spark
+
+
+def _fetching(name: str, size: int) -> None:
+    if size == 0:
+        _log.info("fetching", jar=name)
+
+
+def _listener(spark: SparkSession, config: MirrorConfig, metrics: CollectorRegistry) -> pg.MirrorListener:
+    kafka = config.kafka
+    return pg.MirrorListener(
+        spark,
+        kafka.servers,
+        config.lake.tables,
+        prefix=kafka.prefix,
+        options=kafka.options,
+        registry=kafka.schema_registry or None,
+        metrics=metrics,
+    )
+
+
+def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQuery:
+    kafka, lake = config.kafka, config.lake
+    every = {"processingTime": f"{lake.every_s * 1000:.0f} milliseconds"}
+    return pg.mirror(
+        spark,
+        kafka.servers,
+        lake.tables,
+        prefix=kafka.prefix,
+        checkpoint=config.checkpoint,
+        using=lake.using,
+        trigger={"availableNow": True} if once else every,
+        options=kafka.options,
+        whole_transactions=lake.whole_transactions,
+        on_missing=lake.on_missing,
+        corrupt_to=lake.corrupt_to,
+        registry=kafka.schema_registry or None,
+        placeholder=kafka.unchanged == "placeholder",
+        text_columns=lake.text_columns,
+    )
+
+
+def _follow(query: StreamingQuery, stop: threading.Event) -> None:
+    """Until the query ends, or is to end; then until the batch under way has."""
+    try:
+        while not stop.is_set():
+            if query.awaitTermination(_LOOK_EVERY_S):
+                return
+        _finish_batch(query)
+        query.stop()
+    except StreamingQueryException as error:
+        raise reason(error) from error
+
+
+def _finish_batch(query: StreamingQuery) -> None:
+    """Wait for it a while. A batch that is cut off does no harm, but all of it comes again."""
+    _log.info("stopping after the batch under way")
+    deadline = time.monotonic() + _GRACE_S
+    done = _last_batch(query)
+    while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == done:
+        if time.monotonic() > deadline:
+            _log.warning("the batch under way is cut off; it comes again", waited_s=_GRACE_S)
+            return
+        query.awaitTermination(_LOOK_EVERY_S)
+
+
+def _last_batch(query: StreamingQuery) -> int | None:
+    progress = query.lastProgress
+    return None if progress is None else int(progress["batchId"])
+
+
+@contextmanager
+def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
+    """The metrics at the configured address, for as long as the block."""
+    if config.http.address is None:
+        yield
+        return
+    host, port = config.http.address
+    try:
+        server, thread = start_http_server(port, host, metrics)
+    except OSError as error:
+        raise SetupError(
+            f"http.listen: can't listen on {host}:{port}: {error.strerror}; choose another host:port, or null"
+        ) from error
+    _log.info("metrics", url=f"http://{host}:{server.server_port}/metrics")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
+    """Until there is a query to stop, a signal ends the start right away."""
+
+    def leave(number: int, frame: object) -> None:
+        stop.set()
+        raise Stopped
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+def _on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
