@@ -16,7 +16,6 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from pgrelay.errors import GapError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake import LakeTable
-from pgrelay.spark.order import after
 from pgrelay.spark.schema import Position, TableSchema
 
 SUFFIX: Final = "__positions"
@@ -51,11 +50,24 @@ class Positions:
 
     def is_new(self) -> Expression:
         """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet."""
-        is_new = F.lit(True)
-        for partition, position in self.applied.items():
-            # What can't be read has no position, and must not pass for applied.
-            is_new &= (F.col("partition") != partition) | F.coalesce(after(position), F.lit(True))
-        return is_new
+        if not self.applied:
+            return F.lit(True)
+        # In a map, which compiled plans refer to: for numbers in them each batch would be compiled anew.
+        applied = F.create_map(
+            *(
+                part
+                for partition, (lsn, seq) in self.applied.items()
+                for part in (F.lit(partition), _position(F.lit(lsn), F.lit(seq)))
+            )
+        )
+        last = F.try_element_at(applied, F.col("partition"))
+        # What can't be read has no position, and must not pass for applied.
+        unread = F.col("commit_lsn").isNull() | F.col("seq").isNull()
+        return last.isNull() | unread | (_position(F.col("commit_lsn"), F.col("seq")) > last)
+
+
+def _position(lsn: Expression, seq: Expression) -> Expression:
+    return F.struct(lsn.cast("bigint").alias("commit_lsn"), seq.cast("bigint").alias("seq"))
 
 
 def birth_properties(schema: TableSchema) -> dict[str, str]:

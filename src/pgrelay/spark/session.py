@@ -26,6 +26,8 @@ _SETTINGS: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # What we merge is the same every time it is computed, so that no copy of it is needed first.
     "spark.databricks.delta.merge.materializeSource": "none",
+    # A merge has dozens of compiled plans, which the next can use again where they are still there.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
     # Years before 1582 and after 9999 as they are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
