@@ -34,6 +34,8 @@ _READER: Final[Mapping[str, Any]] = {
     "enable.partition.eof": True,
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
+    # A broker holds back the news that there is nothing more, and a start waits for it.
+    "fetch.wait.max.ms": 10,
 }
 
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})

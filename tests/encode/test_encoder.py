@@ -324,3 +324,16 @@ def test_records_are_counted_by_table_and_op() -> None:
         ("public.table_16384", "u", 1),
     ]
     assert encoder.take_counts() == []
+
+
+def test_encoding_may_stop_at_the_end_of_a_transaction() -> None:
+    encoder = encoder_of()
+    segments(encoder, transaction(relation("id"), insert(1)))
+    encoder.feed([*transaction(insert(2), commit_lsn=0x1800), *transaction(insert(3), commit_lsn=0x2800)])
+    (first,) = encoder.encode(NOW, to_end=True)
+    assert isinstance(first, Segment)
+    assert first.end_lsn == 0x1808
+    assert encoder.pending
+    (second,) = encoder.encode(NOW)
+    assert isinstance(second, Segment)
+    assert second.end_lsn == 0x2808

@@ -141,6 +141,23 @@ def test_a_transaction_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Cloc
     assert not relaying.commits.due(nothing_else=False)
 
 
+def test_once_it_is_time_the_end_of_a_postgres_transaction_is_wanted(clock: Clock) -> None:
+    relaying = Relaying()
+    assert not relaying.commits.wants_boundary
+    relaying.take(rows(FIRST) + begun(SECOND, 1))
+    assert not relaying.commits.wants_boundary
+    clock.now += 0.25
+    assert relaying.commits.wants_boundary
+    assert not relaying.commits.due(nothing_else=False)
+
+
+def test_a_mere_position_wants_none(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.reach(FIRST)
+    clock.now += 3600
+    assert not relaying.commits.wants_boundary
+
+
 def test_under_load_a_commit_is_due_every_quarter_of_a_second(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))

@@ -1,8 +1,8 @@
 """What the encoder will need soon, found among the events that wait for it.
 
 A table's first row costs round trips to catalogue, broker and registry. Where many tables are new at once it
-pays to ask for all of them together: so when the encoder must stop for one, it looks ahead for others. What is
-found is a hint: whatever is not asked for ahead is asked for when its row comes.
+pays to ask for all of them together: so when the encoder must stop for one, it looks ahead for others. What
+is found is a hint: whatever is not asked for ahead is asked for when its row comes.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ _RELATION: Final = ord("R")
 class Ahead:
     """The first row of a relation among the events.
 
-    `body` is the Relation message behind its tag and xid, `frame` the whole of it, in which the body begins at
-    `start`; `commit_lsn` is the transaction's.
+    `body` is the Relation message behind its tag and xid, `frame` the whole of it, `start` where the body
+    begins in it; `commit_lsn` is the transaction's.
     """
 
     oid: int

@@ -142,8 +142,10 @@ class Encoder:
         self._events = events
         self._next = 0
 
-    def encode(self, now_us: int) -> list[Segment | Reached]:
-        """Encode what was fed, up to a `need`. `now_us` is since 1970.
+    def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
+        """Encode what was fed, up to a `need`, or with `to_end` up to the next end of a transaction.
+
+        `now_us` is since 1970.
 
         Raises ProtocolError, RecordError or SetupError, naming the LSN.
         """
@@ -180,6 +182,8 @@ class Encoder:
                 changes.end(event.end_lsn)
                 self._body = HEADER_SIZE + 1
                 self._scoped = None
+                if to_end:
+                    break
             else:
                 done.append(event)
         return done

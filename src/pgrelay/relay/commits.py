@@ -114,6 +114,11 @@ class Commits:
             return nothing_else or age_s >= _OLD_ENOUGH_S
         return nothing_else and time.monotonic() >= self._committed_at + _IDLE_EVERY_S
 
+    @property
+    def wants_boundary(self) -> bool:
+        """A commit would be due, were it not for a Postgres transaction that is on its way."""
+        return self._records and bool(self._held) and time.monotonic() - self._oldest >= _OLD_ENOUGH_S
+
     async def commit(self) -> None:
         """Commit, and let go of what the commit covers."""
         position = self._position()

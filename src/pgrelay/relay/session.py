@@ -318,7 +318,8 @@ class Session:
 
     def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
-        for out in self.encoder.encode(time.time_ns() // 1000):
+        to_end = self._commits is not None and self._commits.wants_boundary
+        for out in self.encoder.encode(time.time_ns() // 1000, to_end):
             if isinstance(out, Reached):
                 position = self.ledger.reached(out.lsn)
                 if self._commits is not None and position is not None:

@@ -1,0 +1,109 @@
+"""Digests of the records of one stream, for each choice of options; `digests.json` holds what must come.
+
+The same file is checked interpreted and compiled, so the two give the same bytes. After a change of what
+records look like, `python -m tests.encode.digests` writes it anew.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal
+
+from pgrelay.assembler import Assembler
+from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
+from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
+from pgrelay.encode.records import Segment
+from pgrelay.encode.selection import Selection
+from pgrelay.encode.types import Encodings
+from pgrelay.events import Event
+from pgrelay.prepared import PreparedStore
+from pgrelay.spool import Spool
+from tests.assembly import batches
+from tests.encode.avro import SchemaNumbers
+from tests.encode.encoding import NOW, OPTIONS, encoder_of
+from tests.encode.stream import FACTS, Stream
+
+FILE: Final = Path(__file__).with_name("digests.json")
+SEED: Final = 7
+# So little that open transactions are spilled, and replayed in parts.
+_MEMORY, _SLICE = 4_000, 2_000
+
+_FORMATS: Final[tuple[Literal["json", "avro"], ...]] = ("json", "avro")
+_ENVELOPES: Final[tuple[Literal["debezium", "flat"], ...]] = ("debezium", "flat")
+_HIDDEN: Final = Selection(
+    exclude=(r"public\.tiny",),
+    drop=(r".*\.price",),
+    mask=(r".*\.token",),
+    hash=(r".*\.name", r".*\.id"),
+    hash_key=b"k",
+)
+_CHOICES: Final = {
+    "as they come": OPTIONS,
+    "all that adds": replace(OPTIONS, transactions=True, headers=True, placeholder=True),
+    "other encodings": replace(
+        OPTIONS, encodings=Encodings("precise", "debezium", "hex", "inline", checked=True)
+    ),
+    "doubles": replace(OPTIONS, encodings=Encodings("double")),
+    "columns hidden": replace(OPTIONS, selection=_HIDDEN),
+    "no key, no tombstone": replace(OPTIONS, key=False, tombstones=False),
+    "one topic": replace(OPTIONS, routes=((r"public\.(tiny|orders)", "{prefix}.both"),)),
+    "dead letters": replace(
+        OPTIONS, dead_letters=DeadLetterOptions(Limits(most_bytes=1_500, keyed=True)), transactions=True
+    ),
+}
+OPTIONS_OF: Final = {
+    f"{format}, {envelope}, {name}": replace(options, format=format, envelope=envelope)
+    for format in _FORMATS
+    for envelope in _ENVELOPES
+    for name, options in _CHOICES.items()
+}
+
+
+def digest(options: RecordOptions, binary: bool) -> str:
+    """SHA-256 over all that is told of the stream: each record, announcement and end of a transaction."""
+    told = hashlib.sha256()
+    encoder, numbers = encoder_of(options), SchemaNumbers()
+    for events in _events(Stream(SEED, binary).fill()):
+        encoder.feed(events)
+        for part in _told(encoder, numbers):
+            told.update(ascii(part).encode() + b"\n")
+    return told.hexdigest()
+
+
+def _events(frames: list[bytes]) -> Iterator[list[Event]]:
+    with TemporaryDirectory() as folder:
+        spool = Spool(Path(folder))
+        assembler = Assembler(spool, PreparedStore(spool), _MEMORY)
+        yield from batches(assembler, frames, _SLICE)
+        assembler.close()
+
+
+def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
+    while encoder.pending or encoder.need is not None:
+        need = encoder.need
+        if isinstance(need, FactsNeeded):
+            encoder.learn(FACTS)
+        elif need is not None:
+            if isinstance(need, Announcement):
+                yield need.record
+            yield need.schemas
+            encoder.met(None if need.schemas is None else numbers.register(need.schemas))
+        for out in encoder.encode(NOW):
+            if isinstance(out, Segment):
+                yield from out.records
+                # Where a slice ends in between depends on how long the frames are.
+                if out.end_lsn is not None:
+                    yield out.end_lsn
+            else:
+                yield out
+
+
+def main() -> None:
+    FILE.write_text(json.dumps({name: digest(it, False) for name, it in OPTIONS_OF.items()}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

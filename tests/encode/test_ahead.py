@@ -1,0 +1,133 @@
+"""Many new tables at once: what is asked for ahead changes nothing but the number of questions."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
+from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.records import Record, Segment
+from pgrelay.encode.selection import Selection
+from pgrelay.events import Event
+from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, encoder_of, segments, transaction
+from tests.wire import build
+from tests.wire.build import INT4, Column
+
+TABLES: Final = 5
+
+
+def relation(table: int, identity: str = "d", xid: int | None = None, column: str = "id") -> bytes:
+    columns = [Column(column, INT4, key=True)]
+    return build.relation(100 + table, "public", f"t{table}", identity, columns, xid)
+
+
+def first_rows(xid: int | None = None) -> list[bytes]:
+    """Each table described and written to, one after the other."""
+    return [
+        message
+        for table in range(TABLES)
+        for message in (relation(table, xid=xid), build.insert(100 + table, [str(table)], xid))
+    ]
+
+
+def eager(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str]]:
+    """The records where all is answered that is asked for ahead, and what was asked for: F, A."""
+    asked: list[str] = []
+    encoder.feed(events)
+    out = encoder.encode(NOW)
+    while (need := encoder.need) is not None:
+        if isinstance(need, FactsNeeded):
+            asked.append(f"F{1 + len(need.ahead)}")
+            encoder.learn(NO_FACTS, [NO_FACTS] * len(need.ahead))
+        else:
+            assert isinstance(need, Announcement)
+            asked.append(f"A{1 + len(need.ahead)}")
+            encoder.met(None, [None] * len(need.ahead))
+        out += encoder.encode(NOW)
+    return [record for segment in out if isinstance(segment, Segment) for record in segment.records], asked
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_all_tables_of_a_transaction_are_asked_for_at_once(streamed: bool) -> None:
+    events = transaction(*first_rows(755 if streamed else None), streamed=streamed)
+    records, asked = eager(encoder_of(), events)
+    assert asked == [f"F{TABLES}", f"A{TABLES}"]
+    assert records == [record for segment in segments(encoder_of(), events) for record in segment.records]
+
+
+def test_those_of_the_transactions_behind_it_too() -> None:
+    rows = first_rows()
+    events = [
+        event
+        for number in range(TABLES)
+        for event in transaction(*rows[2 * number : 2 * number + 2], commit_lsn=0x1000 * (number + 1))
+    ]
+    encoder = encoder_of()
+    encoder.feed(events)
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, FactsNeeded)
+    encoder.learn(NO_FACTS, [NO_FACTS] * (TABLES - 1))
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, Announcement)
+    announced = [encoder.need, *encoder.need.ahead]
+    assert [json.loads(one.record[2] or b"")["lsn"] for one in announced] == [
+        0x1000 * (number + 1) for number in range(TABLES)
+    ]
+    assert {one.topic for one in announced} == {f"app.public.t{number}" for number in range(TABLES)}
+
+
+def test_a_relation_without_rows_is_not() -> None:
+    _, asked = eager(encoder_of(), transaction(relation(0), relation(1), build.insert(100, ["1"])))
+    assert asked == ["F1", "F1", "A1"]
+
+
+def test_nor_is_one_that_is_described_twice_and_not_alike() -> None:
+    events = transaction(
+        relation(0),
+        build.insert(100, ["1"]),
+        relation(1),
+        build.insert(101, ["1"]),
+        relation(1, column="key"),
+        build.insert(101, ["2"]),
+    )
+    records, asked = eager(encoder_of(), events)
+    assert [question for question in asked if question[0] == "A"] == ["A1"] * 3
+    assert [json.loads(record[1] or b"") for record in records] == [{"id": 1}, {"id": 1}, {"key": 2}]
+
+
+def test_nor_is_a_table_that_is_left_out() -> None:
+    options = replace(OPTIONS, selection=Selection(exclude=(r"public\.t[1-9]",)))
+    records, asked = eager(encoder_of(options), transaction(*first_rows()))
+    assert asked == ["F1", "A1"]
+    assert [record[0] for record in records] == ["app.public.t0"]
+
+
+def test_what_is_wrong_with_a_table_is_told_in_its_turn() -> None:
+    """Rows of others come before it."""
+    options = replace(OPTIONS, routes=((r"public\.t3", "app.public.t0"),))
+    encoder = encoder_of(options)
+    encoder.feed(transaction(*first_rows()))
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, FactsNeeded)
+    encoder.learn(NO_FACTS, [NO_FACTS] * len(encoder.need.ahead))
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, Announcement)
+    assert len(encoder.need.ahead) == TABLES - 2
+
+
+def test_under_full_what_was_learnt_ahead_is_used_once() -> None:
+    keyed = RelationFacts(primary_key=("id",))
+    rows = [relation(0), build.insert(100, ["0"]), relation(1, "f"), build.insert(101, ["1"])]
+    encoder = encoder_of()
+    encoder.feed(transaction(*rows))
+    encoder.encode(NOW)
+    encoder.learn(NO_FACTS, [keyed])
+    for _ in range(3):
+        encoder.met() if isinstance(encoder.need, Announcement) else None
+        encoder.encode(NOW)
+    assert encoder.need is None
+    encoder.feed(transaction(relation(1, "f"), build.insert(101, ["2"]), commit_lsn=0x2800))
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, FactsNeeded)
