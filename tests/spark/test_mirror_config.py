@@ -1,0 +1,58 @@
+"""The configuration of `pgrelay spark-mirror`: what loads, and the line for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from pgrelay.errors import SetupError
+from pgrelay.spark_mirror.config import load
+from tests.docs.pages import blocks
+
+LEAST = (
+    "kafka: {servers: 'localhost:9092'}\nlake:\n  warehouse: /lake\n  tables: {app.public.orders: orders}\n"
+)
+
+
+def test_the_least_has_the_documented_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "mirror.yaml"
+    path.write_text(LEAST)
+    config = load(path, {})
+    assert (config.kafka.prefix, config.lake.using, config.spark.master) == ("app", "delta", "local[*]")
+    assert config.checkpoint == "/lake/_checkpoints/app"
+    assert config.http.address == ("127.0.0.1", 8081)
+
+
+def test_those_in_the_documents_load(tmp_path: Path) -> None:
+    shown = [block for block in blocks("yaml") if "warehouse:" in block.text]
+    assert shown
+    for block in shown:
+        path = tmp_path / "mirror.yaml"
+        path.write_text(block.text)
+        load(path, {"KAFKA_PASSWORD": "secret"})
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("lake: {warehouse: /lake, tables: {a.b.c: d}}", "kafka.servers: missing; set it to the brokers"),
+        (LEAST + "  using: hudi", "lake.using: expected delta or iceberg; got hudi"),
+        (LEAST + "  usign: delta", "lake.usign: unknown key; did you mean using?"),
+        (LEAST + "  every_s: 0", "lake.every_s: expected more than 0; got '0'"),
+        (
+            LEAST + "  text_columns: {app.public.order: [at]}",
+            "lake.text_columns.app.public.order: no such topic",
+        ),
+        (LEAST + "http: {listen: here}", "http.listen: 'here' is not host:port"),
+        (
+            "kafka: {servers: x}\nlake: {warehouse: /lake, tables: {}}",
+            "lake.tables: expected at least 1 entry",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, more: str, line: str) -> None:
+    path = tmp_path / "mirror.yaml"
+    path.write_text(more)
+    with pytest.raises(SetupError) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{path}: {line}")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,114 @@
+"""`pgrelay spark-mirror` as its users run it: by itself, and by spark-submit on a cluster."""
+
+import re
+import shlex
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark_mirror.failure import reason
+from tests.docs.pages import blocks
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.spark.mirror_command import MirrorCommand
+from tests.spark.standalone import cluster
+
+CREATE = """
+CREATE TABLE orders (id int PRIMARY KEY, price numeric(10,2));
+CREATE TABLE notes (id int PRIMARY KEY, note text);
+"""
+
+
+def in_postgres(database: Database, table: str) -> Counter[tuple[Any, ...]]:
+    with database.connect() as connection:
+        return Counter(connection.execute(f"SELECT * FROM {table}".encode()).fetchall())
+
+
+def in_lake(spark: SparkSession, mirror: MirrorCommand, table: str) -> Counter[tuple[Any, ...]]:
+    frame = spark.read.format("delta").load(f"{mirror.warehouse}/lake.db/{table}")
+    return Counter(tuple(row) for row in frame.drop("__commit_lsn", "__seq").collect())
+
+
+@pytest.fixture
+def relay_of_orders(database: Database, new_relay: NewRelay) -> Any:
+    database.execute(CREATE)
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO orders SELECT i, i + 0.5 FROM generate_series(1, 30) i")
+    database.execute("INSERT INTO notes VALUES (1, 'one'); UPDATE orders SET price = 0 WHERE id < 10")
+    relay.caught_up()
+    return relay
+
+
+def test_it_follows_and_tells_until_asked_to_stop(
+    spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
+) -> None:
+    relay = relay_of_orders
+    orders = f'{{table="{relay.topic("orders")}"}}'
+    with MirrorCommand(relay, tmp_path, ["orders", "notes"]) as mirror:
+        mirror.start()
+        mirror.wait_metric(f"pgrelay_mirror_records_total{orders}", 39)
+        database.execute("DELETE FROM orders WHERE id > 20; INSERT INTO notes VALUES (2, NULL)")
+        relay.caught_up()
+        mirror.wait_metric(f"pgrelay_mirror_records_total{orders}", 59)  # a delete is followed by a tombstone
+        mirror.wait_metric(f"pgrelay_mirror_lag_records{orders}", 0)
+        last = max(record.json["source"]["commit_lsn"] for record in relay.records("orders") if record.value)
+        mirror.wait_metric(f"pgrelay_mirror_lsn{orders}", last)
+        assert mirror.metric(f"pgrelay_mirror_lag_bytes{orders}") == 0
+        assert mirror.metric(f"pgrelay_mirror_lag_seconds{orders}") == 0
+        assert mirror.metric("pgrelay_mirror_batch_seconds_count") >= 2
+        assert mirror.metric("pgrelay_mirror_running") == 1
+        assert mirror.stop() == 0
+        told = mirror.events("batch")
+        assert sum(event["records"] for event in told if event["target"] == "lake.orders") == 59
+        assert mirror.events("stopped")
+        for table in ("orders", "notes"):
+            assert in_lake(spark, mirror, table) == in_postgres(database, table)
+
+
+def test_spark_submit_runs_it_on_two_workers(
+    spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
+) -> None:
+    """By the lines of docs/spark.md."""
+    options = {"spark.driver.memory": "1g", "spark.executor.memory": "512m", "spark.executor.cores": "1"}
+    with (
+        cluster(tmp_path) as nodes,
+        MirrorCommand(relay_of_orders, tmp_path, ["orders", "notes"], spark={"options": options}) as mirror,
+    ):
+        [shown] = [b for b in blocks("sh") if b.page == "docs/spark.md" and "spark://" in b.text]
+        script = shown.text.replace("spark://spark-master:7077", nodes.master)
+        script = script.replace("mirror.yaml", f"{shlex.quote(str(mirror.config))} --once")
+        path = f"{Path(sys.executable).parent}:{Path(pyspark.__file__).parent / 'bin'}:"
+        environment = {**nodes.environment, "PATH": path + nodes.environment["PATH"]}
+        mirror.run(["bash", "-ec", script], environment)
+        assert mirror.wait_exit() == 0, mirror.log_text
+        for table in ("orders", "notes"):
+            assert in_lake(spark, mirror, table) == in_postgres(database, table)
+        for work in nodes.works:
+            assert list(work.glob("app-*/*")), "no executor ran there"
+
+
+def test_why_it_ended_is_our_own_error(
+    spark: SparkSession, relay_of_orders: Any, tmp_path: Path, target: str
+) -> None:
+    relay = relay_of_orders
+    query = pg.mirror(
+        spark,
+        relay.kafka.bootstrap,
+        {relay.topic("orders"): target},
+        prefix=f"{relay.prefix}.not",
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger={"availableNow": True},
+    )
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination()
+    error = reason(caught.value)
+    assert type(error) is SetupError
+    assert re.fullmatch(rf"{re.escape(relay.topic('orders'))}: [^\n]+", str(error))

@@ -1,0 +1,46 @@
+"""The walk of docs/spark.md, block by block, on the tests' servers and in their session."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.docs.pages import blocks
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.spark.records import rows
+
+
+def test_every_block_runs(
+    spark: SparkSession,
+    new_relay: NewRelay,
+    database: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, price numeric(10,2))")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO orders VALUES (1, 9.50), (2, 3); UPDATE orders SET price = 4 WHERE id = 2")
+    database.execute("DELETE FROM orders WHERE id = 1; INSERT INTO orders VALUES (3, NULL)")
+    relay.caught_up()
+    ours = {
+        "localhost:9092": relay.kafka.bootstrap,
+        '"app.': f'"{relay.prefix}.',
+        '"app"': f'"{relay.prefix}"',
+        "lake/": f"{tmp_path}/",
+        "lake.orders": f"lake_{relay.prefix}.orders",
+    }
+    reader: dict[str, Any] = {}
+    for block in blocks("python"):
+        if block.page == "docs/spark.md":
+            text = block.text
+            for theirs, here in ours.items():
+                text = text.replace(theirs, here)
+            exec(compile(text, str(block), "exec"), reader)
+    printed = capsys.readouterr().out
+    assert f"{relay.prefix}.public.orders from" in printed
+    assert "|     2| 4.00|" in printed
+    assert "pgrelay_mirror_running" in printed
+    mirrored = spark.table(f"lake_{relay.prefix}.orders")
+    assert {tuple(map(str, row)) for row in rows(mirrored)} == {("2", "4.00"), ("3", "None")}
