@@ -35,7 +35,7 @@ def test_those_in_the_documents_load(tmp_path: Path) -> None:
     ("more", "line"),
     [
         ("lake: {warehouse: /lake, tables: {a.b.c: d}}", "kafka.servers: missing; set it to the brokers"),
-        (LEAST + "  using: hudi", "lake.using: expected delta or iceberg; got hudi"),
+        (LEAST + "  using: hudi", "lake.using: expected delta or iceberg; got 'hudi'"),
         (LEAST + "  usign: delta", "lake.usign: unknown key; did you mean using?"),
         (LEAST + "  every_s: 0", "lake.every_s: expected more than 0; got '0'"),
         (
