@@ -1,17 +1,20 @@
 """Bytes that are not what the protocol says, values that can't be encoded: an error, never half a record."""
 
 import struct
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
-from pgrelay.encode.types import ColumnType
+from pgrelay.encode.selection import Selection
+from pgrelay.encode.types import ColumnType, Encodings
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
 from pgrelay.events import TransactionBegin
-from tests.encode.encoding import NOW, encoder_of, outcomes, transaction
+from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, transaction
 from tests.wire import build
 from tests.wire.build import BOOL, INT4, NOON, UNCHANGED, Binary, Column, xlog_data
 
@@ -22,9 +25,11 @@ ORDERS: Final = build.relation(OID, "public", "orders", "d", COLUMNS)
 ROW: Final = ["1", "tea", "t"]
 
 
-def knowing(relation: bytes = ORDERS, facts: RelationFacts | None = None) -> Encoder:
+def knowing(
+    relation: bytes = ORDERS, facts: RelationFacts | None = None, options: RecordOptions = OPTIONS
+) -> Encoder:
     """An encoder that has had all that it needs for the relation's rows, and for messages."""
-    encoder = encoder_of()
+    encoder = encoder_of(options)
     known = transaction(relation, build.truncate([OID]), build.message("audit", b""))
     list(outcomes(encoder, known, facts or RelationFacts()))
     return encoder
@@ -60,27 +65,42 @@ MESSAGES: Final = {
     "message": build.message("audit", b"..."),
     "message, streamed": build.message("audit", b"...", xid=XID),
     "origin": build.origin(0x77, "site"),
+    "type": build.type_(16400, "public", "mood"),
+    "type, streamed": build.type_(16400, "public", "mood", XID),
 }
 each_message = pytest.mark.parametrize("name", MESSAGES)
+OPTIONS_OF: Final = {
+    "json": OPTIONS,
+    "json, flat": replace(OPTIONS, envelope="flat"),
+    "avro": replace(OPTIONS, format="avro"),
+    "avro, flat": replace(OPTIONS, format="avro", envelope="flat"),
+    # What can't be a record is set aside, but never what is no message.
+    "dead letters": replace(OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(checked=True)),
+    "columns hidden": replace(OPTIONS, selection=Selection(drop=(r".*\.item",), mask=(r".*\.paid",))),
+}
+each_options = pytest.mark.parametrize("options", OPTIONS_OF.values(), ids=OPTIONS_OF.keys())
 
 
 @each_message
-def test_every_truncation_is_refused(name: str) -> None:
+@each_options
+def test_every_truncation_is_refused(name: str, options: RecordOptions) -> None:
     whole = MESSAGES[name]
     for size in range(1, len(whole)):
-        error = refused(knowing(), whole[:size], streamed=name.endswith("streamed"))
+        error = refused(knowing(options=options), whole[:size], streamed=name.endswith("streamed"))
         assert isinstance(error, ProtocolError)
 
 
 @each_message
-def test_bytes_left_over_are_refused(name: str) -> None:
-    message = refusal(knowing(), MESSAGES[name] + b"\0", streamed=name.endswith("streamed"))
+@each_options
+def test_bytes_left_over_are_refused(name: str, options: RecordOptions) -> None:
+    message = refusal(knowing(options=options), MESSAGES[name] + b"\0", streamed=name.endswith("streamed"))
     assert "is oversized" in message
 
 
 @each_message
-def test_the_whole_message_is_not(name: str) -> None:
-    encoder = knowing()
+@each_options
+def test_the_whole_message_is_not(name: str, options: RecordOptions) -> None:
+    encoder = knowing(options=options)
     encoder.feed(
         [TransactionBegin(754, 0x1800, NOON, name.endswith("streamed")), xlog_data(MESSAGES[name], LSN)]
     )

@@ -294,7 +294,7 @@ class Encoder:
                 self._changes.delete(plan, frame, self._body)
         elif tag == _RELATION:
             self._take_relation(frame)
-        elif tag != _TYPE:
+        else:
             self._rare(frame)
 
     def _plan(self, oid: int) -> Plan | None:
@@ -368,10 +368,13 @@ class Encoder:
         return True
 
     def _rare(self, frame: bytes) -> None:
-        """Truncate, logical message and origin: parsed in full, being few."""
+        """Truncate, logical message, origin and type: parsed in full, being few."""
         streamed = self._body != HEADER_SIZE + 1 and frame[HEADER_SIZE] != _ORIGIN
         message = pgoutput.parse(frame, streamed, HEADER_SIZE)
         match message:
+            case pgoutput.Type():
+                # Types are the catalogue's to tell; a message that is cut is refused all the same.
+                pass
             case pgoutput.Origin():
                 self._changes.envelope.set_origin(message.name)
             case pgoutput.Truncate() if any(self._must_wait(oid) for oid in message.relation_oids):
