@@ -68,7 +68,7 @@ def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
 
 
 def _figures(now: Snapshot) -> Iterator[str]:
-    budget = "no known limit to it" if now.safe_wal_bytes is None else f"{size(now.safe_wal_bytes)} of budget left"
+    budget = "no known limit" if now.safe_wal_bytes is None else f"{size(now.safe_wal_bytes)} of budget left"
     chart = now.chart
     yield _figure("lag", f"{duration(now.lag_s)}; {size(now.lag_bytes)} of WAL not confirmed, {budget}")
     yield _figure("", f"{_spark(chart.lag_s)}  at worst {duration(max(chart.lag_s, default=0.0))}")
