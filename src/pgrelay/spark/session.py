@@ -24,8 +24,6 @@ _SETTINGS: Final = {
     "spark.sql.catalog.iceberg.cache-enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # What we merge is the same every time it is computed, so that no copy of it is needed first.
-    "spark.databricks.delta.merge.materializeSource": "none",
     # A merge has dozens of compiled plans, which the next can use again where they are still there.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
