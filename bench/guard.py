@@ -2,7 +2,7 @@
 
 Valgrind's callgrind counts them, so that the load of the machine does not matter. They hold for one tool
 chain, which stands beside them in `bench/instructions.json`; `make guard ARGS=--renew` makes both anew. On
-another tool chain the measure is the sources that the figures were committed with, compiled and counted there.
+another tool chain the measure is the sources that the figures were committed with, compiled there.
 """
 
 import argparse
