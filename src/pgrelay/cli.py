@@ -142,8 +142,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _spark_mirror(options: argparse.Namespace) -> int:
-    if importlib.util.find_spec("pyspark") is None:
-        raise SetupError("spark-mirror needs PySpark, which is not installed: pip install 'pgrelay[spark]'")
+    _need_pyspark("spark-mirror")
     from pgrelay import log
     from pgrelay.spark_mirror.config import load
 
@@ -155,11 +154,18 @@ def _spark_mirror(options: argparse.Namespace) -> int:
     return 0
 
 
+def _need_pyspark(command: str) -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise SetupError(f"{command} needs PySpark, which is not installed: pip install 'pgrelay[spark]'")
+
+
 def _demo(options: argparse.Namespace) -> int:
+    if options.spark:
+        _need_pyspark("demo --spark")
     from pgrelay.demo import demo
 
     with _results():
-        return demo(options.rows, options.keep)
+        return demo(options.rows, options.keep, options.spark)
     return 0
 
 
@@ -282,6 +288,9 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         )
         parser.add_argument(
             "--keep", action="store_true", help="leave the servers up, and tell how to connect"
+        )
+        parser.add_argument(
+            "--spark", action="store_true", help="mirror the tables to a lake too, and show both"
         )
 
 

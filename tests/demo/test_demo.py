@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from pgrelay.demo.shop import TABLES
+
 _TIMEOUT_S = 120
 
 
@@ -141,3 +143,16 @@ def test_servers_that_are_kept_can_be_reached_and_stopped_as_it_tells(folder: Pa
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
+
+
+@pytest.mark.xdist_group("spark")
+def test_with_spark_the_lake_stands_beside_the_tables(folder: Path) -> None:
+    process = start(folder, "--spark", "--rows", "40")
+    out, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    tables = re.findall(r"^(\w+) +([\d,]+) +([\d,]+)  equal$", out, re.MULTILINE)
+    assert [name for name, _, _ in tables] == list(TABLES)
+    assert all(here == there for _, here, there in tables)
+    assert re.search(r"lake lag +[\d.]+ s from commit to lake, [\d.]+ s at most; up to LSN \w+/\w+", out)
+    assert running_in(folder) == []
+    assert list(folder.iterdir()) == []

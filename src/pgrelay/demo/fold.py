@@ -42,10 +42,14 @@ class Fold:
     def rows(self, table: str) -> list[Row]:
         return list(self._rows.get(table, {}).values())
 
+    def counts(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return {table: len(rows) for table, rows in self._rows.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many rows a table has, and how many are only in the table or only in its topic."""
+    """How many rows a table has, and how many are only in the table or only in what was rebuilt."""
 
     table: str
     rows: int
@@ -57,9 +61,9 @@ class Comparison:
         return not self.missing and not self.surplus
 
 
-def compare(connection: psycopg.Connection, fold: Fold, table: str) -> Comparison:
-    """Compare one table, while nobody writes to it."""
+def compare(connection: psycopg.Connection, rows: list[Row], table: str) -> Comparison:
+    """Compare one table with rows from elsewhere, while nobody writes to it."""
     query = _COMPARE.format(table=sql.Identifier(table))
-    row = connection.execute(query, (json.dumps(fold.rows(table)),)).fetchone()
-    assert row is not None, "counts are one row"
-    return Comparison(table, *row)
+    found = connection.execute(query, (json.dumps(rows),)).fetchone()
+    assert found is not None, "counts are one row"
+    return Comparison(table, *found)

@@ -10,14 +10,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import psycopg
 from confluent_kafka import KafkaException
 
-from pgrelay.demo.fold import compare
+from pgrelay.demo.fold import Comparison, compare
+from pgrelay.demo.lake import Lake
 from pgrelay.demo.relay_process import PREFIX, SLOT, RelayProcess
 from pgrelay.demo.screen import Screen
 from pgrelay.demo.servers import Servers, Stopped
@@ -40,13 +41,16 @@ _PAUSE_S: Final = 0.35
 _ALL_ROWS_S: Final = 15.0  # with --rows: about this long divided by the rows of a transaction
 
 _LAST_RECORDS_TIMEOUT_S: Final = 20.0
+_LAKE_START_TIMEOUT_S: Final = 180.0
+_LAKE_LAST_TIMEOUT_S: Final = 90.0
 
 
-def demo(rows: int | None, keep: bool) -> int:
+def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; returns the exit code.
 
-    With `keep` the servers outlive it. Raises Unavailable where something it is made of can't be had, and
-    ServerFailed where a server or the relay does not start or ends too soon.
+    With `keep` the servers outlive it; with `spark` the tables are mirrored to a lake, and compared there too.
+    Raises Unavailable where something it is made of can't be had, and ServerFailed where a server or the
+    relay does not start or ends too soon.
     """
     _forget_environment()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -57,7 +61,7 @@ def demo(rows: int | None, keep: bool) -> int:
     servers = Servers(folder if keep else None, stop)
     try:
         with _set_by_signals(stop), Screen(sys.stdout) as screen:
-            return _Demo(screen, servers, folder, stop).run(rows, keep)
+            return _Demo(screen, servers, folder, stop, spark).run(rows, keep)
     except Stopped:
         return 0
     except (psycopg.Error, KafkaException) as error:
@@ -95,11 +99,14 @@ def _set_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 class _Demo:
-    def __init__(self, screen: Screen, servers: Servers, folder: Path, stop: threading.Event) -> None:
+    def __init__(
+        self, screen: Screen, servers: Servers, folder: Path, stop: threading.Event, spark: bool
+    ) -> None:
         self._screen = screen
         self._servers = servers
         self._folder = folder
         self._stop = stop
+        self._spark = spark
         self._began = time.monotonic()
 
     def run(self, rows: int | None, keep: bool) -> int:
@@ -124,16 +131,41 @@ class _Demo:
             return slot.active()
 
         bootstrap = self._servers.kafka.bootstrap
-        with RelayProcess(self._folder, dsn, bootstrap, streaming) as relay:
+        with RelayProcess(self._folder, dsn, bootstrap, streaming) as relay, ExitStack() as stack:
             self._tell_where(dsn, relay)
+            lake = stack.enter_context(self._lake(bootstrap)) if self._spark else None
             pause_s = _PAUSE_S if rows is None else min(_PAUSE_S, _ALL_ROWS_S / rows)
             with (
                 Topics(bootstrap, PREFIX) as topics,
                 Workload(dsn, transactions(_SEED, rows), pause_s) as workload,
             ):
-                show = Show(self._screen, topics, slot, workload, lambda: self._look(relay))
+                show = Show(self._screen, topics, slot, workload, lambda: self._look(relay, lake), lake)
                 self._watch(show, slot, topics, workload)
-                return self._outcome(show, slot, relay)
+                if lake is not None:
+                    self._watch_lake(show, lake)
+                return self._outcome(show, slot, relay, lake)
+
+    @contextmanager
+    def _lake(self, bootstrap: str) -> Iterator[Lake]:
+        """The mirror, once it runs."""
+        began = time.monotonic()
+        with Lake(self._folder, bootstrap, PREFIX) as lake:
+            while not lake.started:
+                elapsed_s = time.monotonic() - began
+                self._screen.stay([("dim", f"Spark is starting … {elapsed_s:.0f} s")])
+                if self._stop.wait(0.1):
+                    raise Stopped
+                if not lake.running or elapsed_s > _LAKE_START_TIMEOUT_S:
+                    raise ServerFailed(f"Spark did not start; the end of its log:\n{log_tail(lake.log)}")
+            self._screen.say(f"Spark      a Delta table for each topic, after {elapsed_s:.1f} s\n")
+            yield lake
+
+    def _watch_lake(self, show: Show, lake: Lake) -> None:
+        """Until the lake has everything too."""
+        if not show.go_on_until(lake.has_all, timeout_s=_LAKE_LAST_TIMEOUT_S):
+            raise ServerFailed(
+                f"the last changes did not come to the lake; the end of its log:\n{log_tail(lake.log)}"
+            )
 
     def _watch(self, show: Show, slot: Slot, topics: Topics, workload: Workload) -> None:
         """Until the workload ends or is to end, and then until its last record is here."""
@@ -149,19 +181,28 @@ class _Demo:
             log = log_tail(self._folder / "relay.log")
             raise ServerFailed(f"the last records did not come; the end of the relay's log:\n{log}")
 
-    def _outcome(self, show: Show, slot: Slot, relay: RelayProcess) -> Outcome:
+    def _outcome(self, show: Show, slot: Slot, relay: RelayProcess, lake: Lake | None) -> Outcome:
+        connection = slot.connection
+        in_lake: list[Comparison] = []
+        if lake is not None:
+            content = lake.content()
+            in_lake = [compare(connection, content.get(table, []), table) for table in TABLES]
         return Outcome(
             show.tally,
-            [compare(slot.connection, show.fold, table) for table in TABLES],
+            [compare(connection, show.fold.rows(table), table) for table in TABLES],
             slot.streamed(),
             show.feed.shown,
             time.monotonic() - self._began,
             relay.stop(),
+            in_lake,
+            lake.line() if lake is not None else "",
         )
 
-    def _look(self, relay: RelayProcess) -> None:
-        servers: dict[str, Postgres | Kafka | RelayProcess]
+    def _look(self, relay: RelayProcess, lake: Lake | None) -> None:
+        servers: dict[str, Postgres | Kafka | RelayProcess | Lake]
         servers = {"Postgres": self._servers.postgres, "Kafka": self._servers.kafka, "the relay": relay}
+        if lake is not None:
+            servers["the lake"] = lake
         for name, server in servers.items():
             if not server.running:
                 raise ServerFailed(f"{name} has ended; the end of its log:\n{log_tail(server.log)}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pgrelay.demo.fold import Fold
+from pgrelay.demo.lake import Lake
 from pgrelay.demo.screen import Screen
 from pgrelay.demo.slot import Slot
 from pgrelay.demo.tally import Tally
@@ -22,7 +23,13 @@ class Show:
     """`look` is called every turn; what it raises ends the show."""
 
     def __init__(
-        self, screen: Screen, topics: Topics, slot: Slot, workload: Workload, look: Callable[[], None]
+        self,
+        screen: Screen,
+        topics: Topics,
+        slot: Slot,
+        workload: Workload,
+        look: Callable[[], None],
+        lake: Lake | None = None,
     ) -> None:
         self.tally = Tally(workload.taken_back)
         self.fold = Fold()
@@ -32,6 +39,7 @@ class Show:
         self._slot = slot
         self._workload = workload
         self._look = look
+        self._lake = lake
         self._quiet_turns = 0
 
     def go_on_until(self, over: Callable[[], bool], timeout_s: float | None = None) -> bool:
@@ -53,10 +61,14 @@ class Show:
         changes = self._topics.read(_TURN_S)
         for change in changes:
             self.tally.add(change)
+            if self._lake is not None:
+                self._lake.saw(change)
             self._screen.show(self.feed.lines(change, self.fold.apply(change)))
         self._quiet_turns = 0 if changes else self._quiet_turns + 1
         if self._quiet_turns == _QUIET_TURNS:
             self._screen.show(self.feed.rest())
+        if self._lake is not None:
+            self._screen.show(self._lake.news(self.fold.counts()))
         if self._screen.live:
             lag_bytes = max(0, self._slot.wal_end() - self._slot.confirmed())
             self._screen.stay(self.tally.status(lag_bytes, self._workload.title))

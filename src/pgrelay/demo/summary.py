@@ -15,7 +15,10 @@ _OPS: Final = ("c", "u", "d", TOMBSTONE, TRUNCATE, "m")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`streamed`: how many transactions were sent before they committed, and in how many parts."""
+    """`streamed`: how many transactions were sent before they committed, and in how many parts.
+
+    `lake`: the comparisons with the lake's tables, where there is one.
+    """
 
     tally: Tally
     comparisons: Sequence[Comparison]
@@ -23,10 +26,12 @@ class Outcome:
     shown: int
     elapsed_s: float
     relay_exit_code: int
+    lake: Sequence[Comparison] = ()
+    lake_lag: str = ""
 
     @property
     def good(self) -> bool:
-        equal = all(comparison.equal for comparison in self.comparisons)
+        equal = all(comparison.equal for comparison in (*self.comparisons, *self.lake))
         return equal and not self.tally.seen_anyway and self.relay_exit_code == 0
 
 
@@ -36,6 +41,7 @@ def summary(outcome: Outcome) -> Iterator[Line]:
     yield from _counts(outcome)
     yield []
     yield from _equality(outcome.comparisons)
+    yield from _lake(outcome)
     yield from _taken_back(outcome.tally)
     transactions, parts = outcome.streamed
     if transactions:
@@ -79,6 +85,20 @@ def _equality(comparisons: Sequence[Comparison]) -> Iterator[Line]:
             "equal",
             f"the topics, folded, are the {len(comparisons)} tables: {_many(rows, 'row')}, value for value",
         )
+
+
+def _lake(outcome: Outcome) -> Iterator[Line]:
+    """Each table beside the lake's, and the lag."""
+    if not outcome.lake:
+        return
+    yield []
+    yield [("", f"{'':15}"), ("dim", f"{'in Postgres':>12}{'in the lake':>12}")]
+    for each in outcome.lake:
+        there = each.rows - each.missing + each.surplus
+        word = ("green", "  equal") if each.equal else ("red", "  DIFFERENT")
+        yield [("", f"{each.table:15}{each.rows:>12,}{there:>12,}"), word]
+    yield []
+    yield _point("lake lag", outcome.lake_lag)
 
 
 def _taken_back(tally: Tally) -> Iterator[Line]:

@@ -1,0 +1,149 @@
+"""The lake beside the shop: what its tables hold, and how long a commit takes to be in them."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pgrelay.demo.change import TOMBSTONE, Change, Row
+from pgrelay.demo.screen import Line
+from pgrelay.demo.shop import TABLES
+from pgrelay.embedded.daemon import ServerFailed, log_tail
+from pgrelay.lsn import format_lsn
+
+_LOOK_EVERY_S: Final = 0.5
+_STOP_TIMEOUT_S: Final = 30.0
+
+
+class Lake:
+    """The mirror's process, asked from a thread of this one while the block runs.
+
+    `rows` and `lsn` are what it told last, by table; `lags_s` how long commits took to be in the lake.
+    """
+
+    def __init__(self, folder: Path, servers: str, prefix: str) -> None:
+        self.rows: dict[str, int] = {}
+        self.lsn: dict[str, int] = {}
+        self.lags_s: list[float] = []
+        self.log = folder / "lake.log"
+        self._command = [sys.executable, "-m", "pgrelay.demo.lake_process", servers, prefix]
+        self._command += [str(folder / "lake"), *TABLES]
+        self._waiting: dict[str, deque[tuple[int, int]]] = {table: deque() for table in TABLES}
+        self._lock = threading.Lock()
+        self._started = threading.Event()
+        self._over = threading.Event()
+        self._failed = False
+        self._shown: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as log:
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                self._command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True
+            )
+        self._thread = threading.Thread(target=self._follow, name="lake")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if kind is not None:
+            self._process.terminate()
+        self._thread.join()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None and not self._failed
+
+    @property
+    def started(self) -> bool:
+        """Whether Spark runs, and the mirror in it."""
+        return self._started.is_set()
+
+    def saw(self, change: Change) -> None:
+        """A change is in its topic, and so has to come to the lake."""
+        if change.table in self._waiting and change.op != TOMBSTONE:
+            with self._lock:
+                self._waiting[change.table].append((change.position[0], change.commit_us))
+
+    def has_all(self) -> bool:
+        """Whether every change seen so far is there."""
+        with self._lock:
+            return not any(self._waiting.values())
+
+    def content(self) -> dict[str, list[Row]]:
+        """Every row of every table. Raises ServerFailed."""
+        self._over.set()
+        self._thread.join()
+        found = self._ask("rows")
+        if found is None:
+            raise ServerFailed(f"the lake has ended; the end of its log:\n{log_tail(self.log)}")
+        return found
+
+    def news(self, rows: Mapping[str, int]) -> Iterator[Line]:
+        """A line where the lake has other rows than when it was last told, beside those of Postgres."""
+        if self.rows != self._shown:
+            self._shown = dict(self.rows)
+            yield [("cyan", "  lake "), ("", "  ".join(_beside(table, self.rows, rows) for table in TABLES))]
+
+    def line(self) -> str:
+        """The lag, in a few words."""
+        if not self.lags_s:
+            return "nothing is in the lake yet"
+        newest = format_lsn(max(self.lsn.values()))
+        half = f"{median(self.lags_s):.1f} s from commit to lake, {max(self.lags_s):.1f} s at most"
+        return f"{half}; up to LSN {newest}"
+
+    def _follow(self) -> None:
+        answer = self._answer()  # when it has started
+        while answer is not None:
+            self._started.set()
+            self._take(answer)
+            if self._over.wait(_LOOK_EVERY_S):
+                return
+            answer = self._ask("look")
+        self._failed = True
+
+    def _take(self, answer: Mapping[str, Any]) -> None:
+        now_us = time.time() * 1e6
+        self.rows, self.lsn = answer["rows"], {table: int(lsn) for table, lsn in answer["lsn"].items()}
+        with self._lock:
+            for table, waiting in self._waiting.items():
+                while waiting and waiting[0][0] <= self.lsn.get(table, 0):
+                    self.lags_s.append((now_us - waiting.popleft()[1]) / 1e6)
+
+    def _ask(self, what: str) -> dict[str, Any] | None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{what}\n".encode())
+            self._process.stdin.flush()
+        except OSError:
+            return None
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any] | None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+def _beside(table: str, lake: Mapping[str, int], postgres: Mapping[str, int]) -> str:
+    return f"{table} {lake.get(table, 0):,}/{postgres.get(table, 0):,}"

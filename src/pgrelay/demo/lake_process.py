@@ -1,0 +1,82 @@
+"""The lake's side of the demo, a process of its own: the mirror, and answers about its tables.
+
+`python -m pgrelay.demo.lake_process SERVERS PREFIX WAREHOUSE TABLE...`. A line in, a line of JSON out: to
+`look` it is `{"rows": {table: count}, "lsn": {table: commit LSN}}`, to `rows` each table's rows. It ends with
+its input.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from pgrelay import spark as pg
+
+_OPTIONS: Final = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+_TO_JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+
+def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
+    targets = {f"{prefix}.public.{table}": f"shop.{table}" for table in tables}
+    metrics = CollectorRegistry()
+    spark = pg.session(warehouse, "local[2]", options=_OPTIONS)
+    spark.streams.addListener(pg.MirrorListener(spark, servers, targets, prefix=prefix, metrics=metrics))
+    query = pg.mirror(
+        spark,
+        servers,
+        targets,
+        prefix=prefix,
+        checkpoint=f"{warehouse}/_checkpoint",
+        trigger={"processingTime": "500 milliseconds"},
+    )
+    _answer({"rows": {}, "lsn": {}})  # it runs
+    for line in sys.stdin:
+        if query.exception() is not None:
+            break
+        _answer(
+            _look(spark, metrics, targets) if line == "look\n" else _rows(spark, servers, prefix, targets)
+        )
+    if query.exception() is not None:
+        query.awaitTermination()  # which raises it
+    query.stop()
+    spark.stop()
+
+
+def _answer(answer: Mapping[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _look(spark: SparkSession, metrics: CollectorRegistry, targets: Mapping[str, str]) -> dict[str, Any]:
+    lsn = {
+        target.partition(".")[2]: metrics.get_sample_value("pgrelay_mirror_lsn", {"table": topic}) or 0
+        for topic, target in targets.items()
+    }
+    there = [target for target in targets.values() if spark.catalog.tableExists(target)]
+    return {"rows": {name.partition(".")[2]: spark.table(name).count() for name in there}, "lsn": lsn}
+
+
+def _rows(spark: SparkSession, servers: str, prefix: str, targets: Mapping[str, str]) -> dict[str, Any]:
+    """Each table's rows as JSON; a document, which the lake keeps as its text, as itself."""
+    schemas = pg.table_schemas(spark, servers, prefix)
+    found: dict[str, Any] = {}
+    for topic, target in targets.items():
+        documents = [c.name for c in schemas[topic].columns if c.type_name == "jsonb"]
+        table = spark.table(target).drop("__commit_lsn", "__seq")
+        rows = [json.loads(row[0]) for row in table.select(F.to_json(F.struct("*"), _TO_JSON)).collect()]
+        for row in rows:
+            row |= {name: json.loads(row[name]) for name in documents if row[name] is not None}
+        found[target.partition(".")[2]] = rows
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
