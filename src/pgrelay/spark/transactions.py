@@ -44,7 +44,8 @@ def complete_until(records: DataFrame, ended: DataFrame, tables: dict[str, str],
     `records` have topic, commit_lsn and seq; `tables` names the topic of each schema.table that is mirrored.
     """
     later = ended.where(F.col("commit_lsn") > since)
-    named = F.create_map(*(F.lit(part) for pair in tables.items() for part in pair))
+    pairs = F.create_map(*(F.lit(part) for pair in tables.items() for part in pair))
+    named = pairs.cast("map<string, string>")  # of no pairs, too
     told = later.select("commit_lsn", F.explode_outer("data_collections").alias("told")).select(
         "commit_lsn",
         F.try_element_at(named, F.col("told.data_collection")).alias("topic"),
