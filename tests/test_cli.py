@@ -82,11 +82,11 @@ def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"pgrelay {__version__} ({how})\n"
 
 
-@pytest.mark.parametrize("command", ["run", "check", "status", "demo", "plan", "schema"])
+@pytest.mark.parametrize("command", ["run", "check", "status", "spark-mirror", "demo", "plan", "schema"])
 def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert f"    {command} " in capsys.readouterr().out
+    assert command in [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:4].isspace()]
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert f"example:\n  pgrelay {command}" in capsys.readouterr().out
@@ -228,19 +228,34 @@ def test_check_with_warnings_alone_is_0(give: Give, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rows", "keep"),
-    [([], None, False), (["--rows", "5"], 5, False), (["--keep"], None, True)],
+    ("arguments", "wanted"),
+    [
+        ([], (None, False, False)),
+        (["--rows", "5"], (5, False, False)),
+        (["--keep"], (None, True, False)),
+        (["--spark"], (None, False, True)),
+    ],
 )
-def test_demo(give: Give, arguments: list[str], rows: int | None, keep: bool) -> None:
-    asked: list[tuple[int | None, bool]] = []
+def test_demo(give: Give, arguments: list[str], wanted: tuple[int | None, bool, bool]) -> None:
+    asked: list[tuple[int | None, bool, bool]] = []
 
-    def demo(rows: int | None, keep: bool) -> int:
-        asked.append((rows, keep))
+    def demo(rows: int | None, keep: bool, spark: bool) -> int:
+        asked.append((rows, keep, spark))
         return 7
 
     give("pgrelay.demo", "demo", demo)
     assert main(["demo", *arguments]) == 7
-    assert asked == [(rows, keep)]
+    assert asked == [wanted]
+
+
+@pytest.mark.parametrize("command", ["spark-mirror --config mirror.yaml", "demo --spark"])
+def test_without_pyspark_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert main(command.split()) == 2
+    needs = "needs PySpark, which is not installed: pip install 'pgrelay[spark]'"
+    assert capsys.readouterr().err == f"pgrelay: {command.removesuffix(' --config mirror.yaml')} {needs}\n"
 
 
 def test_a_bug_shows_its_traceback_and_is_1(give: Give, capsys: pytest.CaptureFixture[str]) -> None:

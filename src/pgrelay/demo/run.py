@@ -48,7 +48,7 @@ _LAKE_LAST_TIMEOUT_S: Final = 90.0
 def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
     """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; returns the exit code.
 
-    With `keep` the servers outlive it; with `spark` the tables are mirrored to a lake, and compared there too.
+    With `keep` the servers outlive it; with `spark` a lake mirrors the tables, and is compared with them too.
     Raises Unavailable where something it is made of can't be had, and ServerFailed where a server or the
     relay does not start or ends too soon.
     """
