@@ -60,6 +60,9 @@ def main() -> None:
             _reads(bench, spark, options.sample, options.rounds)
             for using in options.using.split(","):
                 _writes(bench, spark, options, using)
+            print(
+                f"\nSpark's peak memory {_peak_mb(spark):,.0f} MB, its heap at most {_SPARK['spark.driver.memory']}"
+            )
         finally:
             spark.stop()
     print(
@@ -239,6 +242,14 @@ def _plain_merge(spark: SparkSession, changes: DataFrame, target: str) -> None:
         f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT (id, {', '.join(written)})"
         f" VALUES (s.id, {', '.join(f's.{n}' for n in written)})"
     )
+
+
+def _peak_mb(spark: SparkSession) -> float:
+    """Of the one process that driver and executor are here, since its start."""
+    gateway: Any = spark.sparkContext._gateway
+    status = Path(f"/proc/{gateway.proc.pid}/status").read_text()
+    [peak_kb] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak_kb) / 1024
 
 
 def _timed(action: Callable[[], None]) -> float:
