@@ -194,3 +194,13 @@ async def test_rights_one_after_the_other(guarded: Setup, secured: Kafka) -> Non
     ]
     allow(secured, guarded.prefix, "write")
     assert await guarded.trouble() == []
+
+
+async def test_the_right_to_read_the_position(guarded: Setup, secured: Kafka) -> None:
+    guarded.sink["delivery"] = "exactly_once"
+    for operation in ("create", "describe", "write"):
+        allow(secured, guarded.prefix, operation)
+    guarded.create_topic("offsets", cleanup_policy="compact")
+    assert errors(await guarded.trouble()) == [f"no right to read topic {guarded.prefix}.offsets"]
+    allow(secured, guarded.prefix, "read")
+    assert await guarded.trouble() == []

@@ -121,12 +121,12 @@ class Cluster:
             found[resource.name] = _limits(values, "max.message.bytes", "cleanup.policy", "retention.ms")
         return found
 
-    async def unwritable(self, names: Sequence[str]) -> list[str]:
-        """Those of the topics, all there, that we have no right to write to."""
+    async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
+        """Those of the topics, all there, for which we have no right to the operation."""
         futures = self._admin.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_TIMEOUT_S
         )
-        return [name for name, future in futures.items() if not await _is_writable(future)]
+        return [name for name, future in futures.items() if not await _is_allowed(future, operation)]
 
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """Have the cluster validate topics as if it created them; those it refuses, and why."""
@@ -144,13 +144,13 @@ async def _result(future: "Future[T]") -> T:
     return await asyncio.wrap_future(future)
 
 
-async def _is_writable(description: "Future[Any]") -> bool:
+async def _is_allowed(description: "Future[Any]", operation: AclOperation) -> bool:
     """Of a broker that does not tell, nothing is claimed."""
     try:
         allowed = (await _result(description)).authorized_operations
     except KafkaException as error:
         return bool(error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    return allowed is None or AclOperation.WRITE in allowed
+    return allowed is None or operation in allowed
 
 
 def _limits(values: Mapping[str, Any], size: str, cleanup: str, retention: str) -> Limits:

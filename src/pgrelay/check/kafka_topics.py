@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from pgrelay.check.findings import Finding, counted, error, ok, size, some, warning
 from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
@@ -35,7 +36,9 @@ async def topic_findings(
     found = [presence(there, missing, overview.topics, config)] if wanted else []
     limits: dict[str, Limits] = {}
     if there:
-        found += unwritable(await cluster.unwritable(_names(there)))
+        found += unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
+        offsets = [topic.name for topic in there if topic.of == "offsets"]
+        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ)) if offsets else []
         limits |= await cluster.topic_limits(_names(there))
     if not config.create_topics:
         found += absent(missing)
@@ -82,6 +85,18 @@ def unwritable(names: Sequence[str]) -> list[Finding]:
             "Kafka refuses every record for them",
             f"kafka-acls.sh --add --allow-principal User:... --operation Write --topic {names[0]}",
         )
+    ]
+
+
+def unreadable(names: Sequence[str]) -> list[Finding]:
+    """Of the topic of positions."""
+    return [
+        error(
+            f"no right to read topic {name}",
+            "exactly once looks there, at every start, for what was delivered",
+            f"kafka-acls.sh --add --allow-principal User:... --operation Read --topic {name}",
+        )
+        for name in names
     ]
 
 
