@@ -23,6 +23,7 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench.procfs import memory_mb
 from pgrelay import spark as pg
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
@@ -247,9 +248,7 @@ def _plain_merge(spark: SparkSession, changes: DataFrame, target: str) -> None:
 def _peak_mb(spark: SparkSession) -> float:
     """Of the one process that driver and executor are here, since its start."""
     gateway: Any = spark.sparkContext._gateway
-    status = Path(f"/proc/{gateway.proc.pid}/status").read_text()
-    [peak_kb] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(peak_kb) / 1024
+    return memory_mb(gateway.proc.pid, "VmHWM")
 
 
 def _timed(action: Callable[[], None]) -> float:
