@@ -265,8 +265,9 @@ class Encoder:
             raise truncated.at(frame_lsn(frame)) from None
         except RecordError as error:
             self._fail(error.at(frame_lsn(frame)), frame)
-        except PgrelayError as error:
-            raise error.at(frame_lsn(frame)) from error
+        except PgrelayError as refused:
+            # A name of its own: compiled, a name has one type in a function, and `error` is a RecordError.
+            raise refused.at(frame_lsn(frame)) from refused
 
     def _fail(self, error: RecordError, frame: bytes) -> None:
         """A change that can't be encoded: a dead letter, or the end."""
