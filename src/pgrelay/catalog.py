@@ -176,6 +176,10 @@ class Catalog:
             except psycopg.errors.LockNotAvailable:
                 return None
 
+    async def in_recovery(self) -> bool:
+        """Whether the server is a standby."""
+        return bool((await self.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0])
+
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""
         query = sql.SQL(

@@ -152,6 +152,14 @@ async def test_decoding_on_a_standby(
         second.execute("INSERT INTO t VALUES (3)")
         relay.caught_up()
         assert ids(relay, 3) == [1, 2, 3]
+        # And when it is on the new timeline that it connects again.
+        ask(
+            second,
+            f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{prefix}'",
+        )
+        second.execute("INSERT INTO t VALUES (4)")
+        relay.caught_up()
+        assert ids(relay, 4) == [1, 2, 3, 4]
         assert relay.stop() == 0
 
 

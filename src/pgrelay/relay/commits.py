@@ -27,7 +27,8 @@ from pgrelay.transactional import Delivered, TransactionalSink
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
 
-_CURE: Final = "drop the slot, choose another prefix or delete the offsets topic, and copy the tables anew"
+_FORGET: Final = "choose another prefix or delete the offsets topic, and copy the tables anew"
+_CURE: Final = f"drop the slot, {_FORGET}"
 
 # How often an idle stream's position is committed.
 _IDLE_EVERY_S: Final = 1.0
@@ -39,7 +40,7 @@ async def refuse_new_slot(sink: TransactionalSink, slot: str) -> None:
     if position is not None:
         raise GapError(
             f"slot {slot} is gone, and Kafka has everything up to {format_lsn(position.lsn)}: changes since "
-            f"are lost to it; {_CURE}"
+            f"are lost to it; {_FORGET}"
         )
 
 

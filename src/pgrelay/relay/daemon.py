@@ -34,6 +34,7 @@ from pgrelay.negotiation import stream_options
 from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
 from pgrelay.registry import Registry
+from pgrelay.relay.advice import advise
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits, refuse_new_slot
 from pgrelay.relay.observer import Observer
@@ -173,6 +174,8 @@ class Daemon:
         """One session, from connecting to its end. Returns when asked to stop."""
         config = self._config
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
+            # First, since a standby that is promoted meanwhile would tell the timeline that it leaves.
+            standby = await catalog.in_recovery()
             system = await source.identify()
             self._position.check_cluster(system)
             await self._position.check_history(system, source)
@@ -197,7 +200,7 @@ class Daemon:
                 await self._registry.connect()
             interval_s = await _status_interval_s(catalog, config)
             await source.start(config.source.slot, self._position.flush_lsn, options)
-            self._position.started(system, slot, source.walsender_pid)
+            self._position.started(system, slot, source.walsender_pid, standby)
             start = format_lsn(self._position.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
             await self._stream(self._make_session(source, catalog, self._sink, system, slot, interval_s))

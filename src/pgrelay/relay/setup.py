@@ -25,6 +25,7 @@ class Position:
         self.system: System | None = None
         self.flush_lsn = 0
         self.confirmed_lsn = 0
+        self._standby = False
         self._walsender_pid: int | None = None
         self._taken_over = False
 
@@ -47,9 +48,10 @@ class Position:
     async def check_history(self, system: System, source: Source) -> None:
         """Refuse a standby that was promoted before it had all that we have relayed. Raises GapError.
 
-        Its WAL may have grown past our position since, and what it has there is none of what we know.
+        Its WAL may have grown past our position since, and what it has there is none of what we know. A
+        standby that we read from goes to another timeline under our eyes, and its slots are its own.
         """
-        if self.system is None or self.system.timeline == system.timeline:
+        if self.system is None or self._standby or self.system.timeline == system.timeline:
             return
         left_at = await source.left_at(self.system.timeline, system.timeline)
         if left_at is None or self.flush_lsn > left_at:
@@ -77,10 +79,14 @@ class Position:
                 f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {_BEGIN_ANEW}"
             )
 
-    def started(self, system: System, slot: Slot, walsender_pid: int) -> None:
-        """The slot is ours. It was not before the first time, so only now does its position mean anything."""
+    def started(self, system: System, slot: Slot, walsender_pid: int, standby: bool) -> None:
+        """The slot is ours. It was not before the first time, so only now does its position mean anything.
+
+        `standby`: the server is one.
+        """
         self.moved(slot.confirmed_flush_lsn or 0, slot.confirmed_flush_lsn or 0)
         self.system = system
+        self._standby = standby
         self._walsender_pid = walsender_pid
         self._taken_over = False
 

@@ -12,9 +12,11 @@ from tests.integration.databases import Database
 from tests.integration.faults.slots import wait_free
 from tests.integration.faults.workload import TABLES
 from tests.integration.relays import Relay
-from tests.integration.topics import Record
+from tests.integration.topics import Record, read_topic
 
 Rows = list[dict[str, Any]]
+
+_PATIENCE = 300.0  # seconds
 
 
 def history(relay: Relay) -> list[Record]:
@@ -22,13 +24,18 @@ def history(relay: Relay) -> list[Record]:
 
     The workload must have ended, and the relay caught up.
     """
-    records = [record for table in TABLES for record in relay.records(table) if record.value is not None]
+    records = [record for table in TABLES for record in _read(relay, table) if record.value is not None]
     changes = [record.json for record in without_repeats(records)]
     assert_transactions_are_whole(changes)
     assert_every_count_is_there(changes)
     for table in TABLES:
         assert rows_after(changes, table) == rows_in(relay.database, table)
     return records
+
+
+def _read(relay: Relay, table: str) -> list[Record]:
+    """All of a topic that may have millions."""
+    return read_topic(relay.kafka.bootstrap, relay.topic(table), timeout=_PATIENCE)
 
 
 def without_repeats(records: Iterable[Record]) -> list[Record]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.postgres import Postgres, create_database
 from pgrelay.lsn import format_lsn
@@ -33,6 +34,7 @@ from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 from tests.integration.topics import create_topic
+from tests.integration.waiting import wait_until
 
 AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
 MANY = 5000  # rows: more than the producer's queue has room for
@@ -99,6 +101,20 @@ def test_a_slot_that_was_dropped_while_nobody_ran_is_not_replaced_in_silence(sto
     stopped.database.execute("INSERT INTO t VALUES (1)")
     assert f"slot {stopped.prefix} is gone" in last_words(stopped.start(), LOST)
     assert not exists(stopped.database, stopped.prefix)
+
+
+def test_it_begins_anew_once_its_position_is_forgotten(stopped: Relay) -> None:
+    """The way out that docs/operations.md tells."""
+    stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
+    last_words(stopped.start(), LOST)
+    topic = offsets_topic(stopped)
+    client = AdminClient({"bootstrap.servers": stopped.kafka.bootstrap})
+    client.delete_topics([topic])[topic].result()
+    wait_until(lambda: not stopped.has_topic(topic), "the topic to go")
+    stopped.start().wait_streaming()
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    stopped.caught_up()
+    assert ids(stopped) == [0, 1]
 
 
 def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> None:
