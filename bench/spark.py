@@ -61,9 +61,8 @@ def main() -> None:
             _reads(bench, spark, options.sample, options.rounds)
             for using in options.using.split(","):
                 _writes(bench, spark, options, using)
-            print(
-                f"\nSpark's peak memory {_peak_mb(spark):,.0f} MB, its heap at most {_SPARK['spark.driver.memory']}"
-            )
+            heap = _SPARK["spark.driver.memory"]
+            print(f"\nSpark's peak memory {_peak_mb(spark):,.0f} MB, its heap at most {heap}")
         finally:
             spark.stop()
     print(
