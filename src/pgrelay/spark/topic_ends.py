@@ -107,11 +107,10 @@ class TopicEnds:
         """What the records around these offsets tell, by topic."""
         schemas = self._schemas.read(self._spark)
         frames = [
-            self._changes(topic, offsets, ends[topic]).transform(
-                lambda records, topic=topic: self._placed(records, schemas[topic])
-            )  # type: ignore[misc]
+            self._placed(self._read(topic, window), offsets, schemas[topic])
             for topic, offsets in read.items()
-            if topic in schemas and any(ends[topic].values())
+            if topic in schemas
+            for window in _windows(offsets, ends[topic])
         ]
         if not frames:
             return {}
