@@ -15,7 +15,7 @@ CREATE = """
     CREATE DOMAIN cents AS numeric(9,2);
     CREATE DOMAIN positive_cents AS cents CHECK (VALUE > 0);
     CREATE TYPE mood AS ENUM ('sad', 'glad');
-    CREATE TABLE t (b text, a int, price positive_cents, list cents[], day date, days date[], at timestamp(3),
+    CREATE TABLE t (b text, a int, price positive_cents, day date, days date[], at timestamp(3),
         seen timestamptz, opens time, bin bytea, doc jsonb, docs json[], pairs hstore, feels mood,
         moods mood[],
         name varchar(20), free numeric, ratio real, PRIMARY KEY (a, b));

@@ -54,7 +54,8 @@ def value_of_document(text: Expression, document: Expression, column: Column) ->
     if isinstance(to, ArrayType):
         return _decimals(text, document, to)
     inexact = F.schema_of_variant(document).rlike(_DOUBLE) | F.to_json(document).rlike(_EXPONENT)
-    return F.when(~inexact, F.to_json(document))
+    # JSON's null is a document of its own to a variant, and null to us.
+    return F.when(text.isNotNull() & ~inexact, F.to_json(document))
 
 
 def _digits(document: Expression) -> Expression:
