@@ -31,7 +31,12 @@ class Cluster:
 def cluster(folder: Path) -> Iterator[Cluster]:
     """Runs for as long as the block."""
     home = str(java_home())
-    ours = {"JAVA_HOME": home, "SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
+    ours = {
+        "JAVA_HOME": home,
+        "SPARK_HOME": str(_SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": "2.13",  # which the scripts of a downloaded Spark set
+    }
     given = [f"{name}={value}" for name, value in ours.items()]
     java = [f"{home}/bin/java", *_JVM, "-cp", f"{_SPARK}/jars/*"]
     port, page = free_port(), free_port()
