@@ -65,9 +65,7 @@ def main() -> None:
             print(f"\nSpark's peak memory {_peak_mb(spark):,.0f} MB, its heap at most {heap}")
         finally:
             spark.stop()
-    print(
-        f"load average at the end {os.getloadavg()[0]:.1f}; {os.times().elapsed - began.elapsed:.0f} s in all"
-    )
+    print(f"load average at the end {os.getloadavg()[0]:.1f}; {time.monotonic() - began:.0f} s in all")
 
 
 _SPARK = {
