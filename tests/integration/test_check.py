@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,9 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from pgrelay.check import Finding, check
 from pgrelay.config import Config
-from pgrelay.embedded.ports import free_port
 from pgrelay.embedded.postgres import Postgres
-from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.databases import Database
 from tests.integration.servers import KafkaServer, on_all_versions, on_full_versions
 from tests.integration.topics import create_topic
@@ -173,55 +170,6 @@ async def test_column_lists(setup: Setup) -> None:
     assert [each.level for each in await setup.trouble()] == ["warning", "error"]
 
 
-async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:
-    """Where we may read the table: the sample is of rows, not of guesses."""
-    setup.execute(
-        "ALTER TABLE orders ALTER note SET STORAGE EXTERNAL;"
-        "INSERT INTO orders SELECT i, repeat('x', 600000) FROM generate_series(1, 3) i"
-    )
-    assert await setup.trouble() == []
-    setup.execute("INSERT INTO orders VALUES (4, repeat('x', 2000000)); ANALYZE orders")
-    finding = only(await setup.trouble())
-    assert (finding.level, finding.what) == ("warning", "rows of up to 1.9 MiB in public.orders")
-    assert "message.max.bytes" in finding.cure
-    setup.publish()
-    with role(setup, "REPLICATION"):
-        told = "\n".join(each.what for each in await setup.check())
-    assert "1 table with large values: public.orders; not looked into" in told
-
-
-async def test_other_slots_are_told_with_what_they_hold(setup: Setup) -> None:
-    setup.execute(f"SELECT pg_create_logical_replication_slot('{setup.prefix}_other', 'pgoutput')")
-    found = await setup.check()
-    told = next(each for each in found if "other slot" in each.what)
-    assert told.level == "ok"
-    assert f"{setup.prefix}_other (" in told.what
-    assert "nobody reads it" in told.what
-
-
-async def test_a_clock_that_is_off(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgrelay.check.clock.time.time", lambda: time.time_ns() / 1e9 + 3600)
-    finding = only(await setup.trouble())
-    assert (finding.level, finding.what) == (
-        "warning",
-        "the server's clock is 1 h 0 min behind this machine's",
-    )
-
-
-@pytest.mark.xdist_group("registry")
-async def test_the_schema_registry(setup: Setup, schema_registry: SchemaRegistry) -> None:
-    setup.records |= {"format": "avro", "schema_registry": {"url": schema_registry.url}}
-    found = await setup.check()
-    assert {each.level for each in found} == {"ok"}
-    assert any(each.what == f"the schema registry answers at {schema_registry.url}" for each in found)
-    away = f"http://relay:secret@127.0.0.1:{free_port()}"
-    setup.records["schema_registry"] = {"url": away, "timeout": 1, "max.retries": 0}
-    finding = only(await setup.trouble())
-    assert finding.level == "error"
-    assert finding.cure == "start the registry, or correct url in records.schema_registry"
-    assert "secret" not in str(finding)
-
-
 async def test_unlogged_tables_are_told_of(setup: Setup) -> None:
     setup.execute("CREATE UNLOGGED TABLE fleeting (i int PRIMARY KEY)")
     finding = only(await setup.trouble())
@@ -362,19 +310,6 @@ async def test_a_forgotten_prepared_transaction(setup: Setup, monkeypatch: pytes
     finding = only(await setup.trouble())
     assert finding.what.startswith("prepared transaction 'it''s forgotten' of database")
     assert "ROLLBACK PREPARED 'it''s forgotten'" in finding.cure
-
-
-async def test_a_monitor_sees_whose_transaction_is_open(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A role without that right sees its own alone."""
-    monkeypatch.setattr("pgrelay.check.slot._LONG_OPEN_S", 0.0)
-    setup.publish()
-    with role(setup, "REPLICATION") as name, psycopg.connect(setup.database.dsn) as writer:
-        writer.execute("INSERT INTO orders VALUES (1)")
-        assert await setup.trouble() == []
-        setup.execute(f"GRANT pg_monitor TO {name}")
-        assert only(await setup.trouble()).what.startswith(f"PID {writer.info.backend_pid} ")
 
 
 async def test_a_server_that_does_not_decode(setup: Setup, embedded_postgres: Postgres) -> None:
