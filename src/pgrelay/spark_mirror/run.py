@@ -39,17 +39,17 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
     """
     stop = threading.Event()
     metrics = CollectorRegistry()
-    with _asked_to_stop(stop), _served(config, metrics):
-        try:
+    try:
+        with _asked_to_stop(stop), _served(config, metrics):
             spark = _session(config)
-        except Stopped:
-            return
-        _on_signals(stop)  # PySpark has put a handler of its own in their place
-        try:
-            spark.streams.addListener(_listener(spark, config, metrics))
-            _follow(_mirror(spark, config, once), stop)
-        finally:
-            spark.stop()
+            _on_signals(stop)  # PySpark has put a handler of its own in their place
+            try:
+                spark.streams.addListener(_listener(spark, config, metrics))
+                _follow(_mirror(spark, config, once), stop)
+            finally:
+                spark.stop()
+    except (Stopped, KeyboardInterrupt):
+        pass  # of PySpark's handler, while the session is made
     _log.info("stopped")
 
 
