@@ -1,4 +1,4 @@
-"""What a check finds around the relay: clocks, other slots, open transactions, wide rows, the schema registry."""
+"""What a check finds around the relay: clocks, other slots, open transactions, wide rows, the registry."""
 
 import time
 from pathlib import Path
