@@ -12,20 +12,24 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An error would stop a run, a warning would hurt it. `why` and `cure` are empty where all is well."""
+    """An error would stop a run, a warning would hurt it. `why` and `cure` are empty where all is well.
+
+    `by_a_run`: nothing is wrong with it if it is this relay that runs.
+    """
 
     level: Literal["ok", "warning", "error"]
     what: str
     why: str = ""
     cure: str = ""
+    by_a_run: bool = False
 
 
 def ok(what: str) -> Finding:
     return Finding("ok", what)
 
 
-def warning(what: str, why: str, cure: str) -> Finding:
-    return Finding("warning", what, why, cure)
+def warning(what: str, why: str, cure: str, by_a_run: bool = False) -> Finding:
+    return Finding("warning", what, why, cure, by_a_run)
 
 
 def error(what: str, why: str, cure: str) -> Finding:

@@ -62,6 +62,7 @@ def listen(host: str, port: int) -> Finding:
                 f"{at} is in use",
                 "by this relay, if it runs; beside anything else a run can't start",
                 f"stop that, or {cure}",
+                by_a_run=True,
             )
         return error(f"{at} can't be listened on", failure.strerror or str(failure), cure)
     return ok(f"{at} is free")

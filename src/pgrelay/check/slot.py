@@ -104,6 +104,7 @@ def taken(name: str, pid: int | None, reader: str) -> Finding:
         f"slot {name} is in use by PID {pid}" + (f", {reader}" if reader else ""),
         "one slot has one reader; a second relay waits until the first is gone",
         f"nothing, if that is this relay running; else stop it, or SELECT pg_terminate_backend({pid})",
+        by_a_run=True,
     )
 
 

@@ -104,6 +104,7 @@ class Daemon:
         self._observer = observer
         self._refusals = Refusals(config)
         self._told: set[str] = set()
+        self._advice: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         _log.info("starting", version=__version__, **_summary(self._config))
@@ -126,6 +127,9 @@ class Daemon:
                     await self._recover(error)
         finally:
             heartbeat.cancel()
+            if self._advice is not None:
+                self._advice.cancel()
+                await asyncio.gather(self._advice, return_exceptions=True)
             self._close_sink()
             if self._registry is not None:
                 await self._registry.close()
@@ -264,6 +268,9 @@ class Daemon:
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
         self._session_now = session
+        if self._advice is None:
+            # Only now: what merely waited for a server to come back is no finding.
+            self._advice = asyncio.create_task(advise(self._config))
         self._observer.begins(session)
         grace_s = self._config.sink.shutdown_grace_s
         try:
