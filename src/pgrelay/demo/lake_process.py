@@ -6,9 +6,10 @@ its input.
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
@@ -26,6 +27,9 @@ _TO_JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T
 
 
 def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
+    # What Java says on stdout is not for the reader of the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     targets = {f"{prefix}.public.{table}": f"shop.{table}" for table in tables}
     metrics = CollectorRegistry()
     spark = pg.session(warehouse, "local[2]", options=_OPTIONS)
@@ -38,21 +42,21 @@ def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
         checkpoint=f"{warehouse}/_checkpoint",
         trigger={"processingTime": "500 milliseconds"},
     )
-    _answer({"rows": {}, "lsn": {}})  # it runs
+    _answer(answers, {"rows": {}, "lsn": {}})  # it runs
     for line in sys.stdin:
         if query.exception() is not None:
             break
-        _answer(
-            _look(spark, metrics, targets) if line == "look\n" else _rows(spark, servers, prefix, targets)
-        )
+        look = line == "look\n"
+        answer = _look(spark, metrics, targets) if look else _rows(spark, servers, prefix, targets)
+        _answer(answers, answer)
     if query.exception() is not None:
         query.awaitTermination()  # which raises it
     query.stop()
     spark.stop()
 
 
-def _answer(answer: Mapping[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+def _answer(to: TextIO, answer: Mapping[str, Any]) -> None:
+    print(json.dumps(answer), file=to, flush=True)
 
 
 def _look(spark: SparkSession, metrics: CollectorRegistry, targets: Mapping[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pgrelay.spark_mirror.failure import reason
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_EVERY_S: Final = 0.5
+_LOOK_EVERY_S: Final = 1
 
 # Less than the 30 s that Kubernetes waits before it kills.
 _GRACE_S: Final = 20.0
