@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
@@ -46,6 +46,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 _follow(_mirror(spark, config, once), stop)
+                _let_the_listener_finish(spark)
             finally:
                 spark.stop()
     except (Stopped, KeyboardInterrupt):
@@ -124,6 +125,12 @@ def _finish_batch(query: StreamingQuery) -> None:
             _log.warning("the batch under way is cut off; it comes again", waited_s=_GRACE_S)
             return
         query.awaitTermination(_LOOK_EVERY_S)
+
+
+def _let_the_listener_finish(spark: SparkSession) -> None:
+    """It hears of the last batch a moment after that is done."""
+    context: Any = spark.sparkContext._jsc
+    context.sc().listenerBus().waitUntilEmpty(int(_GRACE_S * 1000))
 
 
 def _last_batch(query: StreamingQuery) -> int | None:
