@@ -5,11 +5,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -130,7 +131,8 @@ def _finish_batch(query: StreamingQuery) -> None:
 def _let_the_listener_finish(spark: SparkSession) -> None:
     """It hears of the last batch a moment after that is done."""
     context: Any = spark.sparkContext._jsc
-    context.sc().listenerBus().waitUntilEmpty(int(_GRACE_S * 1000))
+    with suppress(Py4JError):  # for want of a log line, nothing has failed
+        context.sc().listenerBus().waitUntilEmpty(int(_GRACE_S * 1000))
 
 
 def _last_batch(query: StreamingQuery) -> int | None:
