@@ -1,12 +1,15 @@
 """The lake beside the shop: what its tables hold, and how long a commit takes to be in them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from types import TracebackType
@@ -61,11 +64,11 @@ class Lake:
         self._thread.join()
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with suppress(ProcessLookupError):  # Java takes its time to see that Python has ended
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
 
