@@ -63,6 +63,8 @@ def session(
         builder = builder.master(master)
         if master.startswith("local"):
             settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+            # Delta's VACUUM lists files in so many tasks, 10,000 by default.
+            settings["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = str(os.cpu_count() or 2)
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings["spark.jars"] = ",".join(map(str, spark_jars(progress)))
