@@ -1,5 +1,6 @@
-"""The walk of docs/spark.md, block by block, on the tests' servers and in their session."""
+"""The walk of docs/spark.md, and the lines of the README, on the tests' servers and in their session."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.relays import Relay
 from tests.spark.records import rows
 
 
@@ -39,8 +41,24 @@ def test_every_block_runs(
                 text = text.replace(theirs, here)
             exec(compile(text, str(block), "exec"), reader)
     printed = capsys.readouterr().out
+    assert follow_readme(relay, tmp_path) == rows(spark.table(f"lake_{relay.prefix}.orders"))
     assert f"{relay.prefix}.public.orders from" in printed
     assert "|     2| 4.00|" in printed
     assert "pgrelay_mirror_running" in printed
     mirrored = spark.table(f"lake_{relay.prefix}.orders")
     assert {tuple(map(str, row)) for row in rows(mirrored)} == {("2", "4.00"), ("3", "None")}
+
+
+def follow_readme(relay: Relay, folder: Path) -> Counter[tuple[Any, ...]]:
+    """The rows of the table that the README's lines make, once they have taken in what there is."""
+    [block] = [block for block in blocks("python") if block.page == "README.md"]
+    name = f"readme_{relay.prefix}.orders"
+    text = block.text.replace("kafka-1:9092", relay.kafka.bootstrap).replace("/lake/", f"{folder}/readme")
+    text = text.replace('"shop', f'"{relay.prefix}').replace("lake.orders", name)
+    reader: dict[str, Any] = {}
+    exec(compile(text, str(block), "exec"), reader)
+    try:
+        reader["query"].processAllAvailable()
+    finally:
+        reader["query"].stop()
+    return rows(reader["spark"].table(name))
