@@ -72,6 +72,8 @@ def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
     """When each of the commits returned, at so many a second."""
     returned: dict[int, float] = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
+        # The stage's servers commit lazily, and a walsender sends only what was flushed.
+        connection.execute("SET synchronous_commit = on")
         start = time.monotonic()
         for number, row in enumerate(ids):
             time.sleep(max(0.0, start + number / rate - time.monotonic()))
