@@ -30,12 +30,12 @@ class FakeKafka(TransactionalSink):
     """Takes every commit at once."""
 
     def __init__(self, delivered: Delivered | None) -> None:
-        self.delivered = delivered
+        self.last = delivered
         self.committed: list[Delivered] = []
         self.timeout_s = TIMEOUT_S
 
     async def recover(self) -> Delivered | None:
-        return self.delivered
+        return self.last
 
     async def commit(self, position: Delivered) -> None:
         self.committed.append(position)
@@ -321,11 +321,11 @@ async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
     asked: list[Delivered | None] = []
 
     async def wal_end() -> int:
-        asked.append(kafka.delivered)
+        asked.append(kafka.last)
         return WAL_END
 
     commits = Commits(kafka, ledger, encoder, SLOT, wal_end)
-    kafka.delivered = Delivered(WAL_END)
+    kafka.last = Delivered(WAL_END)
     await commits.recover()
     assert asked == [Delivered(WAL_END)]
 

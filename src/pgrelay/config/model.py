@@ -191,7 +191,8 @@ class Http(Section):
     """The status server."""
 
     listen: fields.ListenOrNone = Field(
-        default="127.0.0.1:8080", description="host:port of the status page, /metrics, /healthz, /readyz; null: off"
+        default="127.0.0.1:8080",
+        description="host:port of status page, /metrics, /healthz, /readyz; null: off",
     )
 
     @property
