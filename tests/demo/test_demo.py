@@ -37,9 +37,9 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen
     )
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+def finish(process: subprocess.Popen[str], timeout_s: float = _TIMEOUT_S) -> tuple[str, str]:
     """What it wrote to both ends; the test is skipped where the servers can't be had."""
-    out, err = process.communicate(timeout=_TIMEOUT_S)
+    out, err = process.communicate(timeout=timeout_s)
     if re.search("can't fetch|pip install", err) and not os.environ.get("CI"):
         pytest.skip(err)
     return out, err
@@ -147,8 +147,8 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.xdist_group("spark")
 def test_with_spark_the_lake_stands_beside_the_tables(folder: Path) -> None:
-    process = start(folder, "--spark", "--rows", "40")
-    out, err = finish(process)
+    process = start(folder, "--spark", "--rows", "20")
+    out, err = finish(process, 2 * _TIMEOUT_S)
     assert (process.returncode, err) == (0, "")
     tables = re.findall(r"^(\w+) +([\d,]+) +([\d,]+)  equal$", out, re.MULTILINE)
     assert [name for name, _, _ in tables] == list(TABLES)
