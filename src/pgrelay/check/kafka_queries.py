@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink
 
 _TIMEOUT_S: Final = 8.0
+_TRY_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -84,7 +91,7 @@ class Cluster:
 
     async def overview(self) -> Overview:
         try:
-            metadata = await asyncio.to_thread(self._admin.list_topics, timeout=_TIMEOUT_S)
+            metadata = await self._metadata()
         finally:
             self._admin.poll(0)
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
@@ -97,6 +104,17 @@ class Cluster:
                 min((len(part.isrs) for part in parts), default=0),
             )
         return Overview(brokers, topics)
+
+    async def _metadata(self) -> ClusterMetadata:
+        """In short tries: a process that ends waits for the thread that one is on."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _TIMEOUT_S
+        while True:
+            try:
+                return await asyncio.to_thread(self._admin.list_topics, timeout=_TRY_S)
+            except KafkaException:
+                if loop.time() >= give_up:
+                    raise
 
     async def broker(self, broker: int) -> Broker:
         """Asked of that broker itself, at the address that it advertises."""
