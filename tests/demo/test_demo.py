@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pgrelay.demo.shop import TABLES
+from tests.long import long
 
 _TIMEOUT_S = 120
 
@@ -145,6 +146,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
 
 
+@long
 @pytest.mark.xdist_group("spark")
 def test_with_spark_the_lake_stands_beside_the_tables(folder: Path) -> None:
     process = start(folder, "--spark", "--rows", "20")

@@ -20,6 +20,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
+from tests.long import long
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0  # seconds; a session starts in ten where nothing else runs
@@ -136,6 +137,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+@long
 @pytest.mark.timeout(900)
 def test_the_lake_equals_postgres_after_kills_of_both_ends(
     spark: SparkSession, warehouse: Path, new_relay: NewRelay, database: Database, tmp_path: Path

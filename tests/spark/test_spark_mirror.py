@@ -18,6 +18,7 @@ from pgrelay.spark_mirror.failure import reason
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.long import long
 from tests.spark.mirror_command import MirrorCommand
 from tests.spark.standalone import cluster
 
@@ -47,6 +48,7 @@ def relay_of_orders(database: Database, new_relay: NewRelay) -> Any:
     return relay
 
 
+@long
 def test_it_follows_and_tells_until_asked_to_stop(
     spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
 ) -> None:
@@ -73,6 +75,7 @@ def test_it_follows_and_tells_until_asked_to_stop(
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
 
 
+@long
 def test_spark_submit_runs_it_on_two_workers(
     spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
 ) -> None:
