@@ -24,9 +24,9 @@ from tests.integration.faults.own_servers import own_kafka, own_postgres
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.relays import Relay
 
-KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "16"))
+KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "6"))
 SEED = int(os.environ.get("PGRELAY_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
-TIMEOUT = 120 + 20 * KILLS  # seconds
+TIMEOUT = 300 + 20 * KILLS  # seconds
 
 SETTINGS: dict[str, dict[str, Any]] = {"source": {"two_phase": True}, "transactions": {"memory_mb": 1}}
 
