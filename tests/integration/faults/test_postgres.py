@@ -105,7 +105,8 @@ def test_a_lookup_connection_that_is_cut_costs_a_reconnection_only(database: Dat
             " WHERE datname = current_database() AND application_name = 'pgrelay'"
             " AND backend_type = 'client backend'"
         ).fetchall()
-    assert cut == [(True,)]
+    # Soon after a start there is one more, of the check whose findings go into the log.
+    assert set(cut) == {(True,)}
     relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") == 1, "a reconnection")
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
