@@ -153,6 +153,9 @@ class Catalog:
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
         await self.rows(query, (name,), patience_s=None)
 
+    async def drop_slot(self, name: str) -> None:
+        await self.rows(sql.SQL("SELECT FROM pg_drop_replication_slot(%s)"), (name,))
+
     async def missing_publications(self, names: Sequence[str]) -> list[str]:
         rows = await self.rows(sql.SQL("SELECT pubname FROM pg_publication"))
         present = {row[0] for row in rows}

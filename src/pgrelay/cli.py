@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from pgrelay import __version__
-from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
+from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn, parse_lsn
 
 _EPILOG: Final = """\
@@ -92,10 +92,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
-    """The command that gives up the transaction of a record that can't be relayed."""
-    if not isinstance(error, RecordError) or not error.commit_lsn:
-        return {}
-    return {"to_skip": f"pgrelay skip --config {file} --lsn {format_lsn(error.commit_lsn)}"}
+    """The command that gives up what can't be relayed: one transaction, or all since a gap."""
+    if isinstance(error, GapError):
+        return {"to_begin_anew": f"pgrelay reset --config {file}"}
+    if isinstance(error, RecordError) and error.commit_lsn:
+        return {"to_skip": f"pgrelay skip --config {file} --lsn {format_lsn(error.commit_lsn)}"}
+    return {}
 
 
 def _skip(options: argparse.Namespace) -> int:
@@ -107,6 +109,20 @@ def _skip(options: argparse.Namespace) -> int:
     from pgrelay.relay.skip import skip
 
     told = asyncio.run(skip(config, options.lsn))
+    with _results():
+        print(told)
+    return 0
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from pgrelay import log
+    from pgrelay.config import load
+
+    config = load(options.config)
+    log.configure("warning")
+    from pgrelay.relay.reset import reset
+
+    told = asyncio.run(reset(config))
     with _results():
         print(told)
     return 0
@@ -258,7 +274,7 @@ def _version() -> str:
 
 
 def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    if name in ("run", "skip", "check", "status", "plan", "spark-mirror"):
+    if name in ("run", "skip", "reset", "check", "status", "plan", "spark-mirror"):
         parser.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
     if name == "skip":
         parser.add_argument(
@@ -319,6 +335,12 @@ _COMMANDS: Final = (
         _skip,
         "relay up to one transaction that can't be relayed, leave it out for good, and end",
         "pgrelay skip --config relay.yaml --lsn 16/B374D848",
+    ),
+    (
+        "reset",
+        _reset,
+        "after a gap: drop the slot and forget its position, so that the next run begins anew",
+        "pgrelay reset --config relay.yaml",
     ),
     (
         "check",

@@ -8,9 +8,12 @@ stop    the process ends with the class's exit code, and nothing unacknowledged 
 """
 
 from enum import Enum
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from pgrelay.lsn import format_lsn
+
+# The cure of a gap.
+BEGIN_ANEW: Final = "begin anew with pgrelay reset, and copy the tables"
 
 
 class PgrelayError(Exception):

@@ -6,7 +6,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
+from pgrelay.errors import BEGIN_ANEW, GapError, PgrelayError, SetupError, SourceUnavailable
 
 # Whatever role or database say, values are printed one way (manual, "Client Connection Defaults"). They are
 # given at connection time because pgoutput prints in the walsender's own session.
@@ -82,13 +82,13 @@ def connection_error(error: psycopg.Error) -> PgrelayError:
 def server_error(sqlstate: str | None, text: str) -> PgrelayError:
     """What an error of the server means, by its SQLSTATE; an unknown one stops the relay."""
     if sqlstate == _WAL_REMOVED:
-        return GapError(f"{text}: changes are gone from the WAL; drop the slot, and copy the tables anew")
+        return GapError(f"{text}: changes are gone from the WAL; {BEGIN_ANEW}")
     if sqlstate == _NOT_IN_PREREQUISITE_STATE:
-        return GapError(f"{text}: drop the slot, and copy the tables anew")
+        return GapError(f"{text}: {BEGIN_ANEW}")
     if sqlstate == _UNDEFINED_OBJECT:
         return SetupError(
             f"{text}: create it, or correct source.slot and source.publications; if it was dropped and made "
-            "again, rows written meanwhile can't be decoded: drop the slot, and copy the tables anew"
+            f"again, rows written meanwhile can't be decoded: {BEGIN_ANEW}"
         )
     if text.startswith(_UNMAPPED):
         return SourceUnavailable(f"{text}: a bug of Postgres's streaming; set source.streaming: off")

@@ -295,6 +295,10 @@ class Sink:
         if not self._partitions:
             self._partitions = await self._topics()
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether it was there when the cluster was asked last."""
+        return topic in self._partitions
+
     async def require_topic(self, topic: str, lasting: bool = False, compacted: bool = False) -> None:
         """Return once the topic exists, creating it where the configuration says so: see `new_topic`.
 

@@ -1,23 +1,22 @@
 """The producer for exactly-once delivery: records and the position they reach, in one Kafka transaction.
 
 Readers with isolation.level=read_committed see both or neither. The position is a record in the offsets
-topic, which is compacted and keeps one for each cluster, database and slot; after a crash it tells what was
-delivered, whatever Postgres was told. The transactional.id is made of the same three, so that initialising it
-fences a relay that still believes in itself, and aborts what that one left open. Source: librdkafka's
+topic; after a crash it tells what was delivered. The transactional.id is made of the same three names as the
+position's key, so that initialising it fences a relay that still believes in itself, and aborts what that one
+left open. Source: librdkafka's
 "Introduction to librdkafka", "Transactional producer", and KIP-98.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.offsets import Delivered, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Delivery, Sink, delivery_error
 
@@ -28,16 +27,6 @@ _TRANSACTION_TIMEOUT: Final = 60_000
 _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 
-_READER: Final[Mapping[str, Any]] = {
-    "group.id": "pgrelay",
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
-    # A broker holds back the news that there is nothing more, and a start waits for it.
-    "fetch.wait.max.ms": 10,
-}
-
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _CURES: Final[Mapping[int, str]] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on TransactionalId pgrelay-*",
@@ -47,37 +36,13 @@ _CURES: Final[Mapping[int, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whose position it is."""
-
-    systemid: str
-    db: str
-    slot: str
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """Every transaction that ends at `lsn` or before is in Kafka.
-
-    Of a transaction too large for one Kafka transaction, so are the records below `seq`, if it commits at
-    `commit_lsn`.
-    """
-
-    lsn: int
-    commit_lsn: int | None = None
-    seq: int | None = None
-
-
 class TransactionalSink(Sink):
     """A sink whose records become visible at `commit`. Reports still come, for what is refused."""
 
-    def __init__(self, config: SinkConfig, identity: Identity, offsets_topic: str) -> None:
-        name = f"pgrelay-{identity.systemid}-{identity.db}-{identity.slot}"
-        super().__init__(config, {"transactional.id": name})
-        self._offsets_topic = offsets_topic
-        self._key = json.dumps(asdict(identity), separators=(",", ":")).encode()
-        self._identity = identity
+    def __init__(self, config: SinkConfig, offsets: Offsets) -> None:
+        of = offsets.identity
+        super().__init__(config, {"transactional.id": f"pgrelay-{of.systemid}-{of.db}-{of.slot}"})
+        self._offsets = offsets
         self._begun = False
         self._calling = False
         # After so long brokers abort a transaction.
@@ -114,19 +79,9 @@ class TransactionalSink(Sink):
 
         Raises GapError where the slot's name has a position of another cluster.
         """
-        await self.require_topic(self._offsets_topic, lasting=True, compacted=True)
+        await self.require_topic(self._offsets.topic, lasting=True, compacted=True)
         await self._initialise()
-        return self._own(await asyncio.to_thread(self._read_offsets))
-
-    async def delivered(self) -> Delivered | None:
-        """What was delivered, without a claim to it: whoever has the slot goes on. None: nothing yet.
-
-        Raises GapError where the slot's name has a position of another cluster.
-        """
-        await self.connect()
-        if self._offsets_topic not in self._partitions:
-            return None
-        return self._own(await asyncio.to_thread(self._read_offsets))
+        return await asyncio.to_thread(self._offsets.read)
 
     async def _initialise(self) -> None:
         try:
@@ -135,58 +90,10 @@ class TransactionalSink(Sink):
         except TimeoutError:
             raise KafkaUnavailable("Kafka does not answer a producer of transactions") from None
 
-    def _own(self, positions: dict[bytes, bytes]) -> Delivered | None:
-        mine = positions.get(self._key)
-        if mine is not None:
-            return Delivered(**json.loads(mine))
-        for key in positions:
-            other = Identity(**json.loads(key))
-            if (other.db, other.slot) == (self._identity.db, self._identity.slot):
-                raise GapError(
-                    f"topic {self._offsets_topic} has a position of slot {other.slot} in cluster "
-                    f"{other.systemid}, and source.dsn leads to {self._identity.systemid}: point it at the "
-                    "old one; or choose another slot or prefix, and copy the tables anew"
-                )
-        return None
-
-    def _read_offsets(self) -> dict[bytes, bytes]:
-        """The latest committed record of each key.
-
-        A reader of committed records stops at any transaction that is open, whosever it is, and does not see
-        what was committed behind it: so the end is only where there are no records at all.
-        """
-        partition = TopicPartition(self._offsets_topic, 0, OFFSET_BEGINNING)
-        consumer = Consumer({**self._config.kafka, **_READER}, logger=self._log)
-        positions: dict[bytes, bytes] = {}
-        try:
-            consumer.assign([partition])
-            while (message := consumer.poll(_RECOVERY_TIMEOUT_S)) is not None:
-                error = message.error()
-                if error is None:
-                    positions[message.key() or b""] = message.value() or b""
-                elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
-                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise SetupError(
-                        f"Kafka does not let us read topic {self._offsets_topic}: {error.str()}; "
-                        "grant READ on it"
-                    )
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaUnavailable(f"topic {self._offsets_topic} can't be read: {error.str()}")
-                elif (message.offset() or 0) >= consumer.get_watermark_offsets(partition, cached=True)[1]:
-                    return positions
-        finally:
-            consumer.close()
-        raise KafkaUnavailable(
-            f"topic {self._offsets_topic} can't be read to its end: Kafka does not answer, or another relay "
-            "has a transaction open"
-        )
-
     async def commit(self, position: Delivered) -> None:
         """Commit what was produced, together with the position."""
         self._begin()
-        value = json.dumps(asdict(position), separators=(",", ":")).encode()
-        await self._enqueue((self._offsets_topic, self._key, value, None, 0), self._report_failure)
+        await self._enqueue(self._offsets.record(position), self._report_failure)
         await self._call(self._producer.commit_transaction)
         self._begun = False
 

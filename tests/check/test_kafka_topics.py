@@ -63,9 +63,16 @@ def test_topics_that_we_may_not_write() -> None:
 
 
 def test_missing_topics_that_a_run_may_not_create() -> None:
-    tables, messages = absent([ORDERS, LOG, MESSAGE])
+    tables, messages = absent([ORDERS, LOG, MESSAGE], sink())
     assert (tables.level, tables.what) == ("error", "2 topics missing: orders, log")
     assert (messages.level, messages.what) == ("warning", "topic message is missing")
+
+
+def test_at_least_once_can_do_without_its_position() -> None:
+    (finding,) = absent([OFFSETS], sink())
+    assert (finding.level, finding.what) == ("warning", "topic offsets is missing")
+    (finding,) = absent([OFFSETS], sink(delivery="exactly_once"))
+    assert finding.level == "error"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
     finding = lost("s", because)
     assert finding.level == "error"
     assert why in finding.why
-    assert "pg_drop_replication_slot('s')" in finding.cure
+    assert "begin anew with pgrelay reset" in finding.cure
 
 
 def test_a_slot_to_be_made() -> None:

@@ -10,14 +10,15 @@ from pgrelay.relay.records import record_options
 from tests.check.tables import table
 
 SCHEMA = WantedTopic("app.schema", "schemas")
+OFFSETS = WantedTopic("app.offsets", "offsets")
 
 
 def topics_of(
-    *tables: Table, messages: bool = False, delivery: str = "at_least_once", **records: Any
+    *tables: Table, messages: bool = False, **records: Any
 ) -> tuple[list[WantedTopic], list[Finding]]:
     sections = {
         "source": {"dsn": "", "messages": messages},
-        "sink": {"kafka": {"bootstrap.servers": "b"}, "delivery": delivery},
+        "sink": {"kafka": {"bootstrap.servers": "b"}},
         "records": records,
     }
     config = Config.model_validate(sections)
@@ -37,13 +38,9 @@ def test_a_topic_for_each_table_and_our_own() -> None:
         WantedTopic("app.public.log", keyless=True),
         SCHEMA,
         WantedTopic("app.transaction", "transactions"),
+        OFFSETS,
         WantedTopic("app.message", "messages"),
     ]
-
-
-def test_exactly_once_keeps_its_position_in_a_topic() -> None:
-    topics, _ = topics_of(delivery="exactly_once")
-    assert topics == [SCHEMA, WantedTopic("app.offsets", "offsets")]
 
 
 def test_records_without_keys_at_all() -> None:
@@ -51,6 +48,7 @@ def test_records_without_keys_at_all() -> None:
     assert topics == [
         WantedTopic("app.public.orders", keyless=True),
         SCHEMA,
+        OFFSETS,
         WantedTopic("app.message", "messages", keyless=True),
     ]
 
@@ -59,13 +57,13 @@ def test_a_route_that_tables_share() -> None:
     route = {"match": r"public\.orders_.*", "topic": "{prefix}.orders"}
     topics, found = topics_of(table("orders_a"), table("orders_b", identity="n"), routes=[route])
     assert found == []
-    assert topics == [WantedTopic("app.orders", keyless=True), SCHEMA]
+    assert topics == [WantedTopic("app.orders", keyless=True), SCHEMA, OFFSETS]
 
 
 def test_tables_that_share_a_topic_by_accident() -> None:
     tables = (table(schema="s_", name="t"), table(schema="s", name="_t"))
     topics, found = topics_of(*tables, topic="{prefix}_{schema}_{table}")
-    assert topics == [WantedTopic("app_s__t"), SCHEMA]
+    assert topics == [WantedTopic("app_s__t"), SCHEMA, OFFSETS]
     (finding,) = found
     assert finding.level == "error"
     assert "would share the topic" in finding.what

@@ -41,7 +41,7 @@ async def topic_findings(
         found += unreadable(await cluster.forbidden(offsets, AclOperation.READ)) if offsets else []
         limits |= await cluster.topic_limits(_names(there))
     if not config.create_topics:
-        found += absent(missing)
+        found += absent(missing, config)
     elif missing:
         topics = [new_topic(topic.name, config, topic.lasting, topic.compacted) for topic in missing]
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
@@ -93,17 +93,18 @@ def unreadable(names: Sequence[str]) -> list[Finding]:
     return [
         error(
             f"no right to read topic {name}",
-            "exactly once looks there, at every start, for what was delivered",
+            "every start looks there for what was delivered",
             f"kafka-acls.sh --add --allow-principal User:... --operation Read --topic {name}",
         )
         for name in names
     ]
 
 
-def absent(missing: Sequence[WantedTopic]) -> list[Finding]:
+def absent(missing: Sequence[WantedTopic], config: Sink) -> list[Finding]:
     """Where a run must not create topics."""
     found: list[Finding] = []
-    certain = [topic.name for topic in missing if topic.of != "messages"]
+    optional = ("messages",) if config.delivery == "exactly_once" else ("messages", "offsets")
+    certain = [topic.name for topic in missing if topic.of not in optional]
     if certain:
         found.append(
             error(
@@ -112,15 +113,15 @@ def absent(missing: Sequence[WantedTopic]) -> list[Finding]:
                 f"kafka-topics.sh --create --topic {certain[0]} ..., or sink.create_topics: true",
             )
         )
-    found += [
-        warning(
-            f"topic {topic.name} is missing",
-            "the first pg_logical_emit_message would stop a run",
-            f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false",
-        )
-        for topic in missing
-        if topic.of == "messages"
-    ]
+    for topic in missing:
+        if topic.of == "messages":
+            why = "the first pg_logical_emit_message would stop a run"
+            cure = f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false"
+            found.append(warning(f"topic {topic.name} is missing", why, cure))
+        elif topic.of == "offsets" and topic.of in optional:
+            why = "no position is kept there: a slot lost while pgrelay is down goes unnoticed"
+            cure = f"kafka-topics.sh --create --topic {topic.name} --config cleanup.policy=compact"
+            found.append(warning(f"topic {topic.name} is missing", why, cure))
     return found
 
 

@@ -11,7 +11,7 @@ from pgrelay.check.findings import Finding, counted, error, ok, refused, some, w
 from pgrelay.check.queries import Server
 from pgrelay.check.table_queries import Entry, Publication, Published
 from pgrelay.config import Source
-from pgrelay.errors import SetupError
+from pgrelay.errors import BEGIN_ANEW, SetupError
 
 
 async def publication_findings(
@@ -52,8 +52,7 @@ def absent(missing: Sequence[Publication], config: Source, database: str, slot_i
         return error(
             what,
             f"slot {config.slot} does exist: changes since the publication went are not in its stream",
-            f"correct source.publications; or SELECT pg_drop_replication_slot('{config.slot}'), "
-            "start with a new slot, and copy the tables anew",
+            f"correct source.publications; or {BEGIN_ANEW}",
         )
     why = "source.create is false" if not config.create else "a run makes a publication only if it is the one"
     first = missing[0].quoted

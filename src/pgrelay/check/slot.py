@@ -9,6 +9,7 @@ from pgrelay.check import queries
 from pgrelay.check.findings import Finding, duration, error, ok, size, warning
 from pgrelay.check.queries import OpenTransaction, Server, SlotWal
 from pgrelay.config import Source
+from pgrelay.errors import BEGIN_ANEW
 
 _GIB: Final = 1 << 30
 _DAY_S: Final = 86_400
@@ -93,7 +94,7 @@ def lost(name: str, why: str) -> Finding:
     return error(
         f"slot {name} is lost",
         f"{why}: changes since are gone from the stream",
-        f"SELECT pg_drop_replication_slot('{name}'); start with a new slot, and copy the tables anew",
+        BEGIN_ANEW,
     )
 
 

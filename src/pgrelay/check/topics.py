@@ -50,8 +50,7 @@ def wanted_topics(
     wanted.append(WantedTopic(names.schema, "schemas"))
     if options.transactions:
         wanted.append(WantedTopic(names.transaction, "transactions"))
-    if config.sink.delivery == "exactly_once":
-        wanted.append(WantedTopic(names.offsets, "offsets"))
+    wanted.append(WantedTopic(names.offsets, "offsets"))
     if config.errors.on_record == "dead_letter":
         wanted.append(WantedTopic(names.dead_letter, "dead letters", keyless=True))
     if config.source.messages:

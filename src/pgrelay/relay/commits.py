@@ -13,51 +13,29 @@ position never goes back. Positions that can't be true are refused.
 """
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pgrelay.encode.encoder import Encoder
-from pgrelay.errors import GapError
-from pgrelay.lsn import format_lsn
+from pgrelay.offsets import Delivered
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.transactional import Delivered, TransactionalSink
+from pgrelay.relay.recall import Server
+from pgrelay.transactional import TransactionalSink
 
 # A Kafka transaction under load; and one that a single Postgres transaction stretches, as a part of
 # transaction.timeout.ms, after which brokers abort it.
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
 
-_FORGET: Final = "choose another prefix or delete the offsets topic, and copy the tables anew"
-_CURE: Final = f"drop the slot, {_FORGET}"
-
 # How often an idle stream's position is committed.
 _IDLE_EVERY_S: Final = 1.0
-
-
-async def refuse_new_slot(sink: TransactionalSink, slot: str) -> None:
-    """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap."""
-    position = await sink.delivered()
-    if position is not None:
-        raise GapError(
-            f"slot {slot} is gone, and Kafka has everything up to {format_lsn(position.lsn)}: changes since "
-            f"are lost to it; {_FORGET}"
-        )
 
 
 class Commits:
     """The Kafka transactions of one session."""
 
-    def __init__(
-        self,
-        sink: TransactionalSink,
-        ledger: Ledger,
-        encoder: Encoder,
-        slot_lsn: int,
-        wal_end: Callable[[], Awaitable[int]],
-    ) -> None:
-        """`slot_lsn` is where the slot stood before streaming began; `wal_end` asks for the end of WAL."""
-        self._slot_lsn = slot_lsn
-        self._wal_end = wal_end
+    def __init__(self, sink: TransactionalSink, ledger: Ledger, encoder: Encoder, server: Server) -> None:
+        """`server` as it was before streaming began."""
+        self._server = server
         self._sink = sink
         self._ledger = ledger
         self._encoder = encoder
@@ -73,19 +51,8 @@ class Commits:
         position = await self._sink.recover()
         if position is None:
             return
-        # Asked only now: the relay that had the slot before us may have gone on until we got it.
-        wal_end = await self._wal_end()
-        if position.lsn > wal_end:
-            raise GapError(
-                f"Kafka has everything up to {format_lsn(position.lsn)}, and the server's WAL ends at "
-                f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {_CURE}"
-            )
-        if self._slot_lsn > position.lsn:
-            raise GapError(
-                f"the slot stands at {format_lsn(self._slot_lsn)}, and Kafka has everything up to "
-                f"{format_lsn(position.lsn)}: the slot was moved or made anew, and changes between are "
-                f"gone; {_CURE}"
-            )
+        # Only now: the relay that had the slot before us may have gone on until we got it.
+        await self._server.check(position)
         self._committed = position
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
 
@@ -138,4 +105,6 @@ class Commits:
         cut = (self._committed.commit_lsn or 0, self._committed.seq or 0)
         if self._ledger.in_transaction:
             cut = max(cut, self._encoder.position)
-        return Delivered(lsn) if cut[0] < lsn else Delivered(lsn, *cut)
+        if cut[0] < lsn:
+            return Delivered(lsn, timeline=self._server.timeline)
+        return Delivered(lsn, *cut, timeline=self._server.timeline)

@@ -31,13 +31,17 @@ from pgrelay.http import Health, StatusServer
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import End, Metrics
 from pgrelay.negotiation import stream_options
+from pgrelay.offsets import Identity, Offsets
 from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.advice import advise
 from pgrelay.relay.backoff import Backoff
-from pgrelay.relay.commits import Commits, refuse_new_slot
+from pgrelay.relay.commits import Commits
+from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
+from pgrelay.relay.positions import Positions
+from pgrelay.relay.recall import Server, recall, refuse_new_slot, require_offsets, server_of
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
@@ -46,7 +50,7 @@ from pgrelay.sink import Sink
 from pgrelay.source import Source, System
 from pgrelay.spool import Spool, base_directory
 from pgrelay.status.status import Status
-from pgrelay.transactional import Identity, TransactionalSink
+from pgrelay.transactional import TransactionalSink
 
 _log = structlog.get_logger(__name__)
 
@@ -183,56 +187,74 @@ class Daemon:
             system = await source.identify()
             self._position.check_cluster(system)
             await self._position.check_history(system, source)
+            offsets = self._offsets(system.systemid, catalog.database)
             if self._sink is None:
                 # Ahead of the slot: options that it refuses must not leave one that nobody reads.
-                self._sink = self._make_sink(system.systemid, catalog.database)
+                self._sink = self._make_sink(offsets)
             if self._registry is None and config.records.format == "avro":
                 self._registry = Registry(config.records.schema_registry)
-            if isinstance(self._sink, TransactionalSink) and await catalog.slot(config.source.slot) is None:
-                await refuse_new_slot(self._sink, config.source.slot)
-            slot = await prepare(catalog, config.source, self._position)
-            await check_topics(catalog, config)
-            self._position.check_slot(slot, config.source.slot)
-            if not isinstance(self._sink, TransactionalSink):
-                # Else the offsets topic decides: another relay may have taken our place for a while.
-                self._position.check_unmoved(slot, config.source.slot)
+            slot = await self._make_ready(catalog, self._sink, offsets, system, standby)
             options = stream_options(config.source, source.server_version)
-            # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
-            await self._sink.connect()
-            await self._require_topics(self._sink)
-            if self._registry is not None:
-                await self._registry.connect()
-            interval_s = await _status_interval_s(catalog, config)
             await source.start(config.source.slot, self._position.flush_lsn, options)
+            # Ours only now; until then another relay may have moved it.
+            slot = await catalog.slot(config.source.slot) or slot
             self._position.started(system, slot, source.walsender_pid, standby)
             start = format_lsn(self._position.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
-            await self._stream(self._make_session(source, catalog, self._sink, system, slot, interval_s))
+            server = server_of(config, catalog, system, slot, standby)
+            session = await self._make_session(source, catalog, self._sink, offsets, server, slot)
+            await self._stream(session)
 
-    def _make_session(
+    async def _make_ready(
+        self, catalog: Catalog, sink: Sink, offsets: Offsets, system: System, standby: bool
+    ) -> Slot:
+        """See that both ends are there and fit each other, and return the slot."""
+        config = self._config
+        first = self._position.system is None
+        if first and await catalog.slot(config.source.slot) is None:
+            # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again.
+            with contextlib.suppress(KafkaUnavailable):
+                await refuse_new_slot(sink, offsets)
+        slot = await prepare(catalog, config.source, self._position)
+        await check_topics(catalog, config)
+        self._position.check_slot(slot, config.source.slot)
+        if not isinstance(sink, TransactionalSink):
+            # Else the offsets topic decides: another relay may have taken our place for a while.
+            self._position.check_unmoved(slot, config.source.slot)
+        # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
+        await sink.connect()
+        await self._require_topics(sink)
+        if not isinstance(sink, TransactionalSink):
+            await require_offsets(sink, offsets)
+            if first:
+                # Exactly once asks after the start, when nobody else may write any more.
+                await recall(sink, offsets, server_of(config, catalog, system, slot, standby))
+        if self._registry is not None:
+            await self._registry.connect()
+        return slot
+
+    async def _make_session(
         self,
         source: Source,
         catalog: Catalog,
         sink: Sink,
-        system: System,
+        offsets: Offsets,
+        server: Server,
         slot: Slot,
-        status_interval_s: float,
     ) -> Session:
         """A session of its own state; the slot must be ours already."""
-        config = self._config
-        spool, prepared = _open_spool(config, system.systemid, slot)
+        config, systemid = self._config, offsets.identity.systemid
         records = record_options(
-            config,
-            catalog.database,
-            system.systemid,
-            source.server_encoding,
-            self._refusals.dead_letters,
+            config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
         encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
         ledger = Ledger(self._position.flush_lsn)
-        commits = None
+        spool, prepared = _open_spool(config, systemid, slot)
+        commits = positions = None
         if isinstance(sink, TransactionalSink):
-            commits = Commits(sink, ledger, encoder, slot.confirmed_flush_lsn or 0, catalog.wal_end)
+            commits = Commits(sink, ledger, encoder, server)
+        elif sink.has_topic(offsets.topic):
+            positions = Positions(sink, offsets, server.slot_lsn, server.timeline)
         return Session(
             source,
             catalog,
@@ -243,18 +265,20 @@ class Daemon:
             spool,
             self._metrics,
             config.source.publications,
-            status_interval_s,
+            Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits,
             self._registry,
         )
 
-    def _make_sink(self, systemid: str, database: str) -> Sink:
+    def _offsets(self, systemid: str, database: str) -> Offsets:
         config = self._config
-        if config.sink.delivery == "at_least_once":
+        topic = Topics(config.records.prefix, config.records.topic).offsets
+        return Offsets(config.sink, topic, Identity(systemid, database, config.source.slot))
+
+    def _make_sink(self, offsets: Offsets) -> Sink:
+        if self._config.sink.delivery == "at_least_once":
             return Sink(self._refusals.sink)
-        identity = Identity(systemid, database, config.source.slot)
-        offsets = Topics(config.records.prefix, config.records.topic).offsets
-        return TransactionalSink(self._refusals.sink, identity, offsets)
+        return TransactionalSink(self._refusals.sink, offsets)
 
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
@@ -291,7 +315,7 @@ class Daemon:
             if session.ledger.flush_lsn > self._position.flush_lsn:
                 self._backoff.reset()
                 self._told.clear()
-            self._position.moved(session.ledger.flush_lsn, session.confirmed_lsn)
+            self._position.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
 
     async def _settle(self, session: Session, follows: Verdict) -> None:
         """Save what is whole before a session ends in an error, so that little is sent again."""

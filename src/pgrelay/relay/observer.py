@@ -63,7 +63,7 @@ class Observer:
         metrics.set_positions(
             received=ledger.server_lsn,
             acknowledged=ledger.flush_lsn,
-            confirmed=session.confirmed_lsn,
+            confirmed=session.confirmations.confirmed_lsn,
             server=max(ledger.server_lsn, session.wal_end),
         )
         metrics.set_slot_safe_wal(session.safe_wal)

@@ -37,6 +37,7 @@ from pgrelay.metrics import Metrics
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
+from pgrelay.relay.confirmations import Confirmations
 from pgrelay.sink import Delivery, Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool
@@ -46,9 +47,6 @@ from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 _SLICE_FRAMES: Final = 500
 _SLICE_BYTES: Final = 256 * 1024
 
-# A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
-_STATUS_LEAST_S: Final = 0.01
-
 # How often the server is asked where its WAL ends and what is published; less often where that takes long,
 # as with thousands of tables: it rests so many times as long as it took.
 _LOOK_EVERY_S: Final = 2.0
@@ -57,6 +55,9 @@ _LOOK_REST: Final = 10
 # While records are in flight: how long to rest before looking for reports again, from and up to.
 _REST_LEAST_S: Final = 0.001
 _REST_MOST_S: Final = 0.05
+
+# So long a stop waits for the last position, where all else is acknowledged; without it rows come again.
+_KEEP_S: Final = 2.0
 
 
 class Observer(Protocol):
@@ -68,10 +69,10 @@ class Observer(Protocol):
 class Session:
     """Its parts are public for the observer.
 
-    `confirmed_lsn` is what the server was last told, `wal_end` where its WAL ended when it was last asked,
-    `safe_wal` how many bytes of it may follow until the slot is lost (inf: no limit, nan: not known);
-    `published` are the tables that it would send rows of then, None before; `committing` is true while a
-    commit to Kafka is under way, `recovering` until it is known what was delivered.
+    `wal_end` is where the server's WAL ended when it was last asked, `safe_wal` how many bytes of it may
+    follow until the slot is lost (inf: no limit, nan: not known); `published` are the tables that it would
+    send rows of then, None before; `committing` is true while a commit to Kafka is under way, `recovering`
+    until it is known what was delivered.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Session:
         spool: Spool,
         metrics: Metrics,
         publications: Sequence[str],
-        status_interval_s: float,
+        confirmations: Confirmations,
         commits: Commits | None,
         registry: Registry | None,
     ) -> None:
@@ -94,8 +95,8 @@ class Session:
         self.assembler = assembler
         self.encoder = encoder
         self.ledger = ledger
+        self.confirmations = confirmations
         self.spool = spool
-        self.confirmed_lsn = 0
         self.wal_end = 0
         self.safe_wal = math.nan
         self.committing = False
@@ -104,15 +105,12 @@ class Session:
         self._catalog = catalog
         self._metrics = metrics
         self._publications = publications
-        self._status_interval_s = status_interval_s
         self._commits = commits
         self._registry = registry
         self._errand: asyncio.Task[None] | None = None
         self._look: asyncio.Task[None] | None = None
         self._look_began = 0.0
         self._look_due = 0.0
-        self._status_due = 0.0
-        self._status_sent = 0.0
         self._rest_s = _REST_LEAST_S
         self._frames: list[bytes] = []
         self._taken = 0
@@ -172,8 +170,8 @@ class Session:
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
         drained = await self.sink.drain(self._finishing, grace_s)
-        self._acknowledge()
-        self._send_status()
+        await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
+        self.confirmations.send()
         return drained
 
     async def close(self) -> None:
@@ -221,16 +219,7 @@ class Session:
         if self.sink.poll():
             self._rest_s = _REST_LEAST_S
         self._advance()
-        now = time.monotonic()
-        moved = self.ledger.flush_lsn > self.confirmed_lsn and now >= self._status_sent + _STATUS_LEAST_S
-        if moved or now >= self._status_due:
-            self._send_status()
-
-    def _send_status(self) -> None:
-        if self.source.send_status(self.ledger.server_lsn, self.ledger.flush_lsn):
-            self.confirmed_lsn = self.ledger.flush_lsn
-            self._status_sent = time.monotonic()
-            self._status_due = self._status_sent + self._status_interval_s
+        self.confirmations.turn()
 
     def _work(self) -> bool:
         """One slice; false where there was nothing to do."""
@@ -286,7 +275,7 @@ class Session:
             return False
         last = self._frames[-1]
         if last[0] == KEEPALIVE and PrimaryKeepalive.parse(last).reply:
-            self._status_due = 0.0
+            self.confirmations.ask_for_one()
         return True
 
     async def _meet(self, need: Need) -> None:
@@ -362,11 +351,9 @@ class Session:
 
     async def _rest(self) -> None:
         """Wait for bytes, for a report, or for the next status update."""
-        now = time.monotonic()
-        rest_s = self._status_due - now
-        if self.ledger.flush_lsn > self.confirmed_lsn:
-            rest_s = min(rest_s, _STATUS_LEAST_S)
-        if not self.ledger.idle or self._outbox or self._errand is not None:
+        rest_s = self.confirmations.rest_s()
+        waiting = self.confirmations.waiting or not self.ledger.idle
+        if waiting or self._outbox or self._errand is not None:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
         if self._errand is not None:

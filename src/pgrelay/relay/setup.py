@@ -1,21 +1,18 @@
 """What must be true before a stream begins: slot and publications, and that the cluster is the same."""
 
-from typing import Final
-
 import structlog
 
 from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.config import Source as SourceConfig
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import GapError, SetupError
+from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.relay.recall import check_history
 from pgrelay.relay.records import record_options
 from pgrelay.source import Source, System
 
 _log = structlog.get_logger(__name__)
-
-_BEGIN_ANEW: Final = "drop the slot, copy the tables anew, and start with a new one"
 
 
 class Position:
@@ -36,35 +33,29 @@ class Position:
         if system.systemid != self.system.systemid:
             raise GapError(
                 f"source.dsn leads to cluster {system.systemid} now, it was {self.system.systemid}: "
-                f"point it at the old one, or {_BEGIN_ANEW}"
+                f"point it at the old one, or {BEGIN_ANEW}"
             )
         if self.flush_lsn > system.wal_end:
             raise GapError(
                 f"the server's WAL ends at {format_lsn(system.wal_end)}, before "
                 f"{format_lsn(self.flush_lsn)}, which we have relayed: it was restored from a backup or "
-                f"lost WAL; {_BEGIN_ANEW}"
+                f"lost WAL; {BEGIN_ANEW}"
             )
 
     async def check_history(self, system: System, source: Source) -> None:
         """Refuse a standby that was promoted before it had all that we have relayed. Raises GapError.
 
-        Its WAL may have grown past our position since, and what it has there is none of what we know. A
-        standby that we read from goes to another timeline under our eyes, and its slots are its own.
+        A standby that we read from goes to another timeline under our eyes, and its slots are its own.
         """
         if self.system is None or self._standby or self.system.timeline == system.timeline:
             return
         left_at = await source.left_at(self.system.timeline, system.timeline)
-        if left_at is None or self.flush_lsn > left_at:
-            place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
-            raise GapError(
-                f"the server left timeline {self.system.timeline} {place} {format_lsn(self.flush_lsn)}, "
-                f"which we have relayed: the standby that was promoted had not received it; {_BEGIN_ANEW}"
-            )
+        check_history(self.system.timeline, self.flush_lsn, left_at)
 
     def check_slot(self, slot: Slot, name: str) -> None:
         """Refuse to go on where nobody can. Raises GapError."""
         if (why := slot.lost_because) is not None:
-            raise GapError(f"slot {name} is lost, {why}: {_BEGIN_ANEW}")
+            raise GapError(f"slot {name} is lost, {why}: {BEGIN_ANEW}")
 
     def check_unmoved(self, slot: Slot, name: str) -> None:
         """Refuse to go on where the slot skips changes. Raises GapError."""
@@ -76,7 +67,7 @@ class Position:
         if slot.confirmed_flush_lsn > self.confirmed_lsn:
             raise GapError(
                 f"slot {name} was moved to {format_lsn(slot.confirmed_flush_lsn)} by someone else, we had "
-                f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {_BEGIN_ANEW}"
+                f"confirmed {format_lsn(self.confirmed_lsn)}: changes between were skipped; {BEGIN_ANEW}"
             )
 
     def started(self, system: System, slot: Slot, walsender_pid: int, standby: bool) -> None:
@@ -104,10 +95,10 @@ async def prepare(catalog: Catalog, config: SourceConfig, position: Position) ->
     if slot is None and position.system is not None:
         raise GapError(
             f"slot {config.slot} is gone: changes since {format_lsn(position.confirmed_lsn)} are lost to it; "
-            "copy the tables anew, and start again with a new slot"
+            f"{BEGIN_ANEW}"
         )
     if slot is not None:
-        _check_kind(slot, config.slot, catalog.database)
+        check_kind(slot, config.slot, catalog.database)
     await _require_publications(catalog, config, slot)
     return slot or await _make_slot(catalog, config)
 
@@ -134,8 +125,7 @@ async def _require_publications(catalog: Catalog, config: SourceConfig, slot: Sl
         # What was written while it was missing stays out of the stream, even if it is there again.
         raise SetupError(
             f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
-            f"although slot {config.slot} does: was it dropped? Correct the name; or drop the slot, copy the "
-            "tables anew, and start with a new one"
+            f"although slot {config.slot} does: was it dropped? Correct the name; or {BEGIN_ANEW}"
         )
     if not config.create or len(config.publications) > 1:
         raise SetupError(
@@ -166,7 +156,8 @@ async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
     return slot
 
 
-def _check_kind(slot: Slot, name: str, database: str) -> None:
+def check_kind(slot: Slot, name: str, database: str) -> None:
+    """Raises SetupError where the slot is none that we could read."""
     if slot.slot_type != "logical":
         raise SetupError(f"source.slot: {name} is a physical slot; choose another name")
     if slot.plugin != "pgoutput":

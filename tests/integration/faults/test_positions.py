@@ -1,6 +1,6 @@
-"""Exactly once: which position is believed at a start, who may go on from it, and what moves it.
+"""Which position is believed at a start, who may go on from it, and what moves it.
 
-Rows 4, 7, 9, 10, 11, 29 and 39 of faults.md, under sink.delivery: exactly_once.
+Rows 4, 7, 9, 10, 11, 29 and 39 of faults.md, under either delivery where nothing else is said.
 """
 
 import json
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.postgres import Postgres, create_database
 from pgrelay.lsn import format_lsn
@@ -34,17 +33,25 @@ from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 from tests.integration.topics import create_topic
-from tests.integration.waiting import wait_until
 
 AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
+NO_POSITION = "no position is kept in Kafka: a slot that is lost while pgrelay is down will go unnoticed"
 MANY = 5000  # rows: more than the producer's queue has room for
 
 
+ONLY_EXACTLY_ONCE = pytest.mark.parametrize("delivery", ["exactly_once"], indirect=True)
+
+
+@pytest.fixture(params=["at_least_once", "exactly_once"])
+def delivery(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def relay(database: Database, new_relay: NewRelay) -> Relay:
+def relay(database: Database, new_relay: NewRelay, delivery: str) -> Relay:
     """A relay of table t, which has delivered the row of id 0 and streams."""
     database.execute(TABLE)
-    relay = exactly_once(new_relay).start().wait_streaming()
+    relay = exactly_once(new_relay, sink={"delivery": delivery}).start().wait_streaming()
     database.execute("INSERT INTO t VALUES (0)")
     relay.caught_up()
     return relay
@@ -75,7 +82,7 @@ def test_the_position_is_kept_by_cluster_database_and_slot(relay: Relay) -> None
     assert row is not None
     assert json.loads(key) == {"systemid": row[0], "db": relay.database.name, "slot": relay.prefix}
     assert value["lsn"] >= relay.confirmed_lsn() > place(relay.records("t")[0])[0]
-    assert (value["commit_lsn"], value["seq"]) == (None, None)
+    assert (value["commit_lsn"], value["seq"], value["timeline"]) == (None, None, 1)
 
 
 def test_a_relay_that_is_started_again_goes_on_from_it(stopped: Relay) -> None:
@@ -103,18 +110,53 @@ def test_a_slot_that_was_dropped_while_nobody_ran_is_not_replaced_in_silence(sto
     assert not exists(stopped.database, stopped.prefix)
 
 
-def test_it_begins_anew_once_its_position_is_forgotten(stopped: Relay) -> None:
-    """The way out that docs/operations.md tells."""
+@pytest.mark.parametrize("left", [True, False], ids=["made anew", "dropped"])
+def test_a_reset_begins_anew(stopped: Relay, left: bool) -> None:
+    """The one command that recovers; the log names it."""
     stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
-    last_words(stopped.start(), LOST)
-    topic = offsets_topic(stopped)
-    client = AdminClient({"bootstrap.servers": stopped.kafka.bootstrap})
-    client.delete_topics([topic])[topic].result()
-    wait_until(lambda: not stopped.has_topic(topic), "the topic to go")
-    stopped.start().wait_streaming()
     stopped.database.execute("INSERT INTO t VALUES (1)")
+    if left:
+        stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
+    assert "begin anew with pgrelay reset" in last_words(stopped.start(), LOST)
+    assert stopped.log[-1]["to_begin_anew"].startswith("pgrelay reset --config ")
+    done = stopped.command("reset")
+    was = "dropped" if left else "was gone already"
+    assert f"slot {stopped.prefix} {was}, and its position in Kafka is forgotten" in done.stdout
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert not exists(stopped.database, stopped.prefix)
+    stopped.start().wait_streaming()
+    stopped.database.execute("INSERT INTO t VALUES (2)")
     stopped.caught_up()
-    assert ids(stopped) == [0, 1]
+    assert ids(stopped) == [0, 2]
+
+
+def test_a_reset_before_there_was_anything(database: Database, new_relay: NewRelay) -> None:
+    done = new_relay().command("reset")
+    assert "was gone already, and Kafka had no position of it" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_reset_is_refused_while_the_relay_runs(relay: Relay) -> None:
+    done = relay.command("reset")
+    assert "is in use by PID" in done.stderr
+    assert "stop that relay first" in done.stderr
+    assert done.returncode == WRONG
+    relay.database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    assert ids(relay) == [0, 1]
+
+
+def test_another_slot_s_position_outlives_a_reset(stopped: Relay) -> None:
+    """Relays may share a prefix."""
+    key, value = last_offset(stopped)
+    other = json.dumps({**json.loads(key), "slot": "other"})
+    producer = Producer({"bootstrap.servers": stopped.kafka.bootstrap})
+    producer.produce(offsets_topic(stopped), json.dumps(value), other)
+    producer.flush()
+    assert stopped.command("reset").returncode == 0
+    latest = {record.key: record.value for record in stopped.read(offsets_topic(stopped))}
+    assert latest[key] is None
+    assert latest[other.encode()] is not None
 
 
 def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> None:
@@ -126,6 +168,7 @@ def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> No
     assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
 
 
+@ONLY_EXACTLY_ONCE
 def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
     """Row 11: unless it was another relay, which would have moved the position too."""
     relay.send(signal.SIGSTOP)
@@ -157,6 +200,7 @@ def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str
     assert f"has a position of slot {stopped.prefix} in cluster" in words
 
 
+@ONLY_EXACTLY_ONCE
 def test_a_position_behind_another_relay_s_open_transaction_is_waited_for(relay: Relay) -> None:
     """Readers of committed records can't see it until that one has ended; relays may share a prefix."""
     producer = Producer({"bootstrap.servers": relay.kafka.bootstrap, "transactional.id": relay.prefix})
@@ -176,6 +220,29 @@ def test_a_position_behind_another_relay_s_open_transaction_is_waited_for(relay:
     relay.database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert ids(relay) == [0, 1, 2]
+
+
+def test_a_topic_that_must_not_be_made_is_done_without(database: Database, new_relay: NewRelay) -> None:
+    """At least once, and told: what operators made before there were positions is still enough."""
+    database.execute(TABLE)
+    relay = new_relay(sink={"create_topics": False})
+    for topic in ("schema", "public.t"):
+        create_topic(relay.kafka.bootstrap, f"{relay.prefix}.{topic}", 1)
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    assert ids(relay) == [0]
+    assert "offsets does not exist" in relay.wait_event(NO_POSITION)["reason"]
+    assert relay.stop() == 0
+
+
+def test_a_change_of_delivery_goes_on_from_the_position(stopped: Relay, delivery: str) -> None:
+    other = "at_least_once" if delivery == "exactly_once" else "exactly_once"
+    stopped.sections["sink"] = {**stopped.sections["sink"], "delivery": other}
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    stopped.start()
+    stopped.caught_up()
+    assert ids(stopped) == [0, 1]
 
 
 def test_a_transaction_timeout_that_the_broker_does_not_grant_is_refused(new_relay: NewRelay) -> None:

@@ -1,0 +1,72 @@
+"""What Postgres is told, and when: StandbyStatusUpdate, which moves the slot and keeps the stream alive."""
+
+import time
+from typing import Final
+
+from pgrelay.progress import Ledger
+from pgrelay.relay.positions import Positions
+from pgrelay.source import Source
+
+# A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
+_LEAST_S: Final = 0.01
+
+
+class Confirmations:
+    """`confirmed_lsn` is what the server was last told; `positions` come ahead of it, where they are kept."""
+
+    def __init__(
+        self, source: Source, ledger: Ledger, positions: Positions | None, status_interval_s: float
+    ) -> None:
+        self.confirmed_lsn = 0
+        self._source = source
+        self._ledger = ledger
+        self._positions = positions
+        self._interval_s = status_interval_s
+        self._due = 0.0
+        self._sent = 0.0
+
+    @property
+    def _confirmable(self) -> int:
+        """Kafka has the rows, and the position."""
+        flush_lsn = self._ledger.flush_lsn
+        return flush_lsn if self._positions is None else min(flush_lsn, self._positions.lsn)
+
+    @property
+    def waiting(self) -> bool:
+        """Kafka has not acknowledged a position yet."""
+        return self._positions is not None and self._positions.under_way
+
+    def ask_for_one(self) -> None:
+        """The server wants to hear from us at once."""
+        self._due = 0.0
+
+    def turn(self) -> None:
+        """Keep the position, and tell the server, where it is time to."""
+        if self._positions is not None:
+            self._positions.keep(self._ledger.flush_lsn)
+        now = time.monotonic()
+        if now >= self._due or (self._confirmable > self.confirmed_lsn and now >= self._sent + _LEAST_S):
+            self.send()
+
+    def send(self) -> None:
+        confirmable = self._confirmable
+        if self._source.send_status(self._ledger.server_lsn, confirmable):
+            self.confirmed_lsn = confirmable
+            self._sent = time.monotonic()
+            self._due = self._sent + self._interval_s
+
+    def last_position_pending(self) -> bool:
+        """Keep the last position without delay; true until Kafka has it."""
+        if self._positions is None:
+            return False
+        self._positions.keep(self._ledger.flush_lsn, at_once=True)
+        return self._positions.lsn < self._ledger.flush_lsn
+
+    def rest_s(self) -> float:
+        """How long it is until there is something to do here, but for Kafka's acknowledgement."""
+        rest_s = self._due - time.monotonic()
+        if self._confirmable > self.confirmed_lsn:
+            rest_s = min(rest_s, _LEAST_S)
+        if self._positions is not None:
+            rest_s = min(rest_s, self._positions.rest_s(self._ledger.flush_lsn))
+        return rest_s

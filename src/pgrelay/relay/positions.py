@@ -1,0 +1,58 @@
+"""At least once: the position in Kafka, which is always ahead of the one that Postgres is told.
+
+So a slot that stands beyond it was moved or made anew by someone else, whoever looks at it and whenever.
+"""
+
+import time
+from typing import Final
+
+from pgrelay.offsets import Delivered, Offsets
+from pgrelay.progress import InFlight
+from pgrelay.sink import Sink
+
+# A confirmation waits for its position, so this is how often the slot moves.
+_APART_S: Final = 0.2
+
+
+class Positions:
+    """The positions of one session. `lsn` is what Postgres may be told."""
+
+    def __init__(self, sink: Sink, offsets: Offsets, slot_lsn: int, timeline: int | None) -> None:
+        """`slot_lsn` is what it was told already."""
+        self.lsn = slot_lsn
+        self._sink = sink
+        self._offsets = offsets
+        self._timeline = timeline
+        self._kept = -1
+        self._under_way: InFlight | None = None
+        self._due = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """Kafka has not acknowledged the last one yet."""
+        return self._under_way is not None
+
+    def keep(self, lsn: int, at_once: bool = False) -> None:
+        """Have Kafka keep the position, one at a time and not too often; what it has by now, `lsn` says."""
+        if self._under_way is not None and self._under_way.done:
+            assert self._under_way.end_lsn is not None
+            self._kept = self._under_way.end_lsn
+            self.lsn = max(self.lsn, self._kept)
+            self._under_way = None
+        if self._under_way is None and lsn > self._kept and (at_once or time.monotonic() >= self._due):
+            self._write(lsn)
+
+    def _write(self, lsn: int) -> None:
+        entry = InFlight(None, lsn)
+        entry.records = 1
+        record = self._offsets.record(Delivered(lsn, timeline=self._timeline))
+        self._due = time.monotonic() + _APART_S
+        # No room for it is no trouble: what fills the queue has to be acknowledged first.
+        if self._sink.produce([record], 0, self._sink.delivery(entry, lsn)):
+            self._under_way = entry
+
+    def rest_s(self, lsn: int) -> float:
+        """How long it is until the position may be written; inf where there is nothing to write now."""
+        if self._under_way is not None or lsn <= self._kept:
+            return float("inf")
+        return self._due - time.monotonic()

@@ -1,0 +1,111 @@
+"""What Kafka remembers of earlier runs is held against the server before it is believed.
+
+The order of the questions matters, since another relay may have the slot meanwhile: the slot is asked for its
+position before Kafka is, and the server for its WAL's end afterwards.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from pgrelay.catalog import Catalog, Slot
+from pgrelay.config import Config
+from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.offsets import Delivered, Offsets
+from pgrelay.sink import Sink
+from pgrelay.source import Source, System
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`slot_lsn` is what the slot's user had confirmed, `timeline` the primary's; None of a standby.
+
+    `wal_end` asks for the end of WAL now, `left_at` where the server left an earlier timeline.
+    """
+
+    slot_lsn: int
+    wal_end: Callable[[], Awaitable[int]]
+    left_at: Callable[[int], Awaitable[int | None]]
+    timeline: int | None
+
+    async def check(self, delivered: Delivered) -> None:
+        """Raises GapError where the position can't be true of this server and its slot."""
+        wal_end = await self.wal_end()
+        if delivered.lsn > wal_end:
+            raise GapError(
+                f"Kafka has everything up to {format_lsn(delivered.lsn)}, and the server's WAL ends at "
+                f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {BEGIN_ANEW}"
+            )
+        if self.slot_lsn > delivered.lsn:
+            raise GapError(
+                f"the slot stands at {format_lsn(self.slot_lsn)}, and Kafka has everything up to "
+                f"{format_lsn(delivered.lsn)}: the slot was moved or made anew, and changes between are "
+                f"gone; {BEGIN_ANEW}"
+            )
+        if self.timeline is not None and delivered.timeline not in (None, self.timeline):
+            check_history(delivered.timeline, delivered.lsn, await self.left_at(delivered.timeline))
+
+
+def check_history(timeline: int, relayed_lsn: int, left_at: int | None) -> None:
+    """Refuse a standby that was promoted before it had all that was relayed. Raises GapError.
+
+    Its WAL may have grown past that since, and what it has there is none of what was relayed. `left_at` is
+    where it left the timeline on which that happened; None: it was never there.
+    """
+    if left_at is not None and relayed_lsn <= left_at:
+        return
+    place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
+    raise GapError(
+        f"the server left timeline {timeline} {place} {format_lsn(relayed_lsn)}, which we have relayed: the "
+        f"standby that was promoted had not received it; {BEGIN_ANEW}"
+    )
+
+
+def server_of(config: Config, catalog: Catalog, system: System, slot: Slot, standby: bool) -> Server:
+    """`standby`: the server is one."""
+
+    async def left_at(timeline: int) -> int | None:
+        # By a connection of its own: ours streams by the time that it is asked.
+        async with Source(config.source.dsn) as source:
+            return await source.left_at(timeline, system.timeline)
+
+    timeline = None if standby else system.timeline
+    return Server(slot.confirmed_flush_lsn or 0, catalog.wal_end, left_at, timeline)
+
+
+async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
+    """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap."""
+    await sink.connect()
+    delivered = await _delivered(sink, offsets)
+    if delivered is not None:
+        raise GapError(
+            f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
+            f"{format_lsn(delivered.lsn)}: changes since are lost to it; {BEGIN_ANEW}"
+        )
+
+
+async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
+    """Hold what Kafka has of earlier runs against the server. Raises GapError."""
+    delivered = await _delivered(sink, offsets)
+    if delivered is not None:
+        await server.check(delivered)
+
+
+async def _delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
+    return await asyncio.to_thread(offsets.read) if sink.has_topic(offsets.topic) else None
+
+
+async def require_offsets(sink: Sink, offsets: Offsets) -> None:
+    """At least once: make the topic, but do without where that can't be."""
+    try:
+        await sink.require_topic(offsets.topic, lasting=True, compacted=True)
+    except SetupError as error:
+        _log.warning(
+            "no position is kept in Kafka: a slot that is lost while pgrelay is down will go unnoticed",
+            reason=str(error),
+        )

@@ -1,0 +1,49 @@
+"""`pgrelay reset`: drop the slot and forget its position, so that the next run begins anew.
+
+It is the way on after a gap. What was written between the old slot and the new one is relayed by neither,
+which is why the tables have to be copied.
+"""
+
+import asyncio
+
+from pgrelay.catalog import Catalog
+from pgrelay.config import Config
+from pgrelay.encode.topics import Topics
+from pgrelay.errors import SetupError
+from pgrelay.offsets import Identity, Offsets
+from pgrelay.relay.setup import check_kind
+from pgrelay.sink import Sink
+from pgrelay.source import Source
+
+
+async def reset(config: Config) -> str:
+    """Forget the slot on both sides; says what was there. Raises SetupError where a relay runs."""
+    name = config.source.slot
+    async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
+        slot = await catalog.slot(name)
+        if slot is not None:
+            check_kind(slot, name, catalog.database)
+            if slot.active_pid is not None:
+                raise SetupError(f"slot {name} is in use by PID {slot.active_pid}: stop that relay first")
+        identity = Identity((await source.identify()).systemid, catalog.database, name)
+        topics = Topics(config.records.prefix, config.records.topic)
+        sink = Sink(config.sink)
+        try:
+            # Both ends must be there: a slot that is gone and a position that is not is a gap.
+            await sink.connect()
+            if slot is not None:
+                await catalog.drop_slot(name)
+            forgotten = await _forget(sink, Offsets(config.sink, topics.offsets, identity))
+        finally:
+            sink.close()
+    dropped = "dropped" if slot is not None else "was gone already"
+    position = "its position in Kafka is forgotten" if forgotten else "Kafka had no position of it"
+    return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
+
+
+async def _forget(sink: Sink, offsets: Offsets) -> bool:
+    if not sink.has_topic(offsets.topic):
+        return False
+    tombstones = await asyncio.to_thread(offsets.forgetting)
+    await sink.publish(tombstones)
+    return bool(tombstones)

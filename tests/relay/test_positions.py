@@ -1,0 +1,138 @@
+"""At least once: nothing is confirmed whose position Kafka does not have."""
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from pgrelay.config import Sink as SinkConfig
+from pgrelay.encode.records import Record
+from pgrelay.offsets import Identity, Offsets
+from pgrelay.progress import InFlight
+from pgrelay.relay.positions import Positions
+from pgrelay.sink import Delivery, Sink
+
+SLOT: Final = 0x1000
+OFFSETS: Final = Offsets(
+    SinkConfig(kafka={"bootstrap.servers": "b"}), "app.offsets", Identity("7", "db", "s")
+)
+
+
+class FakeKafka(Sink):
+    """Takes records while it has room, and acknowledges them when told."""
+
+    def __init__(self) -> None:
+        self.room = True
+        self.values: list[Any] = []
+        self._waiting: list[InFlight] = []
+
+    def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
+        return Delivery(inflight, commit_lsn, self._fail)
+
+    def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
+        if not self.room:
+            return start
+        for topic, key, value, _, partition in records:
+            assert (topic, partition) == ("app.offsets", 0)
+            assert json.loads(key or b"") == {"systemid": "7", "db": "db", "slot": "s"}
+            self.values.append(json.loads(value or b""))
+        self._waiting.append(delivery.inflight)
+        return len(records)
+
+    def acknowledge(self) -> None:
+        for inflight in self._waiting:
+            inflight.acknowledged += 1
+        self._waiting.clear()
+
+    @property
+    def lsns(self) -> list[int]:
+        return [value["lsn"] for value in self.values]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("pgrelay.relay.positions.time", clock)
+    return clock
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    return FakeKafka()
+
+
+@pytest.fixture
+def positions(kafka: FakeKafka, clock: Clock) -> Positions:
+    return Positions(kafka, OFFSETS, SLOT, timeline=3)
+
+
+def test_where_the_slot_stands_is_kept_at_once(kafka: FakeKafka, positions: Positions) -> None:
+    """So that a slot which is lost before anything was relayed is missed as well."""
+    positions.keep(SLOT)
+    assert kafka.values == [{"lsn": SLOT, "commit_lsn": None, "seq": None, "timeline": 3}]
+
+
+def test_what_postgres_may_be_told_waits_for_the_acknowledgement(
+    kafka: FakeKafka, positions: Positions
+) -> None:
+    positions.keep(0x2000)
+    positions.keep(0x2000)
+    assert (positions.lsn, positions.under_way) == (SLOT, True)
+    kafka.acknowledge()
+    positions.keep(0x2000)
+    assert (positions.lsn, positions.under_way) == (0x2000, False)
+    assert kafka.lsns == [0x2000]
+
+
+def test_one_is_under_way_at_a_time_and_not_too_often(
+    kafka: FakeKafka, positions: Positions, clock: Clock
+) -> None:
+    positions.keep(0x2000)
+    clock.now += 10
+    positions.keep(0x3000)
+    assert positions.rest_s(0x3000) == float("inf")
+    kafka.acknowledge()
+    positions.keep(0x3000)
+    assert kafka.lsns == [0x2000, 0x3000]
+    kafka.acknowledge()
+    positions.keep(0x4000)
+    assert (positions.lsn, kafka.lsns) == (0x3000, [0x2000, 0x3000])
+    clock.now += positions.rest_s(0x4000)
+    positions.keep(0x4000)
+    assert kafka.lsns == [0x2000, 0x3000, 0x4000]
+
+
+def test_the_last_one_waits_for_nothing_but_the_one_before(kafka: FakeKafka, positions: Positions) -> None:
+    positions.keep(0x2000)
+    positions.keep(0x3000, at_once=True)
+    kafka.acknowledge()
+    positions.keep(0x3000, at_once=True)
+    assert kafka.lsns == [0x2000, 0x3000]
+
+
+def test_a_queue_without_room_is_tried_again_later(
+    kafka: FakeKafka, positions: Positions, clock: Clock
+) -> None:
+    kafka.room = False
+    positions.keep(0x2000)
+    assert not positions.under_way
+    assert positions.rest_s(0x2000) > 0
+    kafka.room = True
+    clock.now += positions.rest_s(0x2000)
+    positions.keep(0x2000)
+    assert kafka.lsns == [0x2000]
+
+
+def test_it_never_falls_below_what_postgres_was_told(kafka: FakeKafka, positions: Positions) -> None:
+    positions.keep(SLOT - 1)
+    kafka.acknowledge()
+    positions.keep(SLOT - 1)
+    assert positions.lsn == SLOT
