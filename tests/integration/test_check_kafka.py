@@ -105,7 +105,7 @@ async def test_an_option_that_the_client_does_not_know(setup: Setup) -> None:
 async def test_more_replicas_than_brokers(setup: Setup) -> None:
     setup.sink["replication_factor"] = 3
     found = await setup.trouble()
-    assert found[0].what.startswith("3 topics can't be created")
+    assert found[0].what.startswith("4 topics can't be created")
     assert found[0].cure == "set sink.replication_factor to 1 or less, it is 3"
 
 
@@ -183,7 +183,7 @@ async def test_an_advertised_address_that_nobody_answers(setup: Setup, embedded_
 
 async def test_rights_one_after_the_other(guarded: Setup, secured: Kafka) -> None:
     finding = only(await guarded.trouble())
-    assert finding.what.startswith("3 topics can't be created")
+    assert finding.what.startswith("4 topics can't be created")
     assert "--operation Create --operation Write" in finding.cure
     allow(secured, guarded.prefix, "create")
     assert await guarded.trouble() == []

@@ -90,8 +90,11 @@ def test_a_failover_slot_goes_on_after_promotion(
 
 
 @pytest.mark.parametrize("version", ["17"], indirect=True)
+@pytest.mark.parametrize(
+    ("running", "delivery"), [(True, "at_least_once"), (False, "at_least_once"), (False, "exactly_once")]
+)
 def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
-    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, running: bool, delivery: str
 ) -> None:
     """Without synchronized_standby_slots; what it wrote where we are already would be skipped in silence."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -101,19 +104,26 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
         second = on(standby, database)
         hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
         dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
-        relay = new_relay(source={"dsn": dsn, "publications": [prefix]}).start().wait_streaming()
+        source = {"dsn": dsn, "publications": [prefix]}
+        relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
         _wait_synced(database, second, prefix)
         standby.stop()
         database.execute("INSERT INTO t SELECT generate_series(2, 1000)")
         relay.caught_up()
-        relay.send(signal.SIGSTOP)
+        if running:
+            relay.send(signal.SIGSTOP)
+        else:
+            assert relay.stop() == 0
         primary.stop("immediate")
         standby.start()
         ask(second, "SELECT pg_promote()")
         second.execute("INSERT INTO t SELECT generate_series(10001, 20000)")
-        relay.send(signal.SIGCONT)
+        if running:
+            relay.send(signal.SIGCONT)
+        else:
+            relay.start()
         assert "the standby that was promoted had not received it" in last_words(relay, LOST)
 
 

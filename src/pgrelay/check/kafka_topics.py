@@ -38,7 +38,7 @@ async def topic_findings(
     if there:
         found += unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
         offsets = [topic.name for topic in there if topic.of == "offsets"]
-        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ)) if offsets else []
+        found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config) if offsets else []
         limits |= await cluster.topic_limits(_names(there))
     if not config.create_topics:
         found += absent(missing, config)
@@ -88,10 +88,11 @@ def unwritable(names: Sequence[str]) -> list[Finding]:
     ]
 
 
-def unreadable(names: Sequence[str]) -> list[Finding]:
-    """Of the topic of positions."""
+def unreadable(names: Sequence[str], config: Sink) -> list[Finding]:
+    """Of the topic of positions; at least once can do without."""
+    finding = error if config.delivery == "exactly_once" else warning
     return [
-        error(
+        finding(
             f"no right to read topic {name}",
             "every start looks there for what was delivered",
             f"kafka-acls.sh --add --allow-principal User:... --operation Read --topic {name}",
@@ -119,7 +120,7 @@ def absent(missing: Sequence[WantedTopic], config: Sink) -> list[Finding]:
             cure = f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false"
             found.append(warning(f"topic {topic.name} is missing", why, cure))
         elif topic.of == "offsets" and topic.of in optional:
-            why = "no position is kept there: a slot lost while pgrelay is down goes unnoticed"
+            why = "no position is kept: a slot that is lost while pgrelay is down goes unnoticed"
             cure = f"kafka-topics.sh --create --topic {topic.name} --config cleanup.policy=compact"
             found.append(warning(f"topic {topic.name} is missing", why, cure))
     return found

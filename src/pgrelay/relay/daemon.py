@@ -24,6 +24,7 @@ from pgrelay.errors import (
     PgrelayError,
     RecordRefused,
     RegistryUnavailable,
+    SetupError,
     Verdict,
     verdict,
 )
@@ -41,7 +42,7 @@ from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
-from pgrelay.relay.recall import Server, recall, refuse_new_slot, require_offsets, server_of
+from pgrelay.relay.recall import Server, recall, refuse_new_slot, server_of
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
@@ -213,7 +214,7 @@ class Daemon:
         first = self._position.system is None
         if first and await catalog.slot(config.source.slot) is None:
             # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again.
-            with contextlib.suppress(KafkaUnavailable):
+            with contextlib.suppress(KafkaUnavailable, SetupError):
                 await refuse_new_slot(sink, offsets)
         slot = await prepare(catalog, config.source, self._position)
         await check_topics(catalog, config)
@@ -224,11 +225,9 @@ class Daemon:
         # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
         await sink.connect()
         await self._require_topics(sink)
-        if not isinstance(sink, TransactionalSink):
-            await require_offsets(sink, offsets)
-            if first:
-                # Exactly once asks after the start, when nobody else may write any more.
-                await recall(sink, offsets, server_of(config, catalog, system, slot, standby))
+        if first and not isinstance(sink, TransactionalSink):
+            # Exactly once asks after the start, when nobody else may write any more.
+            await recall(sink, offsets, server_of(config, catalog, system, slot, standby))
         if self._registry is not None:
             await self._registry.connect()
         return slot

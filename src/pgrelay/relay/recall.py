@@ -90,22 +90,22 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
 
 
 async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
-    """Hold what Kafka has of earlier runs against the server. Raises GapError."""
-    delivered = await _delivered(sink, offsets)
+    """At least once: hold what Kafka has of earlier runs against the server. Raises GapError.
+
+    Where Kafka does not let us keep or read positions we do without, and say so.
+    """
+    try:
+        await sink.require_topic(offsets.topic, lasting=True, compacted=True)
+        delivered = await _delivered(sink, offsets)
+    except SetupError as error:
+        _log.warning(
+            "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
+            reason=str(error),
+        )
+        return
     if delivered is not None:
         await server.check(delivered)
 
 
 async def _delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
     return await asyncio.to_thread(offsets.read) if sink.has_topic(offsets.topic) else None
-
-
-async def require_offsets(sink: Sink, offsets: Offsets) -> None:
-    """At least once: make the topic, but do without where that can't be."""
-    try:
-        await sink.require_topic(offsets.topic, lasting=True, compacted=True)
-    except SetupError as error:
-        _log.warning(
-            "no position is kept in Kafka: a slot that is lost while pgrelay is down will go unnoticed",
-            reason=str(error),
-        )

@@ -59,6 +59,8 @@ class Reader:
         if line.startswith("pip "):
             return ""  # how the wheel is made and installed is tested in tests/test_wheel.py
         command = line.replace("pgrelay ", f"{sys.executable} -m pgrelay ", 1).split()
+        if "reset" in command:
+            assert self.stop() == 0
         if "run" in command:
             self._relay = subprocess.Popen(command, cwd=self._folder)
             return ""
@@ -84,8 +86,6 @@ class Reader:
     def _sql(self, text: str) -> str:
         with psycopg.connect(self._postgres.dsn_of("app"), autocommit=True) as connection:
             for statement in text.split(";"):
-                if "drop_replication_slot" in statement:
-                    assert self.stop() == 0
                 if statement.strip():
                     connection.execute(statement.encode())
         if "wal_level" in text:
@@ -107,9 +107,10 @@ def reader(tmp_path: Path, kafka: KafkaServer) -> Iterator[Reader]:
 def test_the_quick_start(reader: Reader) -> None:
     printed = [(block, reader.does(block)) for block in STEPS]
     told = {block.language: text for block, text in printed if text}
-    [version, findings] = [text for block, text in printed if block.language == "sh" and text]
+    [version, findings, forgotten] = [text for block, text in printed if block.language == "sh" and text]
     assert re.fullmatch(r"pgrelay \S+ \((compiled|interpreted)\)\n", version)
     assert findings.endswith("0 errors, 0 warnings\n")
+    assert forgotten.startswith("slot pgrelay dropped, and its position in Kafka is forgotten")
     assert re.findall(r'^b\'({.*?})\' b\'.*"op":"(.)"', told["python"], re.MULTILINE) == [
         ('{"id":1}', "c"),
         ('{"id":1}', "u"),
