@@ -41,6 +41,7 @@ class Observer:
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or from when it is known what was delivered."""
         self._recovering = session.recovering
+        self._acknowledged_at = time.monotonic()
         if self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
         else:

@@ -37,7 +37,7 @@ def test_a_publication_that_came_back_too_late(database: Database, relay: Relay)
     database.execute("DROP PUBLICATION pgrelay")
     database.execute("INSERT INTO t VALUES (1)")
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
-    assert "drop the slot, and copy the tables anew" in last_words(relay.start(), WRONG)
+    assert "begin anew with pgrelay reset" in last_words(relay.start(), WRONG)
 
 
 def test_a_publication_that_is_misspelt(new_relay: NewRelay) -> None:
