@@ -38,8 +38,8 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "socket.keepalive.enable": True,
 }
 
-# In bytes, librdkafka's own default.
-_LARGEST_RECORD: Final = 1_000_000
+# librdkafka's default for message.max.bytes.
+_MESSAGE_BYTES: Final = 1_000_000
 
 # What the guarantees stand on; the configuration refuses anything that contradicts these.
 _FIXED: Final[Mapping[str, object]] = {
@@ -137,13 +137,18 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
+def largest_record(options: Mapping[str, str]) -> int:
+    """Bytes of key and value that the producer lets pass."""
+    given = options.get("message.max.bytes", "")
+    return int(given) if given.isdecimal() else _MESSAGE_BYTES
+
+
 def _queue_kbytes(options: Mapping[str, str]) -> int:
     """How much the producer's queue holds. A record larger than all of it would wait for room for ever.
 
     Raises SetupError where the options say so.
     """
-    largest = options.get("message.max.bytes", "")
-    least = (int(largest) if largest.isdecimal() else _LARGEST_RECORD) // 1024 + 1
+    least = largest_record(options) // 1024 + 1
     given = options.get(_QUEUE, "")
     if given.isdecimal() and int(given) < least:
         raise SetupError(

@@ -15,6 +15,7 @@ from pgrelay.relay.commits import Commits
 from pgrelay.relay.recall import Server
 from pgrelay.transactional import TransactionalSink
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
+from tests.relay.conftest import Clock
 from tests.wire import build
 from tests.wire.build import INT4, Column
 
@@ -41,21 +42,6 @@ class FakeKafka(TransactionalSink):
 
     async def commit(self, position: Delivered) -> None:
         self.committed.append(position)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("pgrelay.relay.commits.time", clock)
-    return clock
 
 
 class Relaying:

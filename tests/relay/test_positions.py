@@ -11,6 +11,7 @@ from pgrelay.offsets import Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.relay.positions import Positions
 from pgrelay.sink import Delivery, Sink
+from tests.relay.conftest import Clock
 
 SLOT: Final = 0x1000
 OFFSETS: Final = Offsets(
@@ -47,21 +48,6 @@ class FakeKafka(Sink):
     @property
     def lsns(self) -> list[int]:
         return [value["lsn"] for value in self.values]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("pgrelay.relay.positions.time", clock)
-    return clock
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from pgrelay.check.connection import refused_connection, replication_findings
 from pgrelay.check.findings import Finding, warning
 from pgrelay.check.holders import holder_findings
 from pgrelay.check.kafka import kafka_findings
-from pgrelay.check.kafka_topics import largest_record
 from pgrelay.check.machine import machine_findings
 from pgrelay.check.publications import publication_findings
 from pgrelay.check.registry import registry_findings
@@ -29,6 +28,7 @@ from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
 from pgrelay.relay.records import record_options
+from pgrelay.sink import largest_record
 
 __all__ = ["Finding", "check"]
 
@@ -75,7 +75,7 @@ async def _catalogue(
         return [*found, unexamined("the publications", refusal)], Published()
     found += more
     found += await _guarded("the tables", table_findings(catalog, config, published, selection))
-    largest = largest_record(config.sink)
+    largest = largest_record(config.sink.kafka)
     found += await _guarded("the rows", width_findings(catalog, published.stored, largest))
     return found, published
 

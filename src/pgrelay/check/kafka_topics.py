@@ -11,10 +11,7 @@ from pgrelay.check.findings import Finding, counted, error, ok, size, some, warn
 from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
-from pgrelay.sink import new_topic
-
-# librdkafka's default for message.max.bytes.
-_MESSAGE_BYTES: Final = 1_000_000
+from pgrelay.sink import largest_record, new_topic
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"
@@ -242,15 +239,9 @@ def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], confi
     ]
 
 
-def largest_record(config: Sink) -> int:
-    """Bytes that the producer lets pass."""
-    given = config.kafka.get("message.max.bytes", "")
-    return int(given) if given.isdecimal() else _MESSAGE_BYTES
-
-
 def sizes(limits: Mapping[str, Limits], config: Sink) -> list[Finding]:
     """The largest record: what the producer lets pass, and what the topics take."""
-    ours = largest_record(config)
+    ours = largest_record(config.kafka)
     strict = [name for name, each in limits.items() if each.message_bytes < ours]
     if strict:
         least = min(limits[name].message_bytes for name in strict)

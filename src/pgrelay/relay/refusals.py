@@ -14,11 +14,9 @@ from pgrelay.check.kafka_queries import Cluster
 from pgrelay.config import Config, Sink
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import RecordRefused
+from pgrelay.sink import largest_record
 
 _log = structlog.get_logger(__name__)
-
-# librdkafka's default for message.max.bytes, which it compares with key and value.
-_MESSAGE_BYTES: Final = 1_000_000
 
 # What a batch of one record has beside its key and value; headers are ours, and short.
 _FRAMING: Final = 1_024
@@ -36,7 +34,7 @@ class Refusals:
         """What the encoder sets aside; None where the policy is to stop."""
         if self._config.errors.on_record == "stop":
             return None
-        most = int(self._config.sink.kafka.get("message.max.bytes", _MESSAGE_BYTES))
+        most = largest_record(self._config.sink.kafka)
         return DeadLetterOptions(Limits(most_bytes=most), dict(self._limits))
 
     @property
@@ -59,7 +57,7 @@ class Refusals:
             found = None
         if found is None:
             return False
-        most = min(found.message_bytes, int(self._config.sink.kafka.get("message.max.bytes", _MESSAGE_BYTES)))
+        most = min(found.message_bytes, largest_record(self._config.sink.kafka))
         self._limits[topic] = Limits(max(most - _FRAMING, 1), keyed=found.compacted)
         _log.warning(
             "a topic refused a record; what it can't take becomes a dead letter from now on",

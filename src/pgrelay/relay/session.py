@@ -170,7 +170,8 @@ class Session:
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
         drained = await self.sink.drain(self._finishing, grace_s)
-        await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
+        if drained:
+            await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
         self.confirmations.send()
         return drained
 

@@ -10,6 +10,7 @@ from pgrelay.embedded.postgres import Postgres
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.history import history
+from tests.integration.faults.once import assert_each_change_is_there_once, exactly_once
 from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import cut_off, walsender
@@ -22,10 +23,13 @@ AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait fo
 
 
 @own_postgres()
-def test_a_fast_stop_does_not_wait_for_us(server: Postgres, database: Database, new_relay: NewRelay) -> None:
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_fast_stop_does_not_wait_for_us(
+    server: Postgres, database: Database, new_relay: NewRelay, delivery: str
+) -> None:
     """Row 7: the server that is idle, and the one that was busy until then; afterwards the relay goes on."""
     prepare(database)
-    relay = new_relay().start().wait_streaming()
+    relay = exactly_once(new_relay, sink={"delivery": delivery}).start().wait_streaming()
     assert stopping_takes(server) < AT_ONCE
     relay.wait_event(WAITING)
     assert relay.get("/readyz")[0] == 503
@@ -38,7 +42,10 @@ def test_a_fast_stop_does_not_wait_for_us(server: Postgres, database: Database, 
         load.wait_for(100)
     relay.caught_up()
     assert relay.stop() == 0
-    history(relay)
+    if delivery == "exactly_once":
+        assert_each_change_is_there_once(relay)
+    else:
+        history(relay)
 
 
 def stopping_takes(server: Postgres) -> float:

@@ -1,11 +1,10 @@
-"""What becomes of the slot behind the relay's back: rows 10, 11, 12 and 39 of faults.md."""
+"""What becomes of the slot behind the relay's back: rows 10, 11 and 12 of faults.md."""
 
 import signal
 
 import pytest
 
 from pgrelay.embedded.postgres import Postgres
-from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres
@@ -91,14 +90,3 @@ def ended_by_checkpoint(database: Database, slot: str) -> bool:
             "SELECT invalidation_reason FROM pg_replication_slots WHERE slot_name = %s", [slot]
         ).fetchone()
     return row == ("idle_timeout",)
-
-
-def test_idle_tables_let_go_of_a_busy_server_s_wal(database: Database, new_relay: NewRelay) -> None:
-    """Row 39."""
-    database.execute("CREATE TABLE idle (id int PRIMARY KEY)")
-    database.execute("CREATE TABLE busy (id int)")
-    relay = new_relay(source={"tables": ["public.idle"]}).start().wait_streaming()
-    for _ in range(3):
-        database.execute("INSERT INTO busy SELECT generate_series(1, 10000)")
-        relay.caught_up()
-    assert relay.metric("pgrelay_records_total") == 0
