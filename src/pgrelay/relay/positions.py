@@ -11,7 +11,7 @@ from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
 
 # A confirmation waits for its position, so this is how often the slot moves.
-_APART_S: Final = 0.2
+_APART_S: Final = 0.1
 
 
 class Positions:
