@@ -1,7 +1,12 @@
 """JSON records, in the envelope of Debezium or flat, as changes.
 
-A row is parsed into a map from column to the text of its value: absent and null stay apart, an unknown column
-shows, and each value becomes its type by the version of the schema that it was written under.
+A row is parsed into a map from column to the text of its value: absent and null stay apart, and an unknown
+column shows. Its texts are put in the order of the schema's columns, which mostly they are in, and each value
+becomes its type by the version of the schema that it was written under.
+
+Each of the steps has a lambda in it, and needs it. Spark compiles what has none into one method, and HotSpot
+never compiles a method of more than 8,000 bytes, which a dozen columns come to; what has a lambda is compiled
+in pieces.
 """
 
 from collections.abc import Callable
@@ -14,6 +19,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.spark.columns import Column
 from pgrelay.spark.documents import documents_of, needs_document, value_of_document
+from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.values import JSON_OPTIONS, value_of
@@ -31,24 +37,25 @@ _FLAT_NAMES: Final = ["__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "
 
 # The columns of changes that stay what they are from the parse on.
 _PLACE: Final = ["topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"]
+_SIDES: Final = ("before", "after")
 
 
 def json_changes(records: DataFrame, schema: TableSchema, placeholder: bool | None) -> DataFrame:
     """Changes of a topic's records: see `read_changes` for both shapes."""
     parsed = _parsed(records, schema)
-    typed = parsed.select(
+    ordered = parsed.select("*", *(_texts(side, schema).alias(f"{side}_texts") for side in _SIDES))
+    typed = ordered.select(
         *_PLACE,
-        _row(F.col("key_texts"), schema, keys_only=True).alias("key"),
-        _row(F.col("before_texts"), schema, "before").alias("before"),
-        _row(F.col("after_texts"), schema, "after", placeholder).alias("after"),
+        *(_row(side, schema, placeholder).alias(side) for side in _SIDES),
         _unchanged(schema, placeholder).alias("unchanged"),
-        *[name for name in parsed.columns if name not in (*_PLACE, "unchanged")],
+        *[name for name in ordered.columns if name not in (*_PLACE, "unchanged")],
     )
-    return typed.select(*_PLACE, "key", "before", "after", "unchanged", _corrupt(schema, placeholder))
+    corrupt = _corrupt(schema, placeholder)
+    return typed.select(*_PLACE, _key(schema).alias("key"), *_SIDES, "unchanged", corrupt.alias("corrupt"))
 
 
 def _parsed(records: DataFrame, schema: TableSchema) -> DataFrame:
-    """The records without tombstones; of each row a map of texts."""
+    """The records without tombstones; of each row, in `before_row` and `after_row`, a map of texts."""
     text = F.col("value").cast("string")
     flat = F.col("envelope.__op").isNotNull()
     options = JSON_OPTIONS | {"columnNameOfCorruptRecord": "__malformed"}
@@ -56,20 +63,21 @@ def _parsed(records: DataFrame, schema: TableSchema) -> DataFrame:
         "topic",
         "partition",
         "offset",
-        F.from_json(F.col("key").cast("string"), _ROW, JSON_OPTIONS).alias("key_texts"),
+        F.col("key").isNotNull().alias("has_key"),
         text.alias("text"),
         F.from_json(text, _ENVELOPE, options).alias("envelope"),
     )
-    rows = envelopes.select("*", F.when(flat, F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat"))
+    members = envelopes.select("*", F.when(flat, F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat"))
     source = F.col("envelope.source")
 
     def either(of_flat: Expression, of_envelope: Expression) -> Expression:
         return F.when(flat, of_flat).otherwise(of_envelope)
 
+    row = F.map_filter("flat", lambda name, _: ~name.isin(_FLAT_NAMES))
     deleted = F.col("flat.__deleted") == "true"
     has_row = F.col("flat.__truncate").isNull()
     malformed = F.col("envelope.__malformed").isNotNull() & ~flat
-    return rows.select(
+    return members.select(
         "topic",
         "partition",
         "offset",
@@ -83,45 +91,54 @@ def _parsed(records: DataFrame, schema: TableSchema) -> DataFrame:
         either(
             F.from_json(F.col("flat.__unchanged"), "array<string>", JSON_OPTIONS), F.col("envelope.unchanged")
         ).alias("unchanged"),
-        "key_texts",
-        either(F.when(deleted & has_row, F.col("flat")), F.col("envelope.before")).alias("before_texts"),
-        either(F.when(~deleted & has_row, F.col("flat")), F.col("envelope.after")).alias("after_texts"),
+        "has_key",
+        either(F.when(deleted & has_row, row), F.col("envelope.before")).alias("before_row"),
+        either(F.when(~deleted & has_row, row), F.col("envelope.after")).alias("after_row"),
         "text",
         (malformed | F.col("envelope").isNull()).alias("malformed"),
         *documents_of(F.col("text"), schema),
     )
 
 
-def _row(
-    texts: Expression,
-    schema: TableSchema,
-    side: str = "",
-    placeholder: bool | None = None,
-    *,
-    keys_only: bool = False,
-) -> Expression:
+def _texts(side: str, schema: TableSchema) -> Expression:
+    """The texts of a row, in the order of `known_names`; null where there is no row."""
+    row, names = F.col(f"{side}_row"), _literals(schema.known_names())
+    in_order = F.map_keys(row) == _literals([column.name for column in schema.columns])
+    found = F.transform(names, lambda name: F.try_element_at(row, name))
+    return F.when(row.isNull(), None).when(in_order, F.map_values(row)).otherwise(found)
+
+
+def _text(side: str, schema: TableSchema, name: str) -> Expression:
+    # Past the end, and so null, where all that there was are the columns in force.
+    return F.get(f"{side}_texts", F.lit(schema.known_names().index(name)))
+
+
+def _row(side: str, schema: TableSchema, placeholder: bool | None) -> Expression:
     """The struct of a row; null where there is none."""
+    fields = [_value(side, schema, column, placeholder).alias(column.name) for column in schema.columns]
+    return F.when(F.col(f"{side}_texts").isNotNull(), F.struct(*fields))
+
+
+def _key(schema: TableSchema) -> Expression:
+    """The struct of the key's columns, out of the row; null where the record has no key."""
+    deleted = F.col("op") == "d"
     fields = [
-        _value(texts, schema, column, side, placeholder).alias(column.name)
-        for column in schema.columns
-        if column.key or not keys_only
+        F.when(deleted, F.col(f"before.{quoted(name)}")).otherwise(F.col(f"after.{quoted(name)}")).alias(name)
+        for name in schema.key
     ]
-    row = F.struct(*fields) if fields else F.struct()
-    return F.when(texts.isNotNull(), row)
+    return F.when(F.col("has_key"), F.struct(*fields))
 
 
-def _value(
-    texts: Expression, schema: TableSchema, column: Column, side: str, placeholder: bool | None
-) -> Expression:
+def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
     """A column's value, converted by the version of the schema that held at the change's position."""
 
     def read(was: Column) -> Expression:
-        text = F.try_element_at(texts, F.lit(was.name))
-        if needs_document(was) and side:
+        text = _text(side, schema, was.name)
+        if needs_document(was):
             value = value_of_document(text, F.col(f"{side}_documents").getField(was.name), was)
         else:
             value = value_of(text, was)
-        if placeholder and was.toastable:
+        if placeholder and was.toastable and side == "after":
             value = F.when(text != PLACEHOLDER, value)
         return value if was.spark_type == column.spark_type else widened(value, was, column)
 
@@ -149,14 +166,12 @@ def _by_version(
 def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
     """The names of unchanged columns, as an array that is empty rather than null."""
     told = F.coalesce(F.col("unchanged"), F.array().cast("array<string>"))
-    if not placeholder:
-        return told
     held = [
-        F.when(F.try_element_at(F.col("after_texts"), F.lit(c.name)) == PLACEHOLDER, F.lit(c.name))
+        F.when(_text("after", schema, c.name) == PLACEHOLDER, F.lit(c.name))
         for c in schema.columns
-        if c.toastable
+        if c.toastable and placeholder
     ]
-    return F.array_compact(F.array(*held)) if held else told
+    return F.filter(F.array(*held) if held else told, lambda name: name.isNotNull())
 
 
 def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
@@ -168,16 +183,25 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
         F.when(F.col("text").startswith("\0"), F.lit("a record in Avro: pass the registry")),
         F.when(no_record, F.lit("no record of a table's change in JSON")),
     ]
-    absent = F.array_except(_expected(schema), F.array_union(F.map_keys("after_texts"), F.col("unchanged")))
-    told = F.concat(F.lit("columns of the schema that are missing: "), F.array_join(absent, ", "))
-    reasons.append(F.when(F.size(absent) > 0, told))
     for side in ("after", "before"):
-        texts = F.col(f"{side}_texts")
-        unknown = F.array_except(F.map_keys(texts), _literals([*schema.known_names(), *_FLAT_NAMES]))
-        told = F.concat(F.lit("columns that the schema does not have: "), F.array_join(unknown, ", "))
-        reasons.append(F.when(F.size(unknown) > 0, told))
-        reasons += [_inexact(texts, side, schema, column, placeholder) for column in schema.columns]
-    return F.concat(F.coalesce(*reasons), F.lit(", in "), F.col("text")).alias("corrupt")
+        reasons += _misnamed(side, schema)
+        reasons += [_inexact(side, schema, column, placeholder) for column in schema.columns]
+    return F.concat(F.coalesce(*reasons), F.lit(", in "), F.col("text"))
+
+
+def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
+    """What is wrong with the names of a row's columns; null where nothing is."""
+    names, expected = F.map_keys(f"{side}_row"), _expected(schema)
+    absent = F.array_except(expected, F.array_union(names, F.col("unchanged")))
+    unknown = F.filter(names, lambda name: ~name.isin(schema.known_names()))
+    reasons = {"columns that the schema does not have: ": unknown}
+    if side == "after":
+        reasons = {"columns of the schema that are missing: ": absent} | reasons
+    # Few rows have other names than these, and they alone are looked at closely.
+    return [
+        F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(told), F.array_join(which, ", ")))
+        for told, which in reasons.items()
+    ]
 
 
 def _expected(schema: TableSchema) -> Expression:
@@ -191,24 +215,18 @@ def _expected(schema: TableSchema) -> Expression:
     return branches.otherwise(names[-1])
 
 
-def _inexact(
-    texts: Expression, side: str, schema: TableSchema, column: Column, placeholder: bool | None
-) -> Expression:
+def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
     """What is wrong with a column's value; null where nothing is."""
-    text = _by_version(
-        schema.lineage(column.name), schema, lambda was: F.try_element_at(texts, F.lit(was.name))
-    )
-    kind = column.spark_type.simpleString()
-    quoted = F.concat(F.lit(f"{column.name}: '"), text)
-    lost = text.isNotNull() & F.col(f"{side}.`{column.name.replace('`', '``')}`").isNull()
-    if not column.toastable:
-        return F.when(lost, F.concat(quoted, F.lit(f"' is not exactly a {kind}")))
-    if placeholder:
-        return F.when(lost & (text != PLACEHOLDER), F.concat(quoted, F.lit(f"' is not exactly a {kind}")))
-    if placeholder is None:
-        held = F.when(text == PLACEHOLDER, F.concat(quoted, F.lit("' stands for an unchanged value: say so")))
-        return F.coalesce(held, F.when(lost, F.concat(quoted, F.lit(f"' is not exactly a {kind}"))))
-    return F.when(lost, F.concat(quoted, F.lit(f"' is not exactly a {kind}")))
+    text = _by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
+    told = F.concat(F.lit(f"{column.name}: '"), text)
+    lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
+    if column.toastable and placeholder:
+        lost &= text != PLACEHOLDER
+    inexact = F.when(lost, F.concat(told, F.lit(f"' is not exactly a {column.spark_type.simpleString()}")))
+    if column.toastable and placeholder is None:
+        held = F.concat(told, F.lit("' stands for an unchanged value: say so"))
+        return F.when(text == PLACEHOLDER, held).otherwise(inexact)
+    return inexact
 
 
 def _literals(names: list[str]) -> Expression:

@@ -135,8 +135,8 @@ class TableSchema:
             later = version
 
     def known_names(self) -> list[str]:
-        """The names of all columns that there ever were."""
-        return sorted({column.name for version in self.versions for column in version.columns})
+        """The names of all columns that there ever were: those in force in their order, then the others."""
+        return list(dict.fromkeys(c.name for version in reversed(self.versions) for c in version.columns))
 
     def __str__(self) -> str:
         columns = ", ".join(f"{c.name} {c.spark_type.simpleString()}" for c in self.columns)
