@@ -6,11 +6,12 @@ from librt.strings import BytesWriter
 from mypy_extensions import u8
 
 from pgrelay.encode.avro.body import write_long, write_sized
-from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, TRUTH, WHOLE
-from pgrelay.encode.avro.values import epoch_days, epoch_micros, truth
+from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, TRUTH, UNSCALED, WHOLE
+from pgrelay.encode.avro.values import epoch_days, epoch_micros, truth, write_decimal
 from pgrelay.encode.digits import integer
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.rows import RowWriter, converted, of_binary, value_error
+from pgrelay.encode.types import CONVERT
 from pgrelay.errors import RecordError
 from pgrelay.wire import tuples
 
@@ -57,7 +58,8 @@ class AvroRowWriter(RowWriter):
             encoding, convert = of_binary(column)
         if encoding == SIZED:
             write_sized(writer, value)
-        elif convert is not None:
+        elif encoding == CONVERT:
+            assert convert is not None
             writer.write(converted(column, convert, value))
         else:
             try:
@@ -73,6 +75,8 @@ def _write_directly(writer: BytesWriter, encoding: int, value: bytes) -> None:
         write_long(writer, epoch_micros(value))
     elif encoding == DAYS:
         write_long(writer, epoch_days(value))
+    elif encoding >= UNSCALED:
+        write_decimal(writer, value, encoding - UNSCALED)
     else:
         assert encoding == TRUTH
         writer.append(_TRUE if truth(value) else _FALSE)

@@ -46,6 +46,7 @@ WHOLE: Final = 5  # an int or long, of its digits
 DAYS: Final = 6  # a date
 MICROS: Final = 7  # a timestamp
 TRUTH: Final = 8  # a boolean
+UNSCALED: Final = 16  # a decimal: the kind is this and its scale
 
 Schema = Any
 
@@ -150,7 +151,7 @@ def _numeric(typmod: int, choices: Encodings) -> AvroType:
     precision = precision - scale if scale < 0 else max(precision, scale)
     scale = max(scale, 0)
     schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return AvroType(schema, f"decimal({precision},{scale})", CONVERT, values.decimal(scale))
+    return AvroType(schema, f"decimal({precision},{scale})", UNSCALED + scale, values.decimal(scale))
 
 
 def _logical(primitive: str, name: str, convert: Converter | None, kind: int = CONVERT) -> AvroType:

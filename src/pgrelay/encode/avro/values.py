@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Final
 
 from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, write_f64_be, write_f64_le
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import long, sized
-from pgrelay.encode.digits import integer
+from pgrelay.encode.digits import COMPILED, integer
 from pgrelay.encode.marks import Marks
 from pgrelay.encode.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.refusal import refusal
@@ -21,6 +21,13 @@ from pgrelay.encode.types import Converter
 
 _DAY_US: Final = 86_400_000_000
 _I64_MAX: Final = (1 << 63) - 1
+
+_MINUS: Final = ord("-")
+_POINT: Final = ord(".")
+_ZERO: Final = ord("0")
+
+# As many digits never leave 64 bits.
+_SAFE: Final = 18
 
 # Half-way between the largest float and what would come next.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
@@ -151,6 +158,47 @@ def decimal(scale: int) -> Converter:
         return sized(integer_bytes(unscaled(value, scale)))
 
     return convert
+
+
+def write_decimal(writer: BytesWriter, value: bytes, scale: i64) -> None:
+    """Append what `decimal` gives; where the code is compiled, a number of few digits without any object."""
+    size: i64 = len(value)
+    start: i64 = 1 if size and value[0] == _MINUS else 0
+    number: i64 = 0
+    digits: i64 = 0
+    whole: i64 = -1  # digits in front of the point
+    if COMPILED and start < size <= _SAFE:
+        for index in range(start, size):
+            byte: i64 = value[index]
+            if byte == _POINT and whole < 0 < digits:
+                whole = digits
+            elif _ZERO <= byte <= _ZERO + 9:
+                number = number * 10 + byte - _ZERO
+                digits += 1
+            else:
+                digits = 0
+                break
+    zeros: i64 = scale if whole < 0 else scale - (digits - whole)
+    if digits == whole or digits == 0 or zeros < 0 or digits + zeros > _SAFE:
+        writer.write(decimal(scale)(value))
+        return
+    for _ in range(zeros):
+        number *= 10
+    _write_integer(writer, -number if start else number)
+
+
+def _write_integer(writer: BytesWriter, number: i64) -> None:
+    """Sized, in big-endian two's complement, in as few bytes as hold it."""
+    bytes_: i64 = 1
+    rest: i64 = number >> 7
+    while rest != 0 and rest != -1:
+        rest >>= 8
+        bytes_ += 1
+    writer.append(u8(bytes_ << 1))
+    shift: i64 = bytes_ * 8
+    while shift > 0:
+        shift -= 8
+        writer.append(u8((number >> shift) & 0xFF))
 
 
 def present(convert: Converter) -> Converter:
