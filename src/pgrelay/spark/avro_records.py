@@ -40,13 +40,14 @@ def avro_changes(
     decoded = _decoded(records, writers)
     rows = _Rows(decoded, schema, writers, placeholder)
     placed = decoded.select("*", *rows.placed())
-    typed = placed.select("*", *(rows.row(side).alias(side) for side in _ROWS))
+    sides = [rows.row(side).alias(side) for side in _ROWS]
+    typed = placed.select("*", *sides, rows.unchanged().alias("unchanged"))
     key = F.when(F.col("op") == "d", rows.key("before")).otherwise(rows.key("after"))
     return typed.select(
         *_PLACE,
         F.when(F.col("has_key"), key).alias("key"),
         *_ROWS,
-        rows.unchanged().alias("unchanged"),
+        "unchanged",
         rows.corrupt().alias("corrupt"),
     )
 
@@ -58,13 +59,20 @@ def _decoded(records: DataFrame, writers: Iterable[WriterSchema]) -> DataFrame:
         "partition",
         "offset",
         F.col("key").isNotNull().alias("has_key"),
-        schema_id(F.col("value")).alias("id"),
+        _id(F.col("value"), writers).alias("id"),
         F.col("value"),
     )
     body = F.expr("substring(value, 6)")
     mine = {w.decoded: F.col("id") == w.id for w in writers}
     values = [F.when(mine[w.decoded], from_avro(body, w.text)).alias(w.decoded) for w in writers]
     return with_id.select("topic", "partition", "offset", "has_key", "id", "value", *values)
+
+
+def _id(value: Expression, writers: Iterable[WriterSchema]) -> Expression:
+    """The schema's id: of those that are known by comparison, which is faster than to work it out."""
+    head = F.substring(value, 1, 5)
+    known = [F.when(head == F.lit(b"\0" + w.id.to_bytes(4)), F.lit(w.id)) for w in writers]
+    return F.coalesce(*known, schema_id(value))
 
 
 class _Rows:
@@ -90,16 +98,22 @@ class _Rows:
 
     def row(self, side: str) -> Expression:
         """The struct of a row; null where there is none."""
-        fields = [self._value(side, column).alias(column.name) for column in self._schema.columns]
-        there = self._first(side, lambda w: self._row(w, side).isNotNull())
-        return F.when(there, F.struct(*fields))
+
+        def of(writer: WriterSchema) -> Expression:
+            columns = self._schema.columns
+            fields = [self._converted(writer, side, column).alias(column.name) for column in columns]
+            return F.when(self._row(writer, side).isNotNull(), F.struct(*fields))
+
+        return self._first(side, of)
 
     def key(self, side: str) -> Expression:
         return F.struct(*(F.col(f"{side}.{quoted(name)}").alias(name) for name in self._schema.key))
 
     def unchanged(self) -> Expression:
         """The names of unchanged columns, as an array that is empty rather than null."""
-        return F.coalesce(self._first("unchanged", self._left_out), F.array().cast("array<string>"))
+        told = F.coalesce(self._first("unchanged", self._left_out), F.array().cast("array<string>"))
+        # The lambda keeps the rows beside it out of a huge method: see json_records.
+        return F.filter(told, lambda name: name.isNotNull())
 
     def corrupt(self) -> Expression:
         """Why the record can't be read exactly, and its bytes; null where it can."""
@@ -114,16 +128,20 @@ class _Rows:
                 reasons.append(F.when(F.col("id") == writer.id, F.lit(told)))
         for side in _ROWS:
             for column in self._schema.columns:
+                if all(self._is_exact(writer, column) for writer in self._writers):
+                    continue
                 there = self._first("", lambda w, c=column, s=side: self._raw(w, s, c).isNotNull())  # type: ignore[misc]
                 lost = there & F.col(f"{side}.{quoted(column.name)}").isNull()
                 if self._placeholder and side == "after":
-                    lost &= ~F.array_contains(self.unchanged(), column.name)
+                    lost &= ~F.array_contains("unchanged", column.name)
                 kind = column.spark_type.simpleString()
                 reasons.append(F.when(lost, F.lit(f"{column.name}: the value is not exactly a {kind}")))
         return F.concat(F.coalesce(*reasons), F.lit(", in "), F.hex("value"))
 
-    def _value(self, side: str, column: Column) -> Expression:
-        return self._first(column.name, lambda w: self._converted(w, side, column))
+    def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
+        """Whether the value is taken as it was decoded, and so can't be lost."""
+        field = self._field(writer, column)
+        return field is None or self._types[writer.id][field].dataType == column.spark_type
 
     def _converted(self, writer: WriterSchema, side: str, column: Column) -> Expression:
         field = self._field(writer, column)
@@ -190,6 +208,8 @@ class _Rows:
 
     def _first(self, name: str, of: Callable[[WriterSchema], Expression]) -> Expression:
         """What is said of the value, by the schema that it was written under."""
+        if len(self._writers) == 1:
+            return of(self._writers[0]).alias(name)
         branches = [(F.col("id") == writer.id, of(writer)) for writer in self._writers]
         chosen = reduce(lambda chain, branch: chain.when(*branch), branches[1:], F.when(*branches[0]))
         return chosen.alias(name) if name else chosen

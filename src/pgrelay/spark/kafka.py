@@ -6,8 +6,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-# What an exactly-once relay took back must not be seen.
-_OPTIONS: Final = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+_OPTIONS: Final = {
+    "startingOffsets": "earliest",
+    # What an exactly-once relay took back must not be seen.
+    "kafka.isolation.level": "read_committed",
+    # By default a partition of a topic is one task, and a table's topic often has but one. A read that is no
+    # stream heeds the first setting only where the second asks for more tasks than there are partitions.
+    "maxRecordsPerPartition": "50000",
+    "minPartitions": "2",
+}
 
 
 def read_topics(
