@@ -1,9 +1,9 @@
 """`python -m bench.spark`: the Spark side beside what it could be, all in one run and one session.
 
-Reading: typed changes from JSON and from Avro, beside the raw values of the same rows. Writing: the first
-load, and 100,000 changes of it by `apply_changes` beside the MERGE that one would write by hand. The
-records are a relay's; the clock runs from Kafka to the end of the write, or to nowhere (Spark's `noop`) for a
-read.
+Reading: typed changes from JSON and from Avro, beside the raw values of the same rows, in one task and in as
+many as ours. Writing: the first load, 100,000 changes all over it and 100,000 of its last rows, by
+`apply_changes` beside the MERGE that one would write by hand. The records are a relay's; the clock runs from
+Kafka to the end of the write, or to nowhere (Spark's `noop`) for a read.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from pgrelay import spark as pg
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
 from pgrelay.embedded.registry import SchemaRegistry
+from pgrelay.spark.kafka import read_topics
 
 _COLUMNS = """
     id bigint PRIMARY KEY, customer_id bigint NOT NULL, status text NOT NULL, total numeric(12,2) NOT NULL,
@@ -82,7 +83,7 @@ class _Bench:
     def __init__(self, folder: Path, dsn: str, servers: str, registry: str) -> None:
         self.servers = servers
         self.registry = registry
-        self.marks: list[int] = []  # offsets of orders: after the load, and after each round of changes
+        self.marks: list[int] = []  # offsets of orders: after the load, after each round of either changes
         self._folder = folder
         self._dsn = dsn
 
@@ -100,6 +101,8 @@ class _Bench:
                 self.marks.append(rows)
                 for number in range(rounds):
                     self.marks.append(self.marks[-1] + _change(connection, rows, changes, number))
+                for _ in range(rounds):
+                    self.marks.append(self.marks[-1] + _change_last(connection, changes))
                 self._wait(connection)
 
     @contextmanager
@@ -158,12 +161,22 @@ def _change(connection: psycopg.Connection[Any], rows: int, changes: int, number
     return changes
 
 
+def _change_last(connection: psycopg.Connection[Any], changes: int) -> int:
+    """Nine in ten update the table's last rows, the others insert. Returns how many."""
+    [last] = connection.execute("SELECT max(id) FROM orders").fetchone() or [0]
+    update = f"UPDATE orders SET status = 'sent' WHERE id > {last - changes * 9 // 10}"
+    updated = connection.execute(update.encode()).rowcount
+    _insert(connection, "orders", last + 1, last + changes - updated)
+    return changes
+
+
 def _reads(bench: _Bench, spark: SparkSession, sample: int, rounds: int) -> None:
     """Each way of reading in turn, once to warm up and then as often as asked for."""
     schema = pg.table_schemas(spark, bench.servers, "json")["json.public.sample"]
     avro = pg.table_schemas(spark, bench.servers, "avro")["avro.public.sample"]
     ways: dict[str, Callable[[], DataFrame]] = {
         "raw bytes": lambda: _raw(spark, bench.servers, "json.public.sample"),
+        "raw, split": lambda: _text(read_topics(spark, bench.servers, "json.public.sample")),
         "JSON, typed": lambda: pg.read_changes(spark, bench.servers, schema.topic, schema=schema),
         "Avro, typed": lambda: pg.read_changes(
             spark, bench.servers, avro.topic, schema=avro, registry=bench.registry
@@ -181,7 +194,11 @@ def _reads(bench: _Bench, spark: SparkSession, sample: int, rounds: int) -> None
 
 def _raw(spark: SparkSession, servers: str, topic: str) -> DataFrame:
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    return reader.load().select(F.col("value").cast("string"))
+    return _text(reader.load())
+
+
+def _text(records: DataFrame) -> DataFrame:
+    return records.select(F.col("value").cast("string"))
 
 
 def _writes(bench: _Bench, spark: SparkSession, options: argparse.Namespace, using: Any) -> None:
@@ -204,15 +221,20 @@ def _writes(bench: _Bench, spark: SparkSession, options: argparse.Namespace, usi
     }
     print(f"\n{using}: first load of {bench.marks[0]:,} rows")
     _print(load, bench.marks[0], "plain MERGE")
-    seconds: dict[str, list[float]] = {"plain MERGE": [], "apply_changes": []}
-    for start, stop in zip(bench.marks, bench.marks[1:], strict=False):
-        changes = batch(start, stop)
-        seconds["plain MERGE"].append(_timed(lambda: _plain_merge(spark, changes, plain)))  # noqa: B023
-        seconds["apply_changes"].append(
-            _timed(lambda: pg.apply_changes(changes, "bench.ours", schema=schema, using=using))  # noqa: B023
-        )
-    print(f"\n{using}: {options.changes:,} changes into {bench.marks[0]:,} rows")
-    _print(seconds, options.changes, "plain MERGE")
+    starts = range(len(bench.marks) - 1)
+    for where, numbers in (
+        ("all over", starts[: options.rounds]),
+        ("of the last rows of", starts[options.rounds :]),
+    ):
+        seconds: dict[str, list[float]] = {"plain MERGE": [], "apply_changes": []}
+        for number in numbers:
+            changes = batch(bench.marks[number], bench.marks[number + 1])
+            seconds["plain MERGE"].append(_timed(lambda: _plain_merge(spark, changes, plain)))  # noqa: B023
+            seconds["apply_changes"].append(
+                _timed(lambda: pg.apply_changes(changes, "bench.ours", schema=schema, using=using))  # noqa: B023
+            )
+        print(f"\n{using}: {options.changes:,} changes {where} {bench.marks[0]:,} rows")
+        _print(seconds, options.changes, "plain MERGE")
     ours = spark.table(plain.replace("plain", "ours"))
     same = ours.count() == spark.table(plain).count() and ours.exceptAll(spark.table(plain)).isEmpty()
     print("both tables are equal" if same else "VOID: THE TABLES DIFFER")

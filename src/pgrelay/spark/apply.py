@@ -71,7 +71,10 @@ class Target:
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
         """Apply a batch and remember it. Returns what was in it that was new."""
-        changes = batch.where(self.positions.is_new()).persist()
+        # All of it is kept, and then looked through: Spark would move the condition into the parse, and do
+        # that twice.
+        kept = batch.select("*").persist()
+        changes = kept.where(self.positions.is_new())
         try:
             summary = summarize(changes, schema)
             self._prepare(schema)
@@ -79,7 +82,7 @@ class Target:
                 self._refuse(changes, summary, schema)
                 self.write(changes.where(F.col("corrupt").isNull()), summary, schema)
         finally:
-            changes.unpersist()
+            kept.unpersist()
         for partition, position in summary.highest.items():
             self.positions.advance(partition, position)
         if summary.highest:
