@@ -24,6 +24,8 @@ _SETTINGS: Final = {
     "spark.sql.catalog.iceberg.cache-enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # 10 MB by default: a batch of 100,000 rows is more, and a merge would sort all of the target to join it.
+    "spark.sql.autoBroadcastJoinThreshold": "64m",
     # A merge has dozens of compiled plans, which the next can use again where they are still there.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
