@@ -40,6 +40,8 @@ _ORDER = (
     (2950, b"8f14e45f-ceea-467f-a9a1-5e6c0b6d1c11"),
     (25, b"a somewhat longer note with text in it, to fill"),
 )
+# numeric(12,2), which is a decimal in Avro.
+_MODIFIERS = {1700: (12 << 16 | 2) + 4}
 _WIDE = (_ORDER[0], *(((23, b"4711"), (25, b"text 17 of 4711"), (1700, b"1234.50")) * 33))
 _Columns = tuple[tuple[int, bytes | None], ...]
 
@@ -70,7 +72,7 @@ def _frame(message: bytes, lsn: int) -> bytes:
 
 def _relation(columns: _Columns) -> bytes:
     described = (
-        pack("!B", number == 0) + b"column_%d\0" % number + pack("!Ii", oid, -1)
+        pack("!B", number == 0) + b"column_%d\0" % number + pack("!Ii", oid, _MODIFIERS.get(oid, -1))
         for number, (oid, _) in enumerate(columns)
     )
     return b"R" + pack("!I", 7) + b"public\0orders\0d" + pack("!h", len(columns)) + b"".join(described)
