@@ -255,3 +255,13 @@ def test_the_session_zone_moves_no_timestamp(new_topic: NewTopic, zone: str) -> 
     finally:
         topic.spark.conf.set("spark.sql.session.timeZone", str(before))
     assert row.at == "1970-01-01 00:00:00"
+
+
+def test_no_step_is_compiled_into_one_method(new_topic: NewTopic) -> None:
+    """Which for a dozen columns would be too large for HotSpot to compile: the read took thrice as long."""
+    topic = new_topic()
+    changes = topic.changes(table(topic.name, ID, Column("big", "text"), Column("n", "int8")))
+    plan = str(changes._jdf.queryExecution().executedPlan())
+    steps = [line.strip(" :+-") for line in plan.splitlines() if "Project [" in line]
+    assert len(steps) > 3
+    assert [step[:20] for step in steps if not step.startswith("Project")] == []
