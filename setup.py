@@ -20,6 +20,7 @@ COMPILED = [
     "src/pgrelay/lsn.py",
     "src/pgrelay/prepared.py",
     "src/pgrelay/progress.py",
+    "src/pgrelay/replay.py",
     "src/pgrelay/spool.py",
 ]
 

@@ -13,6 +13,7 @@ PURE = [
     "pgrelay.encode",
     "pgrelay.assembler",
     "pgrelay.progress",
+    "pgrelay.replay",
     "pgrelay.lsn",
     "pgrelay.errors",
 ]

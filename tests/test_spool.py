@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgrelay.errors import SetupError, SpoolError, Verdict, verdict
-from pgrelay.spool import CHUNK_SIZE, FrameBuffer, Spool, read_frames
+from pgrelay.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks
 
 FRAMES = [b"one", b"", b"three" * 100]
 
@@ -38,6 +38,10 @@ def filled(buffer: FrameBuffer, frames: list[bytes]) -> FrameBuffer:
     return buffer
 
 
+def frames_of(chunks: Iterator[list[bytes]]) -> list[bytes]:
+    return [frame for chunk in chunks for frame in chunk]
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -61,28 +65,28 @@ def test_frames_come_back_in_order_wherever_they_wait(script: list[bytes | None]
                 buffer.spill()
             else:
                 buffer.append(step)
-        assert list(buffer.frames()) == [step for step in script if step is not None]
+        assert frames_of(buffer.chunks()) == [step for step in script if step is not None]
         buffer.discard()
 
 
 def test_a_transaction_larger_than_a_chunk(spool: Spool) -> None:
     frames = [bytes([number]) * (CHUNK_SIZE // 3) for number in range(10)]
     buffer = filled(spool.buffer("700"), frames[:5])
-    assert list(buffer.frames()) == frames[:5]
+    assert frames_of(buffer.chunks()) == frames[:5]
     buffer.spill()
     filled(buffer, frames[5:])
-    assert list(buffer.frames()) == frames
+    assert frames_of(buffer.chunks()) == frames
     buffer.discard()
 
 
 def test_nothing_is_written_before_the_buffer_spills(spool: Spool) -> None:
     buffer = filled(spool.buffer("700"), FRAMES)
     assert not buffer.path.exists()
-    assert list(buffer.frames()) == FRAMES
+    assert frames_of(buffer.chunks()) == FRAMES
 
 
 def test_an_empty_buffer_has_no_frames(spool: Spool) -> None:
-    assert list(spool.buffer("700").frames()) == []
+    assert frames_of(spool.buffer("700").chunks()) == []
 
 
 # --- Accounting
@@ -108,7 +112,7 @@ def test_discarding_leaves_nothing(spool: Spool, spilled: FrameBuffer) -> None:
     spilled.append(b"not spilled")
     spilled.discard()
     assert (spilled.in_memory, spilled.on_disk, spool.on_disk) == (0, 0, on_disk)
-    assert list(spilled.frames()) == []
+    assert frames_of(spilled.chunks()) == []
     other.discard()
     assert spool.on_disk == 0
     assert list(spool.directory.iterdir()) == []
@@ -157,7 +161,7 @@ def test_a_file_left_behind_under_the_same_name_is_emptied(spool: Spool) -> None
     (spool.directory / "700.spool").write_bytes(b"of an earlier run, and longer than ours" * 100)
     buffer = filled(spool.buffer("700"), FRAMES)
     buffer.spill()
-    assert list(buffer.frames()) == FRAMES
+    assert frames_of(buffer.chunks()) == FRAMES
     buffer.discard()
 
 
@@ -169,7 +173,7 @@ def test_every_shorter_file_is_found_out(spilled: FrameBuffer) -> None:
     for size in range(len(content)):
         spilled.path.write_bytes(content[:size])
         with pytest.raises(SpoolError, match=r"700\.spool: the file ends too early"):
-            list(spilled.frames())
+            frames_of(spilled.chunks())
 
 
 def test_every_flipped_byte_is_found_out(spilled: FrameBuffer) -> None:
@@ -177,14 +181,14 @@ def test_every_flipped_byte_is_found_out(spilled: FrameBuffer) -> None:
     for at in range(len(content)):
         damaged(spilled.path, at, content[at] ^ 0xFF)
         with pytest.raises(SpoolError, match=r"700\.spool: "):
-            list(spilled.frames())
+            frames_of(spilled.chunks())
         spilled.path.write_bytes(content)
 
 
 def test_a_missing_file_is_found_out(spilled: FrameBuffer) -> None:
     spilled.path.unlink()
     with pytest.raises(SpoolError, match=r"700\.spool: No such file or directory"):
-        list(spilled.frames())
+        frames_of(spilled.chunks())
 
 
 def test_a_damaged_length_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ def test_a_damaged_length_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "700.spool"
     path.write_bytes(b"\xff\xff\xff\xff" + bytes(100))
     with pytest.raises(SpoolError, match=r"a chunk is damaged \(4294967295 bytes long\)"):
-        list(read_frames(path, 104))
+        list(read_chunks(path, 104))
 
 
 def test_chunks_before_the_damage_may_be_given_out_but_the_end_is_not(spool: Spool) -> None:
@@ -200,10 +204,10 @@ def test_chunks_before_the_damage_may_be_given_out_but_the_end_is_not(spool: Spo
     buffer.spill()
     filled(buffer, [b"second"]).spill()
     damaged(buffer.path, -1, 0)
-    frames = buffer.frames()
-    assert next(frames) == b"first"
+    chunks = buffer.chunks()
+    assert next(chunks) == [b"first"]
     with pytest.raises(SpoolError):
-        next(frames)
+        next(chunks)
     buffer.discard()
 
 

@@ -24,16 +24,15 @@ Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical D
 Transactions" and "Two-phase Commit Support".
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgrelay.errors import GapError, ProtocolError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.lsn import format_lsn
 from pgrelay.prepared import PreparedStore
+from pgrelay.replay import Replay
 from pgrelay.spool import FrameBuffer, Spool
 from pgrelay.wire import pgoutput, transactions
-from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.replication import (
     HEADER_SIZE,
     KEEPALIVE,
@@ -42,13 +41,13 @@ from pgrelay.wire.replication import (
     XLogData,
     check_frame,
     frame_lsn,
+    id_after_tag,
 )
 
 _CHANGES: Final = b"IUDTMO"
 _SCHEMA: Final = b"RY"
 _RELATION: Final = ord("R")
 _TYPE: Final = ord("Y")
-_ORIGIN: Final = ord("O")
 _MESSAGE: Final = ord("M")
 
 
@@ -61,24 +60,6 @@ class OpenTransaction:
         self.aborted: set[int] = set()
         # The session's Relations as they were when the first change that needs them came.
         self.relied_on: dict[int, bytes] = {}
-
-
-class _Replay:
-    """A committed transaction on its way out."""
-
-    def __init__(
-        self,
-        frames: Iterator[bytes],
-        end_lsn: int,
-        streamed: bool,
-        aborted: set[int],
-        buffer: FrameBuffer | None,
-    ) -> None:
-        self.frames = frames
-        self.end_lsn = end_lsn
-        self.streamed = streamed
-        self.aborted = aborted
-        self.buffer = buffer
 
 
 class Assembler:
@@ -98,7 +79,7 @@ class Assembler:
         self._plain: transactions.Begin | None = None
         self._segment: OpenTransaction | None = None
         self._preparing: OpenTransaction | None = None
-        self._replay: _Replay | None = None
+        self._replay: Replay | None = None
         # The session's latest Relation of each table and its Types, for transactions that outlive it.
         self._relations: dict[int, bytes] = {}
         self._types: dict[int, bytes] = {}
@@ -135,7 +116,7 @@ class Assembler:
         if self._plain is not None and tag in _CHANGES:
             self._events.append(frame)
         elif self._segment is not None and (tag in _CHANGES or tag in _SCHEMA):
-            _id_after_tag(frame)
+            id_after_tag(frame)
             self._hold(self._segment, frame)
         elif tag in _SCHEMA:
             self._schema(tag, frame)
@@ -184,7 +165,7 @@ class Assembler:
             self._hold(self._preparing, frame)
 
     def _learn(self, tag: int, frame: bytes) -> None:
-        (self._relations if tag == _RELATION else self._types)[_id_after_tag(frame)] = frame
+        (self._relations if tag == _RELATION else self._types)[id_after_tag(frame)] = frame
 
     def _prepare_change(self, transaction: OpenTransaction, tag: int, frame: bytes) -> None:
         if tag == ord("T"):
@@ -193,7 +174,7 @@ class Assembler:
             for oid in message.relation_oids:
                 self._rely(transaction, oid)
         elif tag in b"IUD":
-            self._rely(transaction, _id_after_tag(frame))
+            self._rely(transaction, id_after_tag(frame))
         self._hold(transaction, frame)
 
     def _rely(self, transaction: OpenTransaction, oid: int) -> None:
@@ -302,7 +283,7 @@ class Assembler:
         self._release(transaction)
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
         frames = transaction.frames
-        self._replay = _Replay(frames.frames(), commit.end_lsn, True, transaction.aborted, frames)
+        self._replay = Replay(frames.chunks(), commit.end_lsn, transaction.aborted, frames)
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
         # An unknown transaction is legal: PostgreSQL 18 sends aborts even to clients that do not stream.
@@ -354,28 +335,23 @@ class Assembler:
         self._events.append(
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
-        frames = self._prepared.frames(entry)
-        self._replay = _Replay(frames, commit.end_lsn, entry.streamed, set(entry.aborted), None)
+        chunks = self._prepared.chunks(entry)
+        self._replay = Replay(chunks, commit.end_lsn, set(entry.aborted), None)
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and at last its end."""
         replay = self._replay
         assert replay is not None, "nothing is being replayed"
-        given = 0
-        for frame in replay.frames:
-            given += len(frame)
-            if not replay.aborted or _subtransaction(frame) not in replay.aborted:
-                self._events.append(frame)
-                tag = frame[HEADER_SIZE]
-                if (tag == _RELATION or tag == _TYPE) and replay.buffer is not None:
-                    # A stream's Relations are the session's once it commits: the server does not repeat them.
-                    self._learn(tag, frame[: HEADER_SIZE + 1] + frame[HEADER_SIZE + 5 :])
-            if given >= size:
-                return
-        self._replay = None
-        if replay.buffer is not None:
-            replay.buffer.discard()
-        self._events.append(TransactionEnd(replay.end_lsn))
+        for frame in replay.take(size):
+            self._events.append(frame)
+            tag = frame[HEADER_SIZE]
+            if (tag == _RELATION or tag == _TYPE) and replay.buffer is not None:
+                # A stream's Relations are the session's once it commits: the server does not repeat them.
+                self._learn(tag, frame[: HEADER_SIZE + 1] + frame[HEADER_SIZE + 5 :])
+        if replay.done:
+            self._replay = None
+            replay.discard()
+            self._events.append(TransactionEnd(replay.end_lsn))
 
     def close(self) -> None:
         """Drop every transaction that has not been delivered; the server will send them again."""
@@ -383,18 +359,6 @@ class Assembler:
             transaction.frames.discard()
         self._open = {}
         self._preparing = None
-        if self._replay is not None and self._replay.buffer is not None:
-            self._replay.buffer.discard()
+        if self._replay is not None:
+            self._replay.discard()
         self._replay = None
-
-
-def _subtransaction(frame: bytes) -> int:
-    """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
-    return 0 if frame[HEADER_SIZE] == _ORIGIN else _id_after_tag(frame)
-
-
-def _id_after_tag(frame: bytes) -> int:
-    """The first field of every change: the xid inside a stream, the relation's or type's OID outside."""
-    if len(frame) < HEADER_SIZE + 5:
-        raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
-    return read_u32(frame, HEADER_SIZE + 1)

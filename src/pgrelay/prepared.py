@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pgrelay.errors import SpoolError
-from pgrelay.spool import FrameBuffer, Spool, open_private, read_frames, spool_error
+from pgrelay.spool import FrameBuffer, Spool, open_private, read_chunks, spool_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,10 @@ class PreparedStore:
     def find(self, xid: int, gid: str) -> Prepared | None:
         return self._known.get((xid, gid))
 
-    def frames(self, entry: Prepared) -> Iterator[bytes]:
-        """The Relation and Type frames that the rows rely on, then the transaction's own frames."""
-        for frame in entry.relations:
-            yield base64.b64decode(frame)
-        yield from read_frames(self._directory / f"{entry.name}.frames", entry.size)
+    def chunks(self, entry: Prepared) -> Iterator[list[bytes]]:
+        """The Relation and Type frames that the rows rely on, then the transaction's own, chunk by chunk."""
+        yield [base64.b64decode(frame) for frame in entry.relations]
+        yield from read_chunks(self._directory / f"{entry.name}.frames", entry.size)
 
     def committed(self, entry: Prepared, end_lsn: int) -> None:
         """Note where its commit ends, so that `purge` can tell when it is no longer needed."""

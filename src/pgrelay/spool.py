@@ -20,6 +20,7 @@ from struct import Struct
 from typing import BinaryIO, Final
 
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
+from mypy_extensions import i64
 
 from pgrelay.errors import SetupError, SpoolError
 
@@ -120,14 +121,17 @@ class FrameBuffer:
         self.on_disk += size
         self._spool.count(size)
 
-    def frames(self) -> Iterator[bytes]:
-        """All frames in order. Raises SpoolError where the file does not hold what was written to it."""
+    def chunks(self) -> Iterator[list[bytes]]:
+        """All frames in order, a chunk's at a time.
+
+        Raises SpoolError where the file does not hold what was written to it.
+        """
         if self._file is not None:
-            yield from read_frames(self.path, self.on_disk)
+            yield from read_chunks(self.path, self.on_disk)
         for chunk in self._chunks:
-            yield from split_chunk(chunk)
+            yield _split(chunk)
         if len(self._writer):
-            yield from split_chunk(self._writer.getvalue())
+            yield _split(self._writer.getvalue())
 
     def keep_as(self, path: Path) -> int:
         """Put every frame on stable storage under `path` and let go of it; returns the file's size."""
@@ -180,8 +184,8 @@ def open_private(path: Path) -> BinaryIO:
     return file
 
 
-def read_frames(path: Path, size: int) -> Iterator[bytes]:
-    """The frames of a spool file that is known to hold `size` bytes."""
+def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
+    """The frames of a spool file that is known to hold `size` bytes, a chunk's at a time."""
     try:
         with path.open("rb") as file:
             left = size
@@ -193,7 +197,7 @@ def read_frames(path: Path, size: int) -> Iterator[bytes]:
                 chunk = _read_exactly(file, length, path)
                 if zlib.crc32(chunk) != crc:
                     raise SpoolError(f"{path}: a chunk is damaged (CRC differs); check the disk")
-                yield from split_chunk(chunk)
+                yield _split(chunk)
     except OSError as error:
         raise spool_error(path, error) from error
 
@@ -205,12 +209,14 @@ def _read_exactly(file: BinaryIO, size: int, path: Path) -> bytes:
     return data
 
 
-def split_chunk(chunk: bytes) -> Iterator[bytes]:
-    pos = 0
+def _split(chunk: bytes) -> list[bytes]:
+    frames: list[bytes] = []
+    pos: i64 = 0
     while pos < len(chunk):
-        end = pos + 4 + read_i32_be(chunk, pos)
-        yield chunk[pos + 4 : end]
+        end: i64 = pos + 4 + i64(read_i32_be(chunk, pos))
+        frames.append(chunk[pos + 4 : end])
         pos = end
+    return frames
 
 
 def spool_error(path: Path, error: OSError) -> SpoolError:

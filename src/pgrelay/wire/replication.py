@@ -10,7 +10,7 @@ from librt.strings import BytesWriter, read_i64_be, write_i64_be
 
 from pgrelay.errors import ProtocolError
 from pgrelay.lsn import format_lsn, postgres_us, unix_us
-from pgrelay.wire.cursor import U64, Cursor
+from pgrelay.wire.cursor import U64, Cursor, read_u32
 
 XLOG_DATA: Final = ord("w")
 KEEPALIVE: Final = ord("k")
@@ -84,6 +84,13 @@ def check_frame(frame: bytes) -> None:
     """Refuse an XLogData frame that is too short to hold a header and a message tag."""
     if len(frame) <= HEADER_SIZE:
         raise ProtocolError(f"XLogData is truncated: {len(frame)} bytes hold no message")
+
+
+def id_after_tag(frame: bytes) -> int:
+    """The first field of every change: the xid inside a stream, the relation's or type's OID outside."""
+    if len(frame) < HEADER_SIZE + 5:
+        raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
+    return read_u32(frame, HEADER_SIZE + 1)
 
 
 @dataclass(frozen=True, slots=True)

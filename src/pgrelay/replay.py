@@ -1,0 +1,57 @@
+"""A committed transaction on its way out of the spool, in slices."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgrelay.spool import FrameBuffer
+from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
+
+_ORIGIN: Final = ord("O")
+
+
+class Replay:
+    """The frames of a transaction that ends at `end_lsn`, less those of its `aborted` subtransactions.
+
+    `buffer` is the session's own, let go of in the end; None of a prepared transaction, which is kept.
+    """
+
+    def __init__(
+        self, chunks: Iterator[list[bytes]], end_lsn: int, aborted: set[int], buffer: FrameBuffer | None
+    ) -> None:
+        self.end_lsn = end_lsn
+        self.buffer = buffer
+        self.done = False
+        self._chunks = chunks
+        self._aborted = aborted
+        self._chunk: list[bytes] = []
+        self._taken = 0
+
+    def take(self, size: int) -> list[bytes]:
+        """The next frames, about `size` bytes; `done` once there are no more. Raises SpoolError."""
+        frames: list[bytes] = []
+        given = 0
+        while given < size:
+            if self._taken == len(self._chunk):
+                chunk = next(self._chunks, None)
+                if chunk is None:
+                    self.done = True
+                    break
+                self._chunk, self._taken = chunk, 0
+            end = self._taken
+            while given < size and end < len(self._chunk):
+                given += len(self._chunk[end])
+                end += 1
+            frames += self._chunk[self._taken : end]
+            self._taken = end
+        if self._aborted:
+            return [frame for frame in frames if _subtransaction(frame) not in self._aborted]
+        return frames
+
+    def discard(self) -> None:
+        if self.buffer is not None:
+            self.buffer.discard()
+
+
+def _subtransaction(frame: bytes) -> int:
+    """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
+    return 0 if frame[HEADER_SIZE] == _ORIGIN else id_after_tag(frame)
