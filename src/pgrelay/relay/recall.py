@@ -95,8 +95,9 @@ async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
     Where Kafka does not let us keep or read positions we do without, and say so.
     """
     try:
-        await sink.require_topic(offsets.topic, lasting=True, compacted=True)
+        # Ahead of the topic's making: a new one need not be read.
         delivered = await _delivered(sink, offsets)
+        await sink.require_topic(offsets.topic, lasting=True, compacted=True)
     except SetupError as error:
         _log.warning(
             "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
