@@ -117,7 +117,7 @@ async def test_a_set_up_that_a_run_completes(setup: Setup) -> None:
     told = "\n".join(finding.what for finding in found)
     assert f"slot {setup.prefix} does not exist; a run creates it" in told
     assert f"publication {setup.prefix} does not exist; a run creates it for all tables: 1 now" in told
-    assert f"0 of 3 topics there; a run creates {setup.prefix}.public.orders" in told
+    assert f"0 of 4 topics there; a run creates {setup.prefix}.public.orders" in told
 
 
 @on_all_versions
@@ -127,13 +127,14 @@ async def test_a_set_up_that_is_complete(setup: Setup) -> None:
     for topic in ("public.orders", "message"):
         setup.create_topic(topic)
     setup.create_topic("schema", retention_ms="-1")
+    setup.create_topic("offsets", cleanup_policy="compact")
     setup.source["create"] = setup.sink["create_topics"] = False
     found = await setup.check()
     assert [finding for finding in found if finding.level != "ok"] == []
     told = "\n".join(finding.what for finding in found)
     assert f"slot {setup.prefix} is there, and nobody else reads it" in told
     assert f"publication {setup.prefix} holds 1 table, and publishes insert, update, delete" in told
-    assert "3 topics there" in told
+    assert "4 topics there" in told
 
 
 @on_full_versions
@@ -213,12 +214,13 @@ async def test_topics_that_collide(setup: Setup, template: str, collide: bool) -
 async def test_nothing_is_made_where_nothing_may_be(setup: Setup) -> None:
     setup.source["create"] = setup.sink["create_topics"] = False
     setup.source["messages"] = False
-    slot, publication, _ = await setup.trouble()
+    slot, publication, *_ = await setup.trouble()
     assert (slot.level, slot.what) == ("error", f"slot {setup.prefix} does not exist")
     assert publication.what.startswith(f"publication {setup.prefix} does not exist in database")
     setup.publish()
-    _, topic = await setup.trouble()
-    assert topic.what == f"2 topics missing: {setup.prefix}.public.orders, {setup.prefix}.schema"
+    _, topics, position = await setup.trouble()
+    assert topics.what == f"2 topics missing: {setup.prefix}.public.orders, {setup.prefix}.schema"
+    assert (position.level, position.what) == ("warning", f"topic {setup.prefix}.offsets is missing")
 
 
 async def test_an_empty_publication(setup: Setup) -> None:

@@ -47,7 +47,7 @@ class TestTables:
         assert [change(record).op for record in relay.records("orders")] == ["c", "t", "c"]
         assert {record.json["table"] for record in relay.read(f"{relay.prefix}.schema")} == {"orders"}
         named = {name for name in topic_names(relay.kafka.bootstrap) if name.startswith(relay.prefix)}
-        assert named == {relay.topic("orders"), f"{relay.prefix}.schema"}
+        assert named == {relay.topic("orders"), f"{relay.prefix}.schema", f"{relay.prefix}.offsets"}
 
     def test_a_truncate_of_several_tables_reaches_those_that_are_relayed(
         self, database: Database, new_relay: NewRelay
