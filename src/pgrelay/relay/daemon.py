@@ -24,7 +24,6 @@ from pgrelay.errors import (
     PgrelayError,
     RecordRefused,
     RegistryUnavailable,
-    SetupError,
     Verdict,
     verdict,
 )
@@ -214,7 +213,7 @@ class Daemon:
         first = self._position.system is None
         if first and await catalog.slot(config.source.slot) is None:
             # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again.
-            with contextlib.suppress(KafkaUnavailable, SetupError):
+            with contextlib.suppress(KafkaUnavailable):
                 await refuse_new_slot(sink, offsets)
         slot = await prepare(catalog, config.source, self._position)
         await check_topics(catalog, config)

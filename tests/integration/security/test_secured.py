@@ -11,6 +11,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.documented import acl_bindings
 from tests.integration.faults.outcomes import WRONG, last_words
+from tests.integration.faults.slots import exists
 from tests.integration.security.certificates import Authority
 from tests.integration.security.conftest import Secrets, allow, dsn, take_back
 
@@ -52,6 +53,28 @@ def test_a_right_of_the_broker_s_that_is_missing_ends_with_a_line_that_names_it(
     allow(broker, [right for right in rights if not is_of(right, which)])
     database.execute("INSERT INTO orders VALUES (1)")
     assert complaint.format(prefix=relay.prefix) in last_words(relay.start(), WRONG)
+
+
+def test_at_least_once_does_without_the_right_to_read_its_position(
+    secured: NewRelay, broker: Kafka, database: Database
+) -> None:
+    """And says so; the topic is there from the first run."""
+    relay = secured()
+    take_back(broker)
+    allow(
+        broker,
+        [right for right in acl_bindings(relay.prefix, exactly_once=False) if not is_of(right, "offsets")],
+    )
+    for number in (1, 2):
+        relay.start().wait_streaming()
+        database.execute(f"INSERT INTO orders VALUES ({number})")
+        relay.caught_up()
+        assert relay.stop() == 0
+    told = relay.wait_event(
+        "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed"
+    )
+    assert "grant READ on it" in told["reason"]
+    assert [record.json_key for record in relay.records("orders")] == [{"id": 1}, {"id": 2}]
 
 
 def is_of(right: AclBinding, which: str) -> bool:
@@ -111,6 +134,8 @@ def test_a_password_that_postgres_does_not_take(
     assert ("password authentication failed" if password else "no password supplied") in words
 
 
-def test_a_password_that_the_broker_does_not_take(secured: NewRelay) -> None:
-    words = last_words(secured(sink={"kafka": {"sasl.password": "wrong"}}).start(), WRONG)
-    assert "correct the credentials in sink.kafka" in words
+def test_a_password_that_the_broker_does_not_take(secured: NewRelay, database: Database) -> None:
+    """Nor is a slot left that nobody reads."""
+    relay = secured(sink={"kafka": {"sasl.password": "wrong"}}).start()
+    assert "correct the credentials in sink.kafka" in last_words(relay, WRONG)
+    assert not exists(database, relay.prefix)
