@@ -271,6 +271,13 @@ def test_slices_of_aborted_changes_are_empty_but_bounded(assembler: Assembler) -
     assert assembler.take() == [TransactionEnd(0x930)]
 
 
+def test_a_segment_lasts_from_its_start_to_its_stop(assembler: Assembler) -> None:
+    [start, row, stop] = segment(731, insert(731, 1))
+    for frame, inside in ((start, True), (row, True), (stop, False), (commit(731), False)):
+        assembler.receive(frame)
+        assert assembler.in_segment == inside
+
+
 def test_receiving_stops_at_a_commit_that_must_be_replayed(assembler: Assembler) -> None:
     frames = [*segment(731, insert(731, 1)), commit(731), build.keepalive(0x950)]
     assert assembler.receive_all(frames, 0) == 4

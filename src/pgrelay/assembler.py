@@ -89,6 +89,11 @@ class Assembler:
         return self._replay is not None
 
     @property
+    def in_segment(self) -> bool:
+        """What comes next is of a transaction that is streamed, and waits for its commit."""
+        return self._segment is not None
+
+    @property
     def open_transactions(self) -> int:
         return len(self._open)
 

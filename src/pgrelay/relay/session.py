@@ -364,6 +364,9 @@ class Session:
             # Bytes may have arrived, but there is no room for what they hold.
             await asyncio.sleep(max(rest_s, 0))
         else:
+            if self.assembler.in_segment:
+                # The server flushes every row; those that wait for a commit may as well come a few at once.
+                await asyncio.sleep(_REST_LEAST_S)
             await self.source.wait_readable(max(rest_s, 0))
 
 
