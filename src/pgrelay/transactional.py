@@ -3,8 +3,7 @@
 Readers with isolation.level=read_committed see both or neither. The position is a record in the offsets
 topic; after a crash it tells what was delivered. The transactional.id is made of the same three names as the
 position's key, so that initialising it fences a relay that still believes in itself, and aborts what that one
-left open. Source: librdkafka's
-"Introduction to librdkafka", "Transactional producer", and KIP-98.
+left open. Source: librdkafka's "Introduction to librdkafka", "Transactional producer", and KIP-98.
 """
 
 import asyncio

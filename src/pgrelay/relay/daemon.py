@@ -31,7 +31,7 @@ from pgrelay.http import Health, StatusServer
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import End, Metrics
 from pgrelay.negotiation import stream_options
-from pgrelay.offsets import Identity, Offsets
+from pgrelay.offsets import Offsets
 from pgrelay.prepared import PreparedStore
 from pgrelay.progress import Ledger
 from pgrelay.registry import Registry
@@ -41,7 +41,7 @@ from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
-from pgrelay.relay.recall import Server, recall, refuse_new_slot, server_of
+from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, server_of
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
@@ -187,7 +187,7 @@ class Daemon:
             system = await source.identify()
             self._position.check_cluster(system)
             await self._position.check_history(system, source)
-            offsets = self._offsets(system.systemid, catalog.database)
+            offsets = offsets_of(config, system.systemid, catalog.database)
             if self._sink is None:
                 # Ahead of the slot: options that it refuses must not leave one that nobody reads.
                 self._sink = self._make_sink(offsets)
@@ -267,11 +267,6 @@ class Daemon:
             commits,
             self._registry,
         )
-
-    def _offsets(self, systemid: str, database: str) -> Offsets:
-        config = self._config
-        topic = Topics(config.records.prefix, config.records.topic).offsets
-        return Offsets(config.sink, topic, Identity(systemid, database, config.source.slot))
 
     def _make_sink(self, offsets: Offsets) -> Sink:
         if self._config.sink.delivery == "at_least_once":

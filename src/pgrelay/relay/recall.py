@@ -12,9 +12,10 @@ import structlog
 
 from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
+from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.offsets import Delivered, Offsets
+from pgrelay.offsets import Delivered, Identity, Offsets
 from pgrelay.sink import Sink
 from pgrelay.source import Source, System
 
@@ -76,6 +77,12 @@ def server_of(config: Config, catalog: Catalog, system: System, slot: Slot, stan
 
     timeline = None if standby else system.timeline
     return Server(slot.confirmed_flush_lsn or 0, catalog.wal_end, left_at, timeline)
+
+
+def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
+    """Where the position of the configured slot is."""
+    topic = Topics(config.records.prefix, config.records.topic).offsets
+    return Offsets(config.sink, topic, Identity(systemid, database, config.source.slot))
 
 
 async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:

@@ -8,9 +8,9 @@ import asyncio
 
 from pgrelay.catalog import Catalog
 from pgrelay.config import Config
-from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
-from pgrelay.offsets import Identity, Offsets
+from pgrelay.offsets import Offsets
+from pgrelay.relay.recall import offsets_of
 from pgrelay.relay.setup import check_kind
 from pgrelay.sink import Sink
 from pgrelay.source import Source
@@ -25,15 +25,14 @@ async def reset(config: Config) -> str:
             check_kind(slot, name, catalog.database)
             if slot.active_pid is not None:
                 raise SetupError(f"slot {name} is in use by PID {slot.active_pid}: stop that relay first")
-        identity = Identity((await source.identify()).systemid, catalog.database, name)
-        topics = Topics(config.records.prefix, config.records.topic)
+        offsets = offsets_of(config, (await source.identify()).systemid, catalog.database)
         sink = Sink(config.sink)
         try:
             # Both ends must be there: a slot that is gone and a position that is not is a gap.
             await sink.connect()
             if slot is not None:
                 await catalog.drop_slot(name)
-            forgotten = await _forget(sink, Offsets(config.sink, topics.offsets, identity))
+            forgotten = await _forget(sink, offsets)
         finally:
             sink.close()
     dropped = "dropped" if slot is not None else "was gone already"
