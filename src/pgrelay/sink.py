@@ -64,6 +64,9 @@ _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
 _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
+# A stream that has no more in flight than this is not behind, and its records would linger in vain.
+_LITTLE: Final = 100
+_HURRY_S: Final = 0.001
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
@@ -204,9 +207,20 @@ class Sink:
         """Take in the reports that have come; returns how many events. Raises what a refusal means."""
         return self._poll(0)
 
+    def hurry(self) -> None:
+        """Where little is in flight, send it without lingering, and take in the reports that come at once.
+
+        Blocks for a millisecond at most: as long as the loop rests anyway where there is nothing to do.
+        """
+        if self.in_queue <= _LITTLE:
+            self._serve(self._producer.flush, _HURRY_S)
+
     def _poll(self, timeout_s: float) -> int:
+        return self._serve(self._producer.poll, timeout_s)
+
+    def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
         try:
-            events = self._producer.poll(timeout_s)
+            events = serve(timeout_s)
         except KafkaException as error:
             # What is fatal to a producer the client raises, in place of complaining.
             raise self._failure or self._lost(error.args[0]) from error
