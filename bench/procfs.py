@@ -17,8 +17,11 @@ def thread_cpu_s(pid: int) -> dict[str, float]:
     """CPU of the threads that run now, those of one name together."""
     spent: dict[str, float] = {}
     for task in (_PROC / str(pid) / "task").iterdir():
-        name = (task / "comm").read_text().strip()
-        spent[name] = spent.get(name, 0.0) + _cpu_s(task / "stat")
+        try:
+            name = (task / "comm").read_text().strip()
+            spent[name] = spent.get(name, 0.0) + _cpu_s(task / "stat")
+        except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
+            continue
     return spent
 
 
