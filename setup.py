@@ -17,6 +17,7 @@ COMPILED = [
     "src/pgrelay/assembler.py",
     "src/pgrelay/errors.py",
     "src/pgrelay/events.py",
+    "src/pgrelay/handover.py",
     "src/pgrelay/lsn.py",
     "src/pgrelay/prepared.py",
     "src/pgrelay/progress.py",

@@ -1,16 +1,21 @@
-"""One streamed transaction of many rows: does memory stay flat? `python -m bench.memory --rows 30000000`.
+"""Does memory stay flat? `python -m bench.memory --rows 30000000`: one streamed transaction of so many rows.
 
-The relay's RSS, its spool and the slot's lag are sampled from outside while it drains: to bench/memory.csv
-and, drawn in characters, to the terminal. Every record is counted afterwards.
+`--slow 600`: transactions of 500 rows in place of it, and for the first 600 s a broker that is stopped and
+let go on many times a second, and so takes in a small part of what it could. The relay's RSS, its spool and
+the slot's lag are sampled from outside while it drains: to bench/memory.csv and, drawn in characters, to the
+terminal. Every record is counted afterwards.
 """
 
 import argparse
 import csv
+import os
+import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +31,9 @@ from bench.workloads import Workload, named
 _CSV = Path(__file__).with_name("memory.csv")
 _EVERY_S = 0.25
 _WIDTH = 72
+# Of a slow broker: a thirtieth of the time is its own.
+_STOPPED_S = 0.29
+_RUNNING_S = 0.01
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -75,7 +83,29 @@ def spark(values: Sequence[float]) -> str:
     return "".join(_BARS[round(bar / most * (len(_BARS) - 1))] for bar in bars)
 
 
-def run(workload: Workload) -> tuple[Run, list[Sample]]:
+@contextmanager
+def slowed(pid: int, seconds: float) -> Iterator[None]:
+    """A process that runs a small part of the time, for so many seconds, or as long as the block."""
+    over = threading.Event()
+
+    def pace() -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(_STOPPED_S)
+            os.kill(pid, signal.SIGCONT)
+            over.wait(_RUNNING_S)
+
+    thread = threading.Thread(target=pace)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def run(workload: Workload, slow_s: float) -> tuple[Run, list[Sample]]:
     contender = relay("compiled")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgrelay-bench-")))
@@ -83,15 +113,20 @@ def run(workload: Workload) -> tuple[Run, list[Sample]]:
         load = stack.enter_context(loaded(stage, workload))
         topics = stack.enter_context(Topics(stage.bootstrap, contender.prefix, workload.tables))
         connection = stack.enter_context(psycopg.connect(load.dsn, autocommit=True))
-        print(f"{workload.rows:,} rows in one transaction, {load.wal_bytes / 1e6:,.0f} MB of WAL")
+        shape = f"{workload.name}, a slow broker for {slow_s:.0f} s" if slow_s else "in one transaction"
+        print(f"{workload.rows:,} rows {shape}, {load.wal_bytes / 1e6:,.0f} MB of WAL", flush=True)
+        stack.enter_context(slowed(stage.broker_pid, slow_s))
         sampler = Sampler(connection, contender.prefix, folder / "spool")
         return drain(stage, load, contender, topics, sampler), sampler.samples
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the transaction (%(default)s)")
-    done, samples = run(replace(named("streamed"), rows=parser.parse_args().rows))
+    parser.add_argument("--rows", type=int, default=1_000_000, help="(%(default)s)")
+    parser.add_argument("--slow", type=float, default=0, metavar="SECONDS", help="of a slow broker (none)")
+    options = parser.parse_args()
+    workload = replace(named("insert" if options.slow else "streamed"), rows=options.rows)
+    done, samples = run(workload, options.slow)
     if done.void:
         print(f"VOID: {done.void}")
         return 1

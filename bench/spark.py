@@ -2,8 +2,9 @@
 
 Reading: typed changes from JSON and from Avro, beside the raw values of the same rows, in one task and in as
 many as ours. Writing: the first load, 100,000 changes all over it and 100,000 of its last rows, by
-`apply_changes` beside the MERGE that one would write by hand. The records are a relay's; the clock runs from
-Kafka to the end of the write, or to nowhere (Spark's `noop`) for a read.
+`apply_changes` beside the MERGE that one would write by hand, in our session and with the settings that Spark
+and Delta come with. The records are a relay's; the clock runs from Kafka to the end of the write, or to
+nowhere (Spark's `noop`) for a read.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from pgrelay.embedded.postgres import Postgres
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.spark.kafka import read_topics
 
+_PLAIN = "plain MERGE"
+
 _COLUMNS = """
     id bigint PRIMARY KEY, customer_id bigint NOT NULL, status text NOT NULL, total numeric(12,2) NOT NULL,
     currency char(3) NOT NULL, quantity integer NOT NULL, discount double precision, express boolean NOT NULL,
@@ -41,6 +44,13 @@ _ROW = """
     'note of order ' || i, timestamptz '2026-01-01' + i * interval '1 second',
     date '2026-01-01' + (i % 365)::int
 """
+
+# What Spark and Delta come with, and a session of ours sets otherwise.
+_STOCK = {
+    "spark.sql.shuffle.partitions": "200",
+    "spark.sql.autoBroadcastJoinThreshold": "10m",
+    "spark.databricks.delta.snapshotPartitions": "50",
+}
 
 _TIMEOUT_S = 900.0
 
@@ -210,34 +220,55 @@ def _writes(bench: _Bench, spark: SparkSession, options: argparse.Namespace, usi
         where["endingOffsets"] = f'{{"{schema.topic}":{{"0":{stop}}}}}'
         return pg.read_changes(spark, bench.servers, schema.topic, schema=schema, options=where)
 
-    plain = "iceberg.bench.plain" if using == "iceberg" else "bench.plain"
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {plain.rpartition('.')[0]}")
+    namespace = "iceberg.bench" if using == "iceberg" else "bench"
+    plain, stock, ours = (f"{namespace}.{name}" for name in ("plain", "stock", "ours"))
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.row_type)
-    spark.sql(f"CREATE TABLE {plain} ({columns}, __commit_lsn bigint, __seq bigint) USING {using}")
-    loaded = batch(0, bench.marks[0])
-    load = {
-        "plain MERGE": [_timed(lambda: _plain_merge(spark, loaded, plain))],
-        "apply_changes": [_timed(lambda: pg.apply_changes(loaded, "bench.ours", schema=schema, using=using))],
+    for table in (plain, stock):
+        spark.sql(f"CREATE TABLE {table} ({columns}, __commit_lsn bigint, __seq bigint) USING {using}")
+
+    def merge_as_it_comes(changes: DataFrame) -> None:
+        with _settings(spark, _STOCK):
+            _plain_merge(spark, changes, stock)
+
+    ways: dict[str, Callable[[DataFrame], None]] = {
+        _PLAIN: lambda changes: _plain_merge(spark, changes, plain),
+        "the same, stock settings": merge_as_it_comes,
+        "apply_changes": lambda changes: pg.apply_changes(changes, "bench.ours", schema=schema, using=using),
     }
+    loaded = batch(0, bench.marks[0])
     print(f"\n{using}: first load of {bench.marks[0]:,} rows")
-    _print(load, bench.marks[0], "plain MERGE")
+    _print({name: [_timed(lambda: way(loaded))] for name, way in ways.items()}, bench.marks[0], _PLAIN)  # noqa: B023
     starts = range(len(bench.marks) - 1)
     for where, numbers in (
         ("all over", starts[: options.rounds]),
         ("of the last rows of", starts[options.rounds :]),
     ):
-        seconds: dict[str, list[float]] = {"plain MERGE": [], "apply_changes": []}
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in numbers:
             changes = batch(bench.marks[number], bench.marks[number + 1])
-            seconds["plain MERGE"].append(_timed(lambda: _plain_merge(spark, changes, plain)))  # noqa: B023
-            seconds["apply_changes"].append(
-                _timed(lambda: pg.apply_changes(changes, "bench.ours", schema=schema, using=using))  # noqa: B023
-            )
+            for name, way in ways.items():
+                seconds[name].append(_timed(lambda: way(changes)))  # noqa: B023
         print(f"\n{using}: {options.changes:,} changes {where} {bench.marks[0]:,} rows")
-        _print(seconds, options.changes, "plain MERGE")
-    ours = spark.table(plain.replace("plain", "ours"))
-    same = ours.count() == spark.table(plain).count() and ours.exceptAll(spark.table(plain)).isEmpty()
-    print("both tables are equal" if same else "VOID: THE TABLES DIFFER")
+        _print(seconds, options.changes, _PLAIN)
+    rows = [spark.table(table) for table in (ours, plain, stock)]
+    same = len({each.count() for each in rows}) == 1 and all(
+        rows[0].exceptAll(each).isEmpty() for each in rows[1:]
+    )
+    print("the tables are equal" if same else "VOID: THE TABLES DIFFER")
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """The session with other settings, for the block."""
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
 
 
 def _plain_merge(spark: SparkSession, changes: DataFrame, target: str) -> None:
@@ -282,7 +313,7 @@ def _print(seconds: dict[str, list[float]], rows: int, reference: str) -> None:
     for name, each in seconds.items():
         spread = f"{rows / max(each):,.0f}-{rows / min(each):,.0f}"
         ratio = base / median(each)
-        print(f"  {name:<16}{rows / median(each):>10,.0f}/s  {spread:<18} {ratio:.2f} x {reference}")
+        print(f"  {name:<26}{rows / median(each):>10,.0f}/s  {spread:<18} {ratio:.2f} x {reference}")
 
 
 def _options() -> argparse.Namespace:

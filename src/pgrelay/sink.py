@@ -22,11 +22,14 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
+from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.lsn import format_lsn
 from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"
 _QUEUE_KBYTES: Final = 32_768
+
+_LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 
 # The user's own options come on top of these.
 _DEFAULTS: Final[Mapping[str, object]] = {
@@ -108,23 +111,6 @@ def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = Fa
     )
 
 
-class Delivery:
-    """Counts the reports on one transaction's records. One bound method serves them all."""
-
-    __slots__ = ("_fail", "commit_lsn", "inflight")
-
-    def __init__(self, inflight: InFlight, commit_lsn: int, fail: Callable[[PgrelayError], None]) -> None:
-        self.inflight = inflight
-        self.commit_lsn = commit_lsn
-        self._fail = fail
-
-    def report(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.inflight.acknowledged += 1
-        else:
-            self._fail(delivery_error(error, message.topic() or "?", self.commit_lsn))
-
-
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
     """What it means that a record was refused for good."""
     code = error.code()
@@ -171,6 +157,7 @@ class Sink:
         self._partitions: dict[str, int] = {}
         self.problem: str | None = None
         self._failures = 0
+        self._lingers = not _LINGERING.isdisjoint(config.kafka)
         self._handed_over = 0
         self._reported = 0
         self._log = logging.getLogger("librdkafka")
@@ -210,9 +197,10 @@ class Sink:
     def hurry(self) -> None:
         """Where little is in flight, send it without lingering, and take in the reports that come at once.
 
-        Blocks for a millisecond at most: as long as the loop rests anyway where there is nothing to do.
+        Blocks for a millisecond at most, which whoever has nothing else to do would rest. Where the
+        configuration says how long to linger, that stands.
         """
-        if self.in_queue <= _LITTLE:
+        if not self._lingers and self.in_queue <= _LITTLE:
             self._serve(self._producer.flush, _HURRY_S)
 
     def _poll(self, timeout_s: float) -> int:
@@ -248,27 +236,26 @@ class Sink:
         return failures
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(inflight, commit_lsn, self._fail)
+        return Delivery(inflight, commit_lsn, self.refused)
+
+    def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
+        """Take in that a record was refused for good."""
+        self._fail(delivery_error(error, message.topic() or "?", commit_lsn))
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         """Hand over the records from index `start`; returns the index of the first there was no room for."""
-        produce = self._producer.produce
-        report = delivery.report
-        index = start
+        end = len(records)
         try:
-            for index in range(start, len(records)):
-                topic, key, value, headers, partition = records[index]
-                if headers is None:
-                    produce(topic, value, key, partition, report)
-                else:
-                    produce(topic, value, key, partition, report, headers=headers)
-            index = len(records)
-        except BufferError:
-            pass
-        except KafkaException as error:
-            raise delivery_error(error.args[0], records[index][0], delivery.commit_lsn) from error
-        self._handed_over += index - start
-        return index
+            hand_over(self._producer.produce, records, start, delivery.report)
+        except Untaken as untaken:
+            end = untaken.index
+            reason = untaken.__cause__
+            if isinstance(reason, KafkaException):
+                raise delivery_error(reason.args[0], records[end][0], delivery.commit_lsn) from reason
+            if not isinstance(reason, BufferError):
+                raise
+        self._handed_over += end - start
+        return end
 
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records and return once all are acknowledged."""
@@ -299,7 +286,7 @@ class Sink:
 
     def _report_failure(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._fail(delivery_error(error, message.topic() or "?", 0))
+            self.refused(error, message, 0)
 
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
         """The same records, those for every partition of their topic once for each."""

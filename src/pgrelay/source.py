@@ -16,9 +16,10 @@ import psycopg
 from psycopg import pq
 
 from pgrelay.errors import PgrelayError, SourceUnavailable
+from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres import connect, one_line, server_error
-from pgrelay.wire.replication import KEEPALIVE, StandbyStatusUpdate, StreamOptions, start_replication
+from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0
 _FLUSH_RETRY_S: Final = 0.01
@@ -154,35 +155,18 @@ class Source:
         if self._ended_by is not None:
             raise self._ended_by
         frames: list[bytes] = []
-        get_copy_data = self._pgconn.get_copy_data
-        # One look takes what libpq has room for, which is little; and TLS may hold back decrypted bytes that
-        # the socket no longer announces. So look until it is in vain.
-        in_vain = False
-        size = 0
+        pgconn = self._pgconn
         try:
-            while len(frames) < max_frames and size < max_bytes:
-                length, data = get_copy_data(1)
-                if length > 0:
-                    in_vain = False
-                    frame = bytes(data)
-                    frames.append(frame)
-                    size += length
-                    if frame[0] == KEEPALIVE:
-                        break
-                elif length == 0:
-                    if in_vain:
-                        break
-                    self._pgconn.consume_input()
-                    in_vain = True
-                else:
-                    # libpq tells the reason once: keep it until the frames before it are taken.
-                    self._ended_by = self._result_error(self._pgconn.get_result())
-                    if frames:
-                        break
-                    raise self._ended_by
+            goes_on = take_frames(frames, pgconn.get_copy_data, pgconn.consume_input, max_frames, max_bytes)
         except psycopg.OperationalError as error:
             if not frames:
                 raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+            return frames
+        if not goes_on:
+            # libpq tells the reason once: keep it until the frames before it are taken.
+            self._ended_by = self._result_error(pgconn.get_result())
+            if not frames:
+                raise self._ended_by
         return frames
 
     def send_status(self, received_lsn: int, flush_lsn: int) -> bool:

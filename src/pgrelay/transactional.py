@@ -15,9 +15,10 @@ from confluent_kafka import KafkaError, KafkaException
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.handover import Delivery
 from pgrelay.offsets import Delivered, Offsets
 from pgrelay.progress import InFlight
-from pgrelay.sink import Delivery, Sink, delivery_error
+from pgrelay.sink import Sink, delivery_error
 
 # librdkafka's own default, in milliseconds.
 _TRANSACTION_TIMEOUT: Final = 60_000
@@ -48,7 +49,7 @@ class TransactionalSink(Sink):
         self.timeout_s = int(config.kafka.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT)) / 1000
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(InFlight(None), commit_lsn, self._fail)
+        return Delivery(InFlight(None), commit_lsn, self.refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         self._begin()

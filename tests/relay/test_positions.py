@@ -7,10 +7,11 @@ import pytest
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
+from pgrelay.handover import Delivery
 from pgrelay.offsets import Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.relay.positions import Positions
-from pgrelay.sink import Delivery, Sink
+from pgrelay.sink import Sink
 from tests.relay.conftest import Clock
 
 SLOT: Final = 0x1000
@@ -28,7 +29,7 @@ class FakeKafka(Sink):
         self._waiting: list[InFlight] = []
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
-        return Delivery(inflight, commit_lsn, self._fail)
+        return Delivery(inflight, commit_lsn, self.refused)
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         if not self.room:

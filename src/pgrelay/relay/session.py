@@ -32,13 +32,14 @@ from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
 from pgrelay.encode.records import Record, Segment
 from pgrelay.errors import SetupError
 from pgrelay.events import Reached
+from pgrelay.handover import Delivery
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.sink import Delivery, Sink
+from pgrelay.sink import Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive

@@ -67,6 +67,9 @@ def session(
             settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
             # Delta's VACUUM lists files in so many tasks, 10,000 by default.
             settings["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = str(os.cpu_count() or 2)
+            # Rows are short-lived objects by the million: the barriers of the default collector cost more
+            # than its short pauses give.
+            settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings["spark.jars"] = ",".join(map(str, spark_jars(progress)))

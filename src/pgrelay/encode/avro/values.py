@@ -12,7 +12,7 @@ from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, w
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import long, sized
-from pgrelay.encode.digits import COMPILED, integer
+from pgrelay.encode.digits import COMPILED, MINUS, SAFE, ZERO, integer
 from pgrelay.encode.marks import Marks
 from pgrelay.encode.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.refusal import refusal
@@ -22,12 +22,7 @@ from pgrelay.encode.types import Converter
 _DAY_US: Final = 86_400_000_000
 _I64_MAX: Final = (1 << 63) - 1
 
-_MINUS: Final = ord("-")
 _POINT: Final = ord(".")
-_ZERO: Final = ord("0")
-
-# As many digits never leave 64 bits.
-_SAFE: Final = 18
 
 # Half-way between the largest float and what would come next.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
@@ -163,23 +158,23 @@ def decimal(scale: int) -> Converter:
 def write_decimal(writer: BytesWriter, value: bytes, scale: i64) -> None:
     """Append what `decimal` gives; where the code is compiled, a number of few digits without any object."""
     size: i64 = len(value)
-    start: i64 = 1 if size and value[0] == _MINUS else 0
+    start: i64 = 1 if size and value[0] == MINUS else 0
     number: i64 = 0
     digits: i64 = 0
     whole: i64 = -1  # digits in front of the point
-    if COMPILED and start < size <= _SAFE:
+    if COMPILED and start < size <= SAFE:
         for index in range(start, size):
             byte: i64 = value[index]
             if byte == _POINT and whole < 0 < digits:
                 whole = digits
-            elif _ZERO <= byte <= _ZERO + 9:
-                number = number * 10 + byte - _ZERO
+            elif ZERO <= byte <= ZERO + 9:
+                number = number * 10 + byte - ZERO
                 digits += 1
             else:
                 digits = 0
                 break
     zeros: i64 = scale if whole < 0 else scale - (digits - whole)
-    if digits == whole or digits == 0 or zeros < 0 or digits + zeros > _SAFE:
+    if digits == whole or digits == 0 or zeros < 0 or digits + zeros > SAFE:
         writer.write(decimal(scale)(value))
         return
     for _ in range(zeros):

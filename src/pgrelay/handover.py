@@ -1,0 +1,91 @@
+"""What every row passes at either end: out of libpq, into librdkafka, and its delivery report.
+
+Neither end is known here: what is called is given. The three are apart so that they compile with the pure
+rooms.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pgrelay.encode.records import Record
+from pgrelay.progress import InFlight
+from pgrelay.wire.replication import KEEPALIVE
+
+
+class Untaken(Exception):
+    """The record at `index` was not taken; the cause says why."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class Delivery:
+    """Counts the reports on one transaction's records. One bound method serves them all.
+
+    `refused` is called with the error, the message and the transaction's commit LSN.
+    """
+
+    __slots__ = ("_refused", "commit_lsn", "inflight")
+
+    def __init__(self, inflight: InFlight, commit_lsn: int, refused: Callable[[Any, Any, int], None]) -> None:
+        self.inflight = inflight
+        self.commit_lsn = commit_lsn
+        self._refused = refused
+
+    def report(self, error: object, message: object) -> None:
+        if error is None:
+            self.inflight.acknowledged += 1
+        else:
+            self._refused(error, message, self.commit_lsn)
+
+
+def take_frames(
+    frames: list[bytes],
+    get_copy_data: Callable[[int], Any],
+    consume_input: Callable[[], None],
+    max_frames: int,
+    max_bytes: int,
+) -> bool:
+    """Add the CopyData messages that have arrived to `frames`; false where the stream has ended.
+
+    A keepalive is always the last. `get_copy_data` and `consume_input` are libpq's; what they raise passes
+    through, with what came before in `frames`.
+    """
+    # One look takes what libpq has room for, which is little; and TLS may hold back decrypted bytes that the
+    # socket no longer announces. So look until it is in vain.
+    in_vain = False
+    size = 0
+    while len(frames) < max_frames and size < max_bytes:
+        length, data = get_copy_data(1)
+        if length > 0:
+            in_vain = False
+            frame = bytes(data)
+            frames.append(frame)
+            size += len(frame)
+            if frame[0] == KEEPALIVE:
+                return True
+        elif length < 0:
+            return False
+        elif in_vain:
+            return True
+        else:
+            consume_input()
+            in_vain = True
+    return True
+
+
+def hand_over(
+    produce: Callable[..., None], records: Sequence[Record], start: int, report: Callable[..., None]
+) -> None:
+    """Give the records from index `start` to `produce`, which is librdkafka's. Raises Untaken."""
+    index = start
+    try:
+        while index < len(records):
+            topic, key, value, headers, partition = records[index]
+            if headers is None:
+                produce(topic, value, key, partition, report)
+            else:
+                produce(topic, value, key, partition, report, headers=headers)
+            index += 1
+    except Exception as reason:
+        raise Untaken(index) from reason
