@@ -12,6 +12,7 @@ PURE = [
     "pgrelay.wire",
     "pgrelay.encode",
     "pgrelay.assembler",
+    "pgrelay.handover",
     "pgrelay.progress",
     "pgrelay.replay",
     "pgrelay.lsn",

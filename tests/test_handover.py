@@ -108,7 +108,7 @@ def test_the_first_record_that_is_not_taken_is_told_and_why(error: Exception) ->
     with pytest.raises(Untaken) as untaken:
         hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None)
     assert untaken.value.index == 3
-    assert untaken.value.__cause__ is error
+    assert untaken.value.reason is error
     assert [key for _, _, key, *_ in kafka.took] == [b"1", b"2"]
 
 

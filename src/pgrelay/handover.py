@@ -13,10 +13,11 @@ from pgrelay.wire.replication import KEEPALIVE
 
 
 class Untaken(Exception):
-    """The record at `index` was not taken; the cause says why."""
+    """The record at `index` was not taken, for the `reason` that `produce` raised."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, reason: Exception) -> None:
         self.index = index
+        self.reason = reason  # compiled code raises without `__cause__`
 
 
 class Delivery:
@@ -88,4 +89,4 @@ def hand_over(
                 produce(topic, value, key, partition, report, headers=headers)
             index += 1
     except Exception as reason:
-        raise Untaken(index) from reason
+        raise Untaken(index, reason) from reason

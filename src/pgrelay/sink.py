@@ -249,11 +249,11 @@ class Sink:
             hand_over(self._producer.produce, records, start, delivery.report)
         except Untaken as untaken:
             end = untaken.index
-            reason = untaken.__cause__
+            reason = untaken.reason
             if isinstance(reason, KafkaException):
                 raise delivery_error(reason.args[0], records[end][0], delivery.commit_lsn) from reason
             if not isinstance(reason, BufferError):
-                raise
+                raise reason from None
         self._handed_over += end - start
         return end
 
