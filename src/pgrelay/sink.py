@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
@@ -21,20 +22,20 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import EVERY, Record
-from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
+from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
-from pgrelay.lsn import format_lsn
+from pgrelay.kafka_errors import DENIED, delivery_error, uncreated, what_it_says
 from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"
 _QUEUE_KBYTES: Final = 32_768
 
-_LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
-
-# The user's own options come on top of these.
+# The user's own options come on top of these. A stream that is not behind does not linger: see `hurry`. An
+# idempotent producer has one batch of a partition in flight, and where others have lingered meanwhile,
+# librdkafka's thread spins until it is acknowledged: a core for a broker that is some milliseconds away.
 _DEFAULTS: Final[Mapping[str, object]] = {
     "client.id": "pgrelay",
-    "linger.ms": 1,
+    "linger.ms": 100,
     "batch.size": 1_000_000,
     "compression.type": "lz4",
     "queue.buffering.max.messages": 500_000,
@@ -43,6 +44,8 @@ _DEFAULTS: Final[Mapping[str, object]] = {
 
 # librdkafka's default for message.max.bytes.
 _MESSAGE_BYTES: Final = 1_000_000
+
+_LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 
 # What the guarantees stand on; the configuration refuses anything that contradicts these.
 _FIXED: Final[Mapping[str, object]] = {
@@ -67,34 +70,11 @@ _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
 _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
-# A stream that has no more in flight than this is not behind, and its records would linger in vain.
-_LITTLE: Final = 100
 _HURRY_S: Final = 0.001
+_HURRY_AGAIN_S: Final = 0.01
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
-
-_DENIED: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
-_ALLOW_MORE: Final = (
-    "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
-    "small records that is too large, lower batch.size there"
-)
-# What no later try makes better, and what does.
-_POISON: Final = {
-    KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
-    KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
-    KafkaError.RECORD_LIST_TOO_LARGE: _ALLOW_MORE,
-    KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: change its cleanup.policy",
-    KafkaError.INVALID_MSG: "look into the broker's log",
-    KafkaError.POLICY_VIOLATION: "look into the broker's log",
-}
 
 
 def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = False) -> NewTopic:
@@ -109,21 +89,6 @@ def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = Fa
         replication_factor=config.replication_factor,
         config=dict(kept if lasting else config.topic_config),
     )
-
-
-def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
-    """What it means that a record was refused for good."""
-    code = error.code()
-    if code in _POISON:
-        refused = RecordRefused(
-            f"a record of topic {topic}, of the transaction committed at {format_lsn(commit_lsn)}, can't be "
-            f"delivered: {error.str()}; {_POISON[code]}; or take the table out of the publication"
-        )
-        refused.topic, refused.commit_lsn = topic, commit_lsn
-        return refused
-    if code in _DENIED:
-        return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
-    return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
 def largest_record(options: Mapping[str, str]) -> int:
@@ -159,6 +124,7 @@ class Sink:
         self._failures = 0
         self._lingers = not _LINGERING.isdisjoint(config.kafka)
         self._handed_over = 0
+        self._hurried, self._hurry_due = 0, 0.0
         self._reported = 0
         self._log = logging.getLogger("librdkafka")
         self._log.setLevel(logging.CRITICAL)
@@ -168,11 +134,13 @@ class Sink:
             self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=self._log)
             self._admin = AdminClient(common, logger=self._log)
         except (KafkaException, ValueError, TypeError) as error:
-            raise SetupError(f"sink.kafka: {_text(error)}; see librdkafka's CONFIGURATION.md") from error
+            raise SetupError(
+                f"sink.kafka: {what_it_says(error)}; see librdkafka's CONFIGURATION.md"
+            ) from error
 
     def _complain(self, error: KafkaError) -> None:
         text = _PARTICULARS.sub("", error.str())
-        if error.code() in _DENIED:
+        if error.code() in DENIED:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif error.code() == KafkaError._SSL and "certificate verify failed" in text:
             self._fail(
@@ -194,14 +162,20 @@ class Sink:
         """Take in the reports that have come; returns how many events. Raises what a refusal means."""
         return self._poll(0)
 
-    def hurry(self) -> None:
-        """Where little is in flight, send it without lingering, and take in the reports that come at once.
+    def hurry(self) -> bool:
+        """Send what there is without lingering, once all that was sent so is acknowledged, or takes long.
 
-        Blocks for a millisecond at most, which whoever has nothing else to do would rest. Where the
-        configuration says how long to linger, that stands.
+        Blocks for a millisecond at most, which whoever has nothing else to do would rest; true where it did.
+        Where the configuration says how long to linger, that stands.
         """
-        if not self._lingers and self.in_queue <= _LITTLE:
-            self._serve(self._producer.flush, _HURRY_S)
+        if self._lingers or not self.in_queue:
+            return False
+        now = time.monotonic()
+        if self._handed_over - self.in_queue < self._hurried and now < self._hurry_due:
+            return False
+        self._hurried, self._hurry_due = self._handed_over, now + _HURRY_AGAIN_S
+        self._serve(self._producer.flush, _HURRY_S)
+        return True
 
     def _poll(self, timeout_s: float) -> int:
         return self._serve(self._producer.poll, timeout_s)
@@ -271,7 +245,11 @@ class Sink:
             await self._enqueue(record, report)
         while len(acknowledged) < len(records):
             # Whoever turns the loop polls as well, but rests between: here something waits for the answer.
-            await asyncio.to_thread(self._poll, _ANSWER_S)
+            await asyncio.to_thread(self._await_report, _ANSWER_S)
+
+    def _await_report(self, timeout_s: float) -> None:
+        """Take in what comes within a time; no record lingers meanwhile."""
+        self._serve(self._producer.flush if self.in_queue else self._producer.poll, timeout_s)
 
     async def _enqueue(self, record: Record, report: Callable[[KafkaError | None, Message], None]) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
@@ -341,7 +319,7 @@ class Sink:
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
-                    reason = self.problem or _text(error)
+                    reason = self.problem or what_it_says(error)
                     raise KafkaUnavailable(f"Kafka can't be reached: {reason}") from error
             else:
                 return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
@@ -358,7 +336,7 @@ class Sink:
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise _uncreated(topic, reason) from error
+                    raise uncreated(topic, reason) from error
                 self._partitions = {**self._partitions, **await self._topics()}
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
@@ -368,7 +346,7 @@ class Sink:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
-            await asyncio.to_thread(self._poll, min(left, 0.1))
+            await asyncio.to_thread(self._await_report, min(left, _ANSWER_S))
         return True
 
     def close(self) -> None:
@@ -376,18 +354,3 @@ class Sink:
         self._producer.purge()
         with contextlib.suppress(KafkaException):
             self._producer.poll(0)
-
-
-def _uncreated(topic: str, reason: KafkaError) -> PgrelayError:
-    """What it means that a topic could not be made."""
-    if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-        return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
-    return SetupError(
-        f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
-        "or sink.partitions, replication_factor and topic_config"
-    )
-
-
-def _text(error: Exception) -> str:
-    first = error.args[0] if error.args else error
-    return first.str() if isinstance(first, KafkaError) else str(first)

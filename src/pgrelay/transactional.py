@@ -16,9 +16,10 @@ from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery
+from pgrelay.kafka_errors import delivery_error
 from pgrelay.offsets import Delivered, Offsets
 from pgrelay.progress import InFlight
-from pgrelay.sink import Sink, delivery_error
+from pgrelay.sink import Sink
 
 # librdkafka's own default, in milliseconds.
 _TRANSACTION_TIMEOUT: Final = 60_000

@@ -117,7 +117,6 @@ class Session:
         self._taken = 0
         self._outbox: deque[tuple[Delivery, list[Record]]] = deque()
         self._produced = 0
-        self._handed_over = False
         self._delivery: Delivery | None = None
         self._entry: InFlight | None = None
 
@@ -350,14 +349,11 @@ class Session:
                 return self._produced > before
             outbox.popleft()
             self._produced = before = 0
-            self._handed_over = True
         return True
 
     async def _rest(self) -> None:
         """Wait for bytes, for a report, or for the next status update."""
-        if self._handed_over and self._commits is None:
-            self._handed_over = False
-            self.sink.hurry()
+        if self._commits is None and self.sink.hurry():
             return
         rest_s = self.confirmations.rest_s()
         waiting = self.confirmations.waiting or not self.ledger.idle

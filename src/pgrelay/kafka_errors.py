@@ -1,0 +1,62 @@
+"""What Kafka's errors mean for us: what can be retried, what a user can cure, which record is refused."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
+from pgrelay.lsn import format_lsn
+
+DENIED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_ALLOW_MORE: Final = (
+    "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
+    "small records that is too large, lower batch.size there"
+)
+# What no later try makes better, and what does.
+_POISON: Final[Mapping[int, str]] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
+    KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
+    KafkaError.RECORD_LIST_TOO_LARGE: _ALLOW_MORE,
+    KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: change its cleanup.policy",
+    KafkaError.INVALID_MSG: "look into the broker's log",
+    KafkaError.POLICY_VIOLATION: "look into the broker's log",
+}
+
+
+def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
+    """What it means that a record was refused for good."""
+    code = error.code()
+    if code in _POISON:
+        refused = RecordRefused(
+            f"a record of topic {topic}, of the transaction committed at {format_lsn(commit_lsn)}, can't be "
+            f"delivered: {error.str()}; {_POISON[code]}; or take the table out of the publication"
+        )
+        refused.topic, refused.commit_lsn = topic, commit_lsn
+        return refused
+    if code in DENIED:
+        return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
+    return KafkaUnavailable(f"topic {topic}: {error.str()}")
+
+
+def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
+    """What it means that a topic could not be made."""
+    if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+        return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
+    return SetupError(
+        f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
+        "or sink.partitions, replication_factor and topic_config"
+    )
+
+
+def what_it_says(error: Exception) -> str:
+    """The text of an error of Kafka's client, or of another."""
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first)
