@@ -64,6 +64,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def _work(running: Running) -> None:
     """Run the workload, for some transactions instead of a day, and wait until both relays have it."""
+    active = "SELECT count(*) FROM pg_replication_slots WHERE active"
+    wait_until(lambda: running.query(active) == [(len(RELAYS),)], "both relays to stream")
     name, *options = running.shop.compose.command("workload")
     [script] = [option for option in options if option.startswith("--file=")]
     file = running.shop.compose.mounts("workload")[script.removeprefix("--file=")]

@@ -26,6 +26,7 @@ from tests.spark.options import OPTIONS
 from tests.spark.records import Message, produce
 
 
+@pytest.hookimpl(tryfirst=True)  # it is in this hook that xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All in one worker: a second session would be another two gigabytes."""
     here = Path(__file__).parent
