@@ -1,25 +1,19 @@
-"""When records are sent without lingering. No broker is there: they stay in the producer."""
+"""When records are sent without lingering, and who takes in reports. No broker is there."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import BY_KEY
+from pgrelay.offsets import Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
+from pgrelay.transactional import TransactionalSink
+from tests.clock import Clock
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
-
-
-class Clock:
-    """What the sink sees as the module `time`; in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -64,3 +58,38 @@ def test_a_configured_linger_stands(option: str, clock: Clock) -> None:
     produce(sink)
     assert not sink.hurry()
     sink.close()
+
+
+class Calls:
+    """A producer that tells only which of its calls serve reports."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def __len__(self) -> int:
+        return 1
+
+    def poll(self, timeout_s: float) -> int:
+        self.made.append("poll")
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        self.made.append("flush")
+        return 0
+
+
+@pytest.mark.parametrize(("under_way", "made"), [(True, []), (False, ["poll", "flush", "flush"])])
+def test_a_transactional_call_serves_the_reports_itself(
+    under_way: bool, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads would fight for each of them."""
+    config = SinkConfig(kafka=NOBODY)
+    sink = TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))
+    calls = Calls()
+    monkeypatch.setattr(sink, "_producer", calls)
+    monkeypatch.setattr(sink, "_calling", under_way)
+    pending = iter([True, False])
+    sink.poll()
+    sink.hurry()
+    asyncio.run(sink.drain(lambda: next(pending), 10))
+    assert calls.made == made

@@ -160,7 +160,7 @@ class Sink:
 
     def poll(self) -> int:
         """Take in the reports that have come; returns how many events. Raises what a refusal means."""
-        return self._poll(0)
+        return self._serve(self._producer.poll, 0)
 
     def hurry(self) -> bool:
         """Send what there is without lingering, once all that was sent so is acknowledged, or takes long.
@@ -177,10 +177,8 @@ class Sink:
         self._serve(self._producer.flush, _HURRY_S)
         return True
 
-    def _poll(self, timeout_s: float) -> int:
-        return self._serve(self._producer.poll, timeout_s)
-
     def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
+        """Take in reports by `poll` or `flush`, of librdkafka."""
         try:
             events = serve(timeout_s)
         except KafkaException as error:
@@ -233,17 +231,11 @@ class Sink:
 
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records and return once all are acknowledged."""
-        acknowledged: list[Message] = []
-
-        def report(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                acknowledged.append(message)
-            else:
-                self._report_failure(error, message)
-
+        sent = InFlight(None)
+        delivery = Delivery(sent, 0, self.refused)
         for record in records:
-            await self._enqueue(record, report)
-        while len(acknowledged) < len(records):
+            await self._enqueue(record, delivery)
+        while sent.acknowledged < len(records):
             # Whoever turns the loop polls as well, but rests between: here something waits for the answer.
             await asyncio.to_thread(self._await_report, _ANSWER_S)
 
@@ -251,20 +243,16 @@ class Sink:
         """Take in what comes within a time; no record lingers meanwhile."""
         self._serve(self._producer.flush if self.in_queue else self._producer.poll, timeout_s)
 
-    async def _enqueue(self, record: Record, report: Callable[[KafkaError | None, Message], None]) -> None:
+    async def _enqueue(self, record: Record, delivery: Delivery) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
         topic, key, value, _, partition = record
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, report)
+                self._producer.produce(topic, value, key, partition, delivery.report)
                 self._handed_over += 1
                 return
             except BufferError:
                 await asyncio.sleep(_FULL_RETRY_S)
-
-    def _report_failure(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.refused(error, message, 0)
 
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
         """The same records, those for every partition of their topic once for each."""

@@ -60,9 +60,9 @@ class TransactionalSink(Sink):
         self._begin()
         await super().publish(records)
 
-    def _poll(self, timeout_s: float) -> int:
+    def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
         # A transactional call serves the reports itself: two threads at it would fight for each of them.
-        return super()._poll(timeout_s) if not self._calling else 0
+        return super()._serve(serve, timeout_s) if not self._calling else 0
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         return _transaction_error(error)
@@ -94,7 +94,7 @@ class TransactionalSink(Sink):
     async def commit(self, position: Delivered) -> None:
         """Commit what was produced, together with the position."""
         self._begin()
-        await self._enqueue(self._offsets.record(position), self._report_failure)
+        await self._enqueue(self._offsets.record(position), self.delivery(InFlight(None), 0))
         await self._call(self._producer.commit_transaction)
         self._begun = False
 

@@ -2,15 +2,7 @@
 
 import pytest
 
-
-class Clock:
-    """What the relay's parts see as the module `time`; in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture

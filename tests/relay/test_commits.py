@@ -14,8 +14,8 @@ from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.recall import Server
 from pgrelay.transactional import TransactionalSink
+from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
-from tests.relay.conftest import Clock
 from tests.wire import build
 from tests.wire.build import INT4, Column
 

@@ -12,7 +12,7 @@ from pgrelay.offsets import Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.relay.positions import Positions
 from pgrelay.sink import Sink
-from tests.relay.conftest import Clock
+from tests.clock import Clock
 
 SLOT: Final = 0x1000
 OFFSETS: Final = Offsets(
