@@ -20,7 +20,7 @@ from tests.integration.databases import Database
 from tests.integration.least_role import let_in, publish
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, read_topic, topic_names
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import OutOfPatience, wait_until
 
 _PGRELAY = Path(sys.executable).with_name("pgrelay")
 _STOP_TIMEOUT = 30.0  # seconds
@@ -104,12 +104,12 @@ class Relay:
             self._process.wait()
 
     def wait_exit(self, timeout: float = _STOP_TIMEOUT) -> int:
-        """The exit code of a process that ends by itself. AssertionError where it does not in time."""
+        """The exit code of a process that ends by itself. OutOfPatience where it does not in time."""
         assert self._process is not None, "the relay was never started"
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the relay did not end in {timeout:g} s:\n{self.log_text}") from None
+            raise OutOfPatience(f"the relay did not end in {timeout:g} s:\n{self.log_text}") from None
 
     @property
     def running(self) -> bool:

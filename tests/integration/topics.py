@@ -53,13 +53,13 @@ def read_topic(
     *,
     until: Callable[[list[Record]], bool] | None = None,
     committed: bool = True,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
 ) -> list[Record]:
     """Every record of the topic, in order within each partition.
 
     Reads from the beginning to the end of all partitions, and on until there are `count` records and `until`
-    of them is true. AssertionError if that takes longer than `timeout` seconds. `committed` leaves out what
-    belongs to open or aborted transactions.
+    of them is true. AssertionError if that takes longer than `timeout` seconds: it may be loss, so that it is
+    never given a second try. `committed` leaves out what belongs to open or aborted transactions.
     """
     options = {
         "bootstrap.servers": bootstrap,

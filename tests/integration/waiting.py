@@ -10,8 +10,12 @@ T = TypeVar("T")
 _PAUSE = 0.02  # seconds between two looks
 
 
-def wait_until(condition: Callable[[], T], what: str, timeout: float = 30.0) -> T:
-    """The first true value of `condition`; AssertionError, naming `what`, after `timeout` seconds."""
+class OutOfPatience(AssertionError):
+    """What was awaited did not come in time: a fault, or a machine that others use."""
+
+
+def wait_until(condition: Callable[[], T], what: str, timeout: float = 60.0) -> T:
+    """The first true value of `condition`; OutOfPatience, naming `what`, after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         _check(deadline, what, timeout, value)
@@ -19,7 +23,7 @@ def wait_until(condition: Callable[[], T], what: str, timeout: float = 30.0) -> 
     return value
 
 
-async def eventually(condition: Callable[[], T], what: str, timeout: float = 30.0) -> T:  # noqa: ASYNC109
+async def eventually(condition: Callable[[], T], what: str, timeout: float = 60.0) -> T:  # noqa: ASYNC109
     """The same while the event loop goes on; `condition` must not block for long."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
@@ -30,4 +34,4 @@ async def eventually(condition: Callable[[], T], what: str, timeout: float = 30.
 
 def _check(deadline: float, what: str, timeout: float, value: object) -> None:
     if time.monotonic() > deadline:
-        raise AssertionError(f"waited {timeout:g} s in vain for {what}; at last it was {value!r}")
+        raise OutOfPatience(f"waited {timeout:g} s in vain for {what}; at last it was {value!r}")
