@@ -24,7 +24,7 @@ class Topics:
         self._bootstrap = bootstrap
         self._prefix = prefix
         self._names = [f"{prefix}.public.{table}" for table in tables]
-        self._admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_SILENT)
+        self._admin = self._new_admin()
         self._marked: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -70,6 +70,11 @@ class Topics:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+                # It would go on asking by the leader epoch that it knows; a broker that was slow has a later one.
+                self._admin = self._new_admin()
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap}, logger=_SILENT)
 
     def _ask_ends(self) -> dict[str, int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]

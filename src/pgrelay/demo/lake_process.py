@@ -71,8 +71,10 @@ def _look(spark: SparkSession, metrics: CollectorRegistry, targets: Mapping[str,
 def _rows(spark: SparkSession, servers: str, prefix: str, targets: Mapping[str, str]) -> dict[str, Any]:
     """Each table's rows as JSON; a document, which the lake keeps as its text, as itself."""
     schemas = pg.table_schemas(spark, servers, prefix)
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {target.partition(".")[2]: [] for target in targets.values()}
     for topic, target in targets.items():
+        if not spark.catalog.tableExists(target):
+            continue  # nothing was ever in it
         documents = [c.name for c in schemas[topic].columns if c.type_name == "jsonb"]
         table = spark.table(target).drop("__commit_lsn", "__seq")
         rows = [json.loads(row[0]) for row in table.select(F.to_json(F.struct("*"), _TO_JSON)).collect()]

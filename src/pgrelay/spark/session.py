@@ -37,6 +37,9 @@ _SETTINGS: Final = {
     "spark.log.level": "ERROR",
 }
 
+# Delta logs an error for a filter of its own whenever it reads a table with deletion vectors: in each merge.
+_CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
+
 
 def session(
     warehouse: str | os.PathLike[str] = "spark-warehouse",
@@ -77,8 +80,16 @@ def session(
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    _silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
+
+
+def _silence(spark: SparkSession, logger: str) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
 
 
 def _location(warehouse: str | os.PathLike[str]) -> str:
