@@ -70,7 +70,7 @@ class Topics:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
-                # It would ask by the leader epoch that it knows for ever; a broker that was slow has a later one.
+                # It would go on asking by the leader epoch it knows; a broker that was slow has a later one.
                 self._admin = self._new_admin()
 
     def _new_admin(self) -> AdminClient:
