@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
 from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import Using
+from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.positions import SUFFIX, read_positions
 from pgrelay.spark.schema import TableSchema
 from tests.spark.conftest import Topic
 from tests.spark.records import Message, change, rows, table, tombstone
@@ -105,13 +106,8 @@ def test_a_redelivery_that_ends_before_a_delete_brings_no_row_back(
     mirrored.batch(*first, change("d", 12, before={"id": 1}))
     mirrored.batch(*first)  # what a relay writes again that was killed
     assert mirrored.rows == Counter([(2, "b", None)])
-    positions = rows(topic.spark.table(_beside(mirrored)), "commit_lsn", "seq")
-    assert positions == Counter([(12, 0)])
-
-
-def _beside(mirrored: Mirrored) -> str:
-    prefix = "iceberg." if mirrored.using == "iceberg" else ""
-    return f"{prefix}{mirrored.target}__positions"
+    kept = read_positions(lake_table(topic.spark, mirrored.target, using), mirrored.schema)
+    assert kept.applied == {0: (12, 0)}
 
 
 @both_formats
@@ -217,7 +213,8 @@ def test_whole_rows_tell_a_table_apart_that_has_no_key(
 
 def _forget(mirrored: Mirrored) -> None:
     """The last batch was written, and the mirror killed before it remembered that."""
-    mirrored.topic.spark.sql(f"DROP TABLE {_beside(mirrored)}")
+    beside = lake_table(mirrored.topic.spark, mirrored.target, mirrored.using).beside(SUFFIX)
+    beside.spark.sql(f"DROP TABLE {beside.name}")
 
 
 def test_rows_of_another_cluster_are_refused_with_the_way_out(new_topic: NewTopic, target: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.apply import OnMissing, Target
-from pgrelay.spark.changes import changes_of
+from pgrelay.spark.changes import Decoder
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.order import before
 from pgrelay.spark.registry import Registry
@@ -34,7 +35,11 @@ class Reading:
         return schema.as_text(*self.text_columns.get(schema.topic, ()))
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
-        return changes_of(records, schema, registry=self.registry, placeholder=self.placeholder)
+        return self._decoder.changes(records, schema)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.registry, self.placeholder)
 
 
 @dataclass(frozen=True)

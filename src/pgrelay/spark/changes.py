@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.spark.avro_records import avro_changes, schema_id
-from pgrelay.spark.json_records import json_changes
+from pgrelay.spark.json_records import JsonRecords
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema
@@ -46,21 +46,30 @@ def read_changes(
     """
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
-        return json_changes(records, schema, placeholder)
+        return JsonRecords(schema, placeholder).changes(records)
     return avro_changes(records, schema, Registry(registry).of_topic(topic), placeholder)
 
 
-def changes_of(
-    records: DataFrame,
-    schema: TableSchema,
-    *,
-    registry: Registry | None = None,
-    placeholder: bool | None = None,
-) -> DataFrame:
-    """The same of records that were read already, by the schemas of those ids alone that are among them."""
-    if registry is None:
-        return json_changes(records, schema, placeholder)
-    ids = records.select(schema_id(F.col("value")).alias("id")).where("id IS NOT NULL").distinct().collect()
-    if not ids:
-        return json_changes(records, schema, placeholder)
-    return avro_changes(records, schema, registry.of_ids(row["id"] for row in ids), placeholder)
+class Decoder:
+    """Changes of records that were read already. What it makes for a schema serves all its batches."""
+
+    def __init__(self, registry: Registry | None = None, placeholder: bool | None = None) -> None:
+        self._registry = registry
+        self._placeholder = placeholder
+        self._json: dict[str, JsonRecords] = {}  # by topic
+
+    def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+        """As of `read_changes`; of Avro by the schemas of those ids alone that are among the records."""
+        if self._registry is None:
+            return self._of_json(records, schema)
+        ids = records.select(schema_id(F.col("value")).alias("id")).where("id IS NOT NULL").distinct()
+        found = [row["id"] for row in ids.collect()]
+        if not found:
+            return self._of_json(records, schema)
+        return avro_changes(records, schema, self._registry.of_ids(found), self._placeholder)
+
+    def _of_json(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+        json = self._json.get(schema.topic)
+        if json is None or json.schema != schema:
+            json = self._json[schema.topic] = JsonRecords(schema, self._placeholder)
+        return json.changes(records)

@@ -10,6 +10,7 @@ in pieces.
 """
 
 from collections.abc import Callable
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Final
 
@@ -38,37 +39,66 @@ _FLAT_NAMES: Final = ["__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "
 # The columns of changes that stay what they are from the parse on.
 _PLACE: Final = ["topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"]
 _SIDES: Final = ("before", "after")
+# And those that tell what is wrong with a record.
+_KEPT: Final = ["has_key", "before_row", "after_row", "before_texts", "after_texts", "text", "malformed"]
 
 
-def json_changes(records: DataFrame, schema: TableSchema, placeholder: bool | None) -> DataFrame:
-    """Changes of a topic's records: see `read_changes` for both shapes."""
-    parsed = _parsed(records, schema)
-    ordered = parsed.select("*", *(_texts(side, schema).alias(f"{side}_texts") for side in _SIDES))
-    typed = ordered.select(
-        *_PLACE,
-        *(_row(side, schema, placeholder).alias(side) for side in _SIDES),
-        _unchanged(schema, placeholder).alias("unchanged"),
-        *[name for name in ordered.columns if name not in (*_PLACE, "unchanged")],
-    )
-    corrupt = _corrupt(schema, placeholder)
-    return typed.select(*_PLACE, _key(schema).alias("key"), *_SIDES, "unchanged", corrupt.alias("corrupt"))
+class JsonRecords:
+    """The JSON records of a topic, as a schema has them.
+
+    `placeholder` as in `read_changes`. The expressions take thousands of calls into Java, more than half a
+    second for a dozen columns: they are made once, and serve any number of batches.
+    """
+
+    def __init__(self, schema: TableSchema, placeholder: bool | None) -> None:
+        self.schema = schema
+        self.placeholder = placeholder
+
+    def changes(self, records: DataFrame) -> DataFrame:
+        """Changes of the topic's records: see `read_changes` for both shapes."""
+        rows = records.where(F.col("value").isNotNull())  # the others are tombstones
+        return reduce(lambda rows, columns: rows.select(*columns), self._steps, rows)
+
+    @cached_property
+    def _steps(self) -> list[list[Expression | str]]:
+        """What each of the selects that lead to the changes has for columns."""
+        schema, placeholder = self.schema, self.placeholder
+        corrupt = _corrupt(schema, placeholder)
+        return [
+            _envelope(),
+            ["*", F.when(_is_flat(), F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat")],
+            _parsed(schema),
+            ["*", *(_texts(side, schema).alias(f"{side}_texts") for side in _SIDES)],
+            [
+                *_PLACE,
+                *_KEPT,
+                *(_row(side, schema, placeholder).alias(side) for side in _SIDES),
+                _unchanged(schema, placeholder).alias("unchanged"),
+            ],
+            [*_PLACE, _key(schema).alias("key"), *_SIDES, "unchanged", corrupt.alias("corrupt")],
+        ]
 
 
-def _parsed(records: DataFrame, schema: TableSchema) -> DataFrame:
-    """The records without tombstones; of each row, in `before_row` and `after_row`, a map of texts."""
+def _is_flat() -> Expression:
+    return F.col("envelope.__op").isNotNull()
+
+
+def _envelope() -> list[Expression | str]:
     text = F.col("value").cast("string")
-    flat = F.col("envelope.__op").isNotNull()
     options = JSON_OPTIONS | {"columnNameOfCorruptRecord": "__malformed"}
-    envelopes = records.where(F.col("value").isNotNull()).select(
+    return [
         "topic",
         "partition",
         "offset",
         F.col("key").isNotNull().alias("has_key"),
         text.alias("text"),
         F.from_json(text, _ENVELOPE, options).alias("envelope"),
-    )
-    members = envelopes.select("*", F.when(flat, F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat"))
-    source = F.col("envelope.source")
+    ]
+
+
+def _parsed(schema: TableSchema) -> list[Expression | str]:
+    """What the record says of the change; of each row, in `before_row` and `after_row`, a map of texts."""
+    flat, source = _is_flat(), F.col("envelope.source")
 
     def either(of_flat: Expression, of_envelope: Expression) -> Expression:
         return F.when(flat, of_flat).otherwise(of_envelope)
@@ -77,7 +107,7 @@ def _parsed(records: DataFrame, schema: TableSchema) -> DataFrame:
     deleted = F.col("flat.__deleted") == "true"
     has_row = F.col("flat.__truncate").isNull()
     malformed = F.col("envelope.__malformed").isNotNull() & ~flat
-    return members.select(
+    return [
         "topic",
         "partition",
         "offset",
@@ -97,7 +127,7 @@ def _parsed(records: DataFrame, schema: TableSchema) -> DataFrame:
         "text",
         (malformed | F.col("envelope").isNull()).alias("malformed"),
         *documents_of(F.col("text"), schema),
-    )
+    ]
 
 
 def _texts(side: str, schema: TableSchema) -> Expression:

@@ -1,8 +1,11 @@
-"""What of each partition is in a target already, kept in a table beside it.
+"""What of each partition is in a target already, kept in a property of a table beside it.
 
 A relay that was killed writes some records again. Inside a partition positions only rise but for those, so
 what is not above the highest position applied is a repetition. A row that a delete took out of the target has
 no position of its own any more: without this memory a repeated create would bring it back.
+
+The table has no rows. To read one that was just written Delta needs six jobs, a second on a small machine;
+and each that is replaced leaves a file behind.
 """
 
 import json
@@ -11,7 +14,7 @@ from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import GapError, SetupError
 from pgrelay.lsn import format_lsn
@@ -24,13 +27,9 @@ SUFFIX: Final = "__positions"
 _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
-_TABLE: Final = (
-    StructType()
-    .add("topic", StringType())
-    .add("partition", IntegerType())
-    .add("commit_lsn", LongType())
-    .add("seq", LongType())
-)
+# The property beside it: a `mark_of` all that is applied.
+_APPLIED: Final = "pgrelay.applied"
+_NO_ROWS: Final = StructType().add("topic", StringType())
 
 
 @dataclass
@@ -88,10 +87,11 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     positions.schema_position = (int(lsn), int(seq))
     beside = target.beside(SUFFIX)
     if beside.exists():
-        for row in beside.rows().where(F.col("topic") == schema.topic).collect():
-            positions.applied[row["partition"]] = (row["commit_lsn"], row["seq"])
+        _take(beside.properties().get(_APPLIED), positions)
     if not schema.key:
-        _take_marks(target, positions)
+        # What commits say of themselves, of which a killed mirror wrote nothing beside the target.
+        for mark in target.marked():
+            _take(mark, positions)
     systemid = properties[_SYSTEMID]
     if systemid != schema.systemid:
         lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
@@ -108,22 +108,16 @@ def mark_of(topic: str, highest: dict[int, Position]) -> str:
     return json.dumps({"topic": topic, "applied": [[partition, *at] for partition, at in highest.items()]})
 
 
-def _take_marks(target: LakeTable, positions: Positions) -> None:
-    """Take in what commits say of themselves, of which a killed mirror wrote nothing beside the target."""
-    for mark in target.marked():
-        told = json.loads(mark)
-        if told.get("topic") == positions.topic:
-            for partition, lsn, seq in told["applied"]:
-                positions.advance(partition, (lsn, seq))
+def _take(mark: str | None, positions: Positions) -> None:
+    told = {} if mark is None else json.loads(mark)
+    if told.get("topic") == positions.topic:
+        for partition, lsn, seq in told["applied"]:
+            positions.advance(partition, (lsn, seq))
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember them, after what they tell of was written."""
     beside = target.beside(SUFFIX)
-    beside.create(_TABLE)
-    topic = "'" + positions.topic + "'"  # of letters, digits and ._- alone
-    rows = ", ".join(
-        f"({topic}, {partition}, {lsn}L, {seq}L)"
-        for partition, (lsn, seq) in sorted(positions.applied.items())
-    )
-    beside.spark.sql(f"INSERT OVERWRITE {beside.name} VALUES {rows}")
+    if not beside.exists():
+        beside.create(_NO_ROWS)
+    beside.set_properties({_APPLIED: mark_of(positions.topic, positions.applied)})

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pgrelay.spark.changes import changes_of
+from pgrelay.spark.changes import Decoder
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
@@ -60,7 +60,7 @@ class TopicEnds:
             "kafka.bootstrap.servers": servers,
         }
         self._schemas = SchemaTopic(servers, prefix, options)
-        self._registry = registry
+        self._decoder = Decoder(registry)
 
     def places(self, read: Offsets) -> dict[str, Place]:
         """Where somebody stands who has read so far, by topic."""
@@ -144,7 +144,7 @@ class TopicEnds:
         return self._spark.read.format("kafka").options(**options).load()
 
     def _placed(self, records: DataFrame, offsets: Mapping[int, int], schema: TableSchema) -> DataFrame:
-        changes = changes_of(records, schema, registry=self._registry)
+        changes = self._decoder.changes(records, schema)
         is_read = reduce(
             lambda found, part: found.when(F.col("partition") == part[0], F.col("offset") < part[1]),
             offsets.items(),
