@@ -13,7 +13,7 @@ from pgrelay.embedded.binaries import CAREFULLY
 from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, StrPath
 from pgrelay.embedded.jars import Progress, fetch_jars, java
-from pgrelay.embedded.ports import free_port
+from pgrelay.embedded.ports import free_ports
 
 VERSION: Final = "3.3.3"
 
@@ -54,7 +54,8 @@ class SchemaRegistry:
             self._programs = cached(f"apicurio-{VERSION}", self._unpack)
             self._folder = stack.enter_context(server_folder(None, "registry"))
             self.log = self._folder / "registry.log"
-            self.port = self._port or free_port()
+            port, self._management_port = free_ports(2)
+            self.port = self._port or port
             self._daemon = Daemon("Apicurio Registry", self.log)
             stack.callback(self.kill)
             self.start()
@@ -82,7 +83,7 @@ class SchemaRegistry:
             "-Dquarkus.http.host=127.0.0.1",
             f"-Dquarkus.http.port={self.port}",
             "-Dquarkus.management.host=127.0.0.1",
-            f"-Dquarkus.management.port={free_port()}",
+            f"-Dquarkus.management.port={self._management_port}",
         )
         command: list[StrPath] = [
             self._java,
