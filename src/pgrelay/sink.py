@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import EVERY, Record
-from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka_errors import DENIED, delivery_error, uncreated, what_it_says
 from pgrelay.progress import InFlight
@@ -68,6 +68,7 @@ _METADATA_TRY_S: Final = 1.0
 _METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
 _TOPIC_TIMEOUT_S: Final = 30.0
+_TOPIC_RETRY_S: Final = 0.2
 _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
@@ -313,9 +314,25 @@ class Sink:
                 return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     async def _create(self, wanted: list[NewTopic]) -> None:
+        """Make topics; what passes by itself is tried again, as a session that ends sends rows twice."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _TOPIC_TIMEOUT_S
+        while True:
+            failures = await self._try_to_create(wanted, deadline - loop.time())
+            wanted = [new for new in wanted if new.topic in failures]
+            for failure in failures.values():
+                if verdict(failure) is Verdict.STOP or loop.time() + _TOPIC_RETRY_S >= deadline:
+                    raise failure
+            if not wanted:
+                return
+            await asyncio.sleep(_TOPIC_RETRY_S)
+
+    async def _try_to_create(self, wanted: list[NewTopic], timeout_s: float) -> dict[str, PgrelayError]:
+        """Returns what went wrong, by topic."""
         futures: dict[str, Future[Any]] = self._admin.create_topics(
-            wanted, operation_timeout=_TOPIC_TIMEOUT_S, request_timeout=_TOPIC_TIMEOUT_S
+            wanted, operation_timeout=timeout_s, request_timeout=timeout_s
         )
+        failures = {}
         for new in wanted:
             topic = new.topic
             try:
@@ -324,8 +341,10 @@ class Sink:
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise uncreated(topic, reason) from error
-                self._partitions = {**self._partitions, **await self._topics()}
+                    failures[topic] = uncreated(topic, reason)
+                else:
+                    self._partitions = {**self._partitions, **await self._topics()}
+        return failures
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough."""
