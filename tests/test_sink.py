@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -83,8 +84,7 @@ def test_a_transactional_call_serves_the_reports_itself(
     under_way: bool, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads would fight for each of them."""
-    config = SinkConfig(kafka=NOBODY)
-    sink = TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))
+    sink = transactional_sink()
     calls = Calls()
     monkeypatch.setattr(sink, "_producer", calls)
     monkeypatch.setattr(sink, "_calling", under_way)
@@ -93,3 +93,16 @@ def test_a_transactional_call_serves_the_reports_itself(
     sink.hurry()
     asyncio.run(sink.drain(lambda: next(pending), 10))
     assert calls.made == made
+
+
+def test_who_waits_for_a_transactional_call_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = transactional_sink()
+    monkeypatch.setattr(sink, "_calling", True)
+    looks = count()
+    assert not asyncio.run(sink.drain(lambda: next(looks) >= 0, 0.1))
+    assert next(looks) <= 12
+
+
+def transactional_sink() -> TransactionalSink:
+    config = SinkConfig(kafka=NOBODY)
+    return TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))

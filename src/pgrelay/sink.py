@@ -238,11 +238,12 @@ class Sink:
             await self._enqueue(record, delivery)
         while sent.acknowledged < len(records):
             # Whoever turns the loop polls as well, but rests between: here something waits for the answer.
-            await asyncio.to_thread(self._await_report, _ANSWER_S)
+            await self._await_report(_ANSWER_S)
 
-    def _await_report(self, timeout_s: float) -> None:
+    async def _await_report(self, timeout_s: float) -> None:
         """Take in what comes within a time; no record lingers meanwhile."""
-        self._serve(self._producer.flush if self.in_queue else self._producer.poll, timeout_s)
+        serve = self._producer.flush if self.in_queue else self._producer.poll
+        await asyncio.to_thread(self._serve, serve, timeout_s)
 
     async def _enqueue(self, record: Record, delivery: Delivery) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
@@ -353,7 +354,7 @@ class Sink:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
-            await asyncio.to_thread(self._await_report, min(left, _ANSWER_S))
+            await self._await_report(min(left, _ANSWER_S))
         return True
 
     def close(self) -> None:

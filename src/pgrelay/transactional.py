@@ -27,6 +27,7 @@ _TRANSACTION_TIMEOUT: Final = 60_000
 # How long one try of a transactional call takes at most: no stop waits longer for the thread that it is on.
 _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
+_CALL_REST_S: Final = 0.01
 
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _CURES: Final[Mapping[int, str]] = {
@@ -63,6 +64,12 @@ class TransactionalSink(Sink):
     def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
         # A transactional call serves the reports itself: two threads at it would fight for each of them.
         return super()._serve(serve, timeout_s) if not self._calling else 0
+
+    async def _await_report(self, timeout_s: float) -> None:
+        if self._calling:
+            await asyncio.sleep(min(timeout_s, _CALL_REST_S))
+        else:
+            await super()._await_report(timeout_s)
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         return _transaction_error(error)
