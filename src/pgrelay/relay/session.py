@@ -212,10 +212,13 @@ class Session:
         return True
 
     def _advance(self) -> None:
-        for passed in self.ledger.advance():
-            self._metrics.add_transactions(1)
-            if passed.commit_us is not None:
-                self._metrics.observe_delivery(passed.commit_us)
+        passed = self.ledger.advance()
+        if not passed:
+            return
+        self._metrics.add_transactions(len(passed))
+        for transaction in passed:
+            if transaction.commit_us is not None:
+                self._metrics.observe_delivery(transaction.commit_us)
 
     def _acknowledge(self) -> None:
         if self.sink.poll():
