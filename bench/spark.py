@@ -52,7 +52,7 @@ _STOCK = {
     "spark.databricks.delta.snapshotPartitions": "50",
 }
 
-# All of a record that the reader looks at.
+# What the reader's own parse takes out of such records: see json_records.
 _TEXTS = """
     before map<string, string>, after map<string, string>, op string,
     source struct<commit_lsn: bigint, seq: bigint, txId: bigint, ts_us: bigint>

@@ -318,14 +318,14 @@ class Sink:
         """Make topics; what passes by itself is tried again, as a session that ends sends rows twice."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _TOPIC_TIMEOUT_S
-        while True:
-            failures = await self._try_to_create(wanted, deadline - loop.time())
-            wanted = [new for new in wanted if new.topic in failures]
+        left_s = _TOPIC_TIMEOUT_S
+        while failures := await self._try_to_create(wanted, left_s):
+            # Ahead of the pause, which may last longer: a try takes no negative time.
+            left_s = deadline - loop.time() - _TOPIC_RETRY_S
             for failure in failures.values():
-                if verdict(failure) is Verdict.STOP or loop.time() + _TOPIC_RETRY_S >= deadline:
+                if verdict(failure) is Verdict.STOP or left_s <= 0:
                     raise failure
-            if not wanted:
-                return
+            wanted = [new for new in wanted if new.topic in failures]
             await asyncio.sleep(_TOPIC_RETRY_S)
 
     async def _try_to_create(self, wanted: list[NewTopic], timeout_s: float) -> dict[str, PgrelayError]:
@@ -333,7 +333,8 @@ class Sink:
         futures: dict[str, Future[Any]] = self._admin.create_topics(
             wanted, operation_timeout=timeout_s, request_timeout=timeout_s
         )
-        failures = {}
+        failures: dict[str, PgrelayError] = {}
+        some_exist = False
         for new in wanted:
             topic = new.topic
             try:
@@ -341,10 +342,12 @@ class Sink:
                 self._partitions[topic] = new.num_partitions
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    failures[topic] = uncreated(topic, reason)
+                if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    some_exist = True
                 else:
-                    self._partitions = {**self._partitions, **await self._topics()}
+                    failures[topic] = uncreated(topic, reason)
+        if some_exist:
+            self._partitions = {**self._partitions, **await self._topics()}
         return failures
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
