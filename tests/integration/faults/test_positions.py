@@ -30,7 +30,6 @@ from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 from tests.integration.topics import create_topic
 
-AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
 NO_POSITION = "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed"
 MANY = 5000  # rows: more than the producer's queue has room for
 

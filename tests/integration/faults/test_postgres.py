@@ -19,7 +19,7 @@ from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 
-AT_ONCE = 5.0  # seconds: with a client that holds it up, a server would wait for ever
+AT_ONCE = 20.0  # seconds: with a client that holds it up, a server would wait for ever
 
 
 @own_postgres()
