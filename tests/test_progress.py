@@ -164,15 +164,6 @@ def test_a_position_beyond_the_servers_wal_is_refused(lsn: int) -> None:
         ledger.end(lsn)
 
 
-def test_a_logical_message_ends_one_byte_past_its_position() -> None:
-    ledger = Ledger()
-    ledger.seen(0x300)
-    begun(ledger, 0)
-    ledger.end(0x301)
-    ledger.advance()
-    assert ledger.flush_lsn == 0x301
-
-
 def test_what_the_server_has_named_never_goes_back() -> None:
     ledger = Ledger(0x100)
     ledger.seen(0x300)

@@ -196,10 +196,10 @@ class Walsender:
         self._send(build.rollback_prepared(end_lsn, end_lsn, transaction.xid, transaction.gid), end_lsn)
 
     def message(self) -> None:
-        """pg_logical_emit_message, outside any transaction."""
-        lsn = self._advance()
+        """pg_logical_emit_message, outside any transaction: its LSN is where the next record begins."""
+        lsn = self._advance() + 0x40
         self._send(build.message("audit", b"...", lsn=lsn, transactional=False), lsn)
-        self.committed.append(Committed(None, lsn, lsn + 1, [self.connections[-1][-1]], []))
+        self.committed.append(Committed(None, lsn, lsn, [self.connections[-1][-1]], []))
 
     # --- What the walsender does of itself
 

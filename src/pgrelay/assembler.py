@@ -189,8 +189,8 @@ class Assembler:
     def _standalone(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
 
-        The server sends it again only if the slot stands at or before the start of its WAL record, so one
-        byte past that start is the lowest LSN that ends it.
+        Its LSN is where its WAL record ends. A commit record may begin there: to confirm any more would be to
+        confirm that.
         """
         message = self._parse(frame)
         if not isinstance(message, pgoutput.Message) or message.transactional:
@@ -199,7 +199,7 @@ class Assembler:
         self.server_lsn = max(self.server_lsn, message.lsn)
         self._events.append(TransactionBegin(None, message.lsn, sent_us))
         self._events.append(frame)
-        self._events.append(TransactionEnd(message.lsn + 1))
+        self._events.append(TransactionEnd(message.lsn))
 
     def _parse(self, frame: bytes) -> pgoutput.PgoutputMessage:
         try:

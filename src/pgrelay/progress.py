@@ -104,8 +104,7 @@ class Ledger:
         return position
 
     def _check(self, lsn: int) -> None:
-        # A logical message outside a transaction ends one byte past the position that the server named.
-        if lsn > self.server_lsn + 1:
+        if lsn > self.server_lsn:
             raise ProtocolError(
                 f"refusing to confirm LSN {format_lsn(lsn)}: it lies beyond {format_lsn(self.server_lsn)}, "
                 "the end of WAL that the server named"

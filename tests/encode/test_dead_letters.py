@@ -271,7 +271,20 @@ def test_a_transaction_that_is_left_out_is_not_even_encoded() -> None:
     assert [(segment.end_lsn, len(segment.records)) for segment in found] == [
         *((0x1808, 1), (0x2808, 0), (0x3808, 1)),
     ]
-    assert encoder.left_out == 2
+    assert encoder.left_out == (2, 0x2808)
+
+
+def test_a_message_is_left_out_without_the_transaction_that_commits_where_it_ends() -> None:
+    encoder = encoder_of(SETTING_ASIDE)
+    encoder.leave_out(0x1800)
+    message = build.message("note", b"hi", lsn=0x1800, transactional=False)
+    events = [
+        *transaction(message, xid=None, commit_lsn=0x1800),
+        *transaction(WORDS, build.insert(OID, ["1", "a", None]), commit_lsn=0x1800),
+    ]
+    assert [json.loads(key or b"") for _, key, *_ in records(encoder, events)] == [{"id": 1}]
+    assert encoder.left_out is not None
+    assert encoder.left_out[0] == 1
 
 
 def test_its_relations_are_known_to_what_follows() -> None:

@@ -126,5 +126,14 @@ def test_a_message_outside_transactions_is_skipped_as_one_of_its_own() -> None:
         return transaction(content, xid=None, commit_lsn=lsn, lsn=lsn)
 
     events = [*message(0x1000), *message(0x2000)]
-    # It ends one byte past its own LSN.
-    assert relayed(skipping(0x1001), events) == relayed(encoder_of(ALL_KINDS), events)[1:]
+    assert relayed(skipping(0x1000), events) == relayed(encoder_of(ALL_KINDS), events)[1:]
+
+
+@pytest.mark.parametrize("cut", [None, 2])
+def test_a_transaction_that_commits_where_a_message_ends_is_not_skipped_with_it(cut: int | None) -> None:
+    content = build.message("note", b"hi", lsn=SECOND, transactional=False)
+    message = transaction(content, xid=None, commit_lsn=SECOND, lsn=SECOND)
+    follows = transaction(*RELATIONS, *CHANGES, commit_lsn=SECOND)
+    expected = relayed(skipping(FIRST, SECOND, cut), follows)
+    assert relayed(skipping(SECOND, SECOND, cut), [*message, *follows]) == expected
+    assert len(expected) == len(of_transaction(SECOND)) - (0 if cut is None else 4)  # BEGIN and a tombstone

@@ -102,8 +102,8 @@ class Encoder:
         # Whether the transaction's changes are passed by, which were delivered before or are left out.
         self._passing = False
         self._passed = 0
-        self._leave_out = -1
-        self.left_out: int | None = None
+        # How many changes the transaction had that was left out, and where it ended.
+        self.left_out: tuple[int, int] | None = None
 
     @property
     def pending(self) -> bool:
@@ -120,8 +120,7 @@ class Encoder:
         self._changes.envelope.skip(lsn, cut_lsn, cut_seq)
 
     def leave_out(self, commit_lsn: int) -> None:
-        """Relay nothing of the transaction that commits there; `left_out` then is how many changes it had."""
-        self._leave_out = commit_lsn
+        """Relay nothing of the next transaction that commits there; then `left_out` tells of it."""
         self._changes.envelope.leave_out(commit_lsn)
 
     @property
@@ -176,8 +175,8 @@ class Encoder:
                 self._passing = changes.envelope.all_skipped
                 self._passed = 0
             elif isinstance(event, TransactionEnd):
-                if self._passing and changes.envelope.commit_lsn == self._leave_out:
-                    self.left_out = self._passed
+                if changes.envelope.left_out:
+                    self.left_out = self._passed, event.end_lsn
                 self._passing = False
                 changes.end(event.end_lsn)
                 self._body = HEADER_SIZE + 1

@@ -28,7 +28,9 @@ class Envelope:
         self._skip_lsn: int = 0
         self._cut_lsn: int = -1
         self._cut_seq: int = 0
-        self._left_out: int = -1
+        # The transaction is left out on request, and which shall be.
+        self.left_out = False
+        self._leave_out: int = -1
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -49,7 +51,7 @@ class Envelope:
     def begin(self, begin: TransactionBegin) -> None:
         self.serial += 1
         self.seq = 0
-        self.skip_below = self._skip_below(begin.commit_lsn)
+        self.skip_below = self._skip_below(begin)
         self.commit_lsn = begin.commit_lsn
         self.commit_us = begin.commit_us
         self.in_transaction = begin.xid is not None
@@ -67,21 +69,31 @@ class Envelope:
         self._cut_seq = cut_seq or 0
 
     def leave_out(self, commit_lsn: int) -> None:
-        """Skip the transaction that commits there, although it was not delivered."""
-        self._left_out = commit_lsn
+        """Skip the next transaction that commits there, although it was not delivered.
+
+        Not every one: a logical message outside any may end where the next one commits.
+        """
+        self._leave_out = commit_lsn
 
     @property
     def all_skipped(self) -> bool:
         """The whole transaction was delivered before, or is left out."""
         return self.skip_below == _ALL
 
-    def _skip_below(self, commit_lsn: int) -> int:
-        if commit_lsn < self._skip_lsn or commit_lsn == self._left_out:
+    def _skip_below(self, begin: TransactionBegin) -> int:
+        lsn, message = begin.commit_lsn, begin.xid is None
+        # A message outside any transaction ends at its LSN, a transaction behind that.
+        delivered = lsn < self._skip_lsn or (message and lsn == self._skip_lsn)
+        self.left_out = lsn == self._leave_out and not delivered
+        if self.left_out:
+            self._leave_out = -1
+        if delivered or self.left_out:
             return _ALL
-        return self._cut_seq if commit_lsn == self._cut_lsn else 0
+        return self._cut_seq if lsn == self._cut_lsn and not message else 0
 
     def end(self) -> None:
-        self.previous_commit = self.commit_lsn
+        if self.in_transaction:
+            self.previous_commit = self.commit_lsn
 
     def set_origin(self, name: str) -> None:
         self.origin = json_text(name)

@@ -9,6 +9,7 @@ import asyncio
 import structlog
 
 from pgrelay.config import Config
+from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.http import Health
 from pgrelay.lsn import format_lsn
@@ -68,17 +69,21 @@ class Passing(Observer):
         self.end = 0
         self.changes: int | None = None
         self._lsn = lsn
+        self._encoder: Encoder | None = None
         self._stop = stop
 
     def turned(self, session: Session) -> None:
         super().turned(session)
         encoder, flush_lsn = session.encoder, session.ledger.flush_lsn
-        # Before a session has encoded anything, since its first turn is called first.
-        encoder.leave_out(self._lsn)
+        if encoder is not self._encoder:
+            # Before a session has encoded anything, since its first turn is called first.
+            encoder.leave_out(self._lsn)
+            self._encoder = encoder
         self.begin = self.begin or flush_lsn
         self.end = self.end or session.wal_end
+        passed = False
         if encoder.left_out is not None:
-            self.changes = encoder.left_out
-        passed = self.changes is not None and flush_lsn > self._lsn
+            self.changes, end_lsn = encoder.left_out
+            passed = flush_lsn >= end_lsn
         if passed or 0 < self.end <= flush_lsn:
             self._stop.set()
