@@ -237,13 +237,15 @@ class Catalog:
     async def facts(self, relation: Relation) -> RelationFacts:
         """What the Relation message does not tell: the primary key under FULL, types, arrays' dimensions."""
         key: tuple[str, ...] = ()
+        unlike = ""
         if relation.replica_identity == FULL:
-            key = await self._primary_key(relation.oid)
+            key, unlike = await self._primary_key(relation.oid), await self._partition_unlike(relation.oid)
         built_in = {c.type_oid: builtin_type(c.type_oid) for c in relation.columns}
         unknown = {oid for oid, found in built_in.items() if found is None}
         types = await self.types(unknown) if unknown else {}
         may_be_arrays = any(found is None or found.is_array for found in built_in.values())
-        return RelationFacts(key, types, await self._dimensions(relation.oid) if may_be_arrays else {})
+        dimensions = await self._dimensions(relation.oid) if may_be_arrays else {}
+        return RelationFacts(key, types, dimensions, unlike)
 
     async def _dimensions(self, relation_oid: int) -> dict[str, int]:
         """The columns that were declared as arrays of more than one dimension."""
@@ -260,6 +262,18 @@ class Catalog:
             "WHERE c.conrelid = %s AND c.contype = 'p' ORDER BY a.attnum"
         )
         return tuple(row[0] for row in await self.rows(query, (relation_oid,)))
+
+    async def _partition_unlike(self, relation_oid: int) -> str:
+        """A partition whose old rows the server does not send whole; empty where there is none."""
+        if self.server_version < 130000:
+            return ""
+        query = sql.SQL(
+            "SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_partition_tree(%s::oid::regclass) p "
+            "JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE p.isleaf AND c.relreplident NOT IN ('f', 'n') ORDER BY 1 LIMIT 1"
+        )
+        rows = await self.rows(query, (relation_oid,))
+        return rows[0][0] if rows else ""
 
     async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
         """The types by OID, with those that they are made of, domains resolved to their base type."""

@@ -7,7 +7,7 @@ import pytest
 
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import BY_KEY
-from pgrelay.errors import RecordError
+from pgrelay.errors import RecordError, SetupError
 from tests.encode.encoding import OPTIONS, Written, records
 from tests.wire import build
 from tests.wire.build import INT4, UNCHANGED, Column
@@ -136,6 +136,24 @@ def test_a_delete_has_what_the_server_sent_of_the_old_row_and_a_tombstone() -> N
     assert deleted.headers == {}
     assert (tombstone.topic, tombstone.key, tombstone.value) == ("app.public.orders", {"id": 1}, None)
     assert deleted.partition == tombstone.partition == BY_KEY
+
+
+@pytest.mark.parametrize("change", ["update", "delete"])
+def test_an_old_key_that_is_not_whole_is_refused(change: str) -> None:
+    """Of a partition with another replica identity than the root that it is published as."""
+    sent = build.delete(OID, key=[None, "tea", None])
+    if change == "update":
+        sent = build.update(OID, ["2", "tea", "B"], key=[None, "milk", None])
+    with pytest.raises(RecordError, match="old key without its column id: a partition"):
+        records(DEFAULT, sent)
+    with pytest.raises(RecordError, match="old key of a table that has none: a partition"):
+        records(NOTHING, build.delete(OID, key=["1", None]))
+
+
+def test_partitions_of_a_full_root_must_be_full() -> None:
+    facts = replace(WITH_KEY, unlike="public.low")
+    with pytest.raises(SetupError, match=r"ALTER TABLE public\.low REPLICA IDENTITY FULL"):
+        records(FULL, build.insert(OID, ["1", "tea", "B"]), facts=facts)
 
 
 def test_under_full_it_has_the_whole_old_row_nulls_and_all() -> None:

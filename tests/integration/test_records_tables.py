@@ -7,6 +7,7 @@ import pytest
 from tests.integration.changes import changes, created, deleted, updated
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import UNDELIVERABLE, WRONG, last_words
 from tests.integration.relays import Relay
 from tests.integration.servers import on_full_versions
 
@@ -75,6 +76,40 @@ def test_partitions_whose_columns_stand_in_another_order(database: Database, new
         b'{"before":null,"after":{"id":1,"note":"x"},"source":{"version'[:60],
         b'{"before":null,"after":{"id":21,"note":"x"},"source":{"versio'[:60],
     ]
+
+
+@pytest.mark.parametrize(
+    ("identities", "change", "words"),
+    [
+        (
+            "ALTER TABLE root REPLICA IDENTITY FULL",
+            "DELETE FROM root",
+            "for its partition public.high, which has not",
+        ),
+        (
+            "CREATE UNIQUE INDEX notes ON low (note); ALTER TABLE low REPLICA IDENTITY USING INDEX notes",
+            "DELETE FROM root",
+            "public.root: the server sent an old key without its column id",
+        ),
+        (
+            "ALTER TABLE root REPLICA IDENTITY NOTHING",
+            "UPDATE low SET id = 2",
+            "public.root: the server sent an old key of a table that has none",
+        ),
+    ],
+    ids=["full root", "index", "no key"],
+)
+def test_a_partition_with_another_identity_than_its_root_is_refused(
+    database: Database, new_relay: NewRelay, identities: str, change: str, words: str
+) -> None:
+    """Its old rows are told as the root's, which they are not."""
+    database.execute(_PARTITIONED.replace("note text", "note text NOT NULL"))
+    database.execute(identities)
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO low VALUES (1, 'x')")
+    database.execute(change)
+    assert words in last_words(relay, UNDELIVERABLE if "old key" in words else WRONG)
 
 
 @pytest.mark.parametrize("version", ["15", "18"], indirect=True)

@@ -69,7 +69,8 @@ class Table:
 class Published:
     """What a run gets: the tables as they are published, and as rows are stored in them.
 
-    These differ where a partitioned table is published as one: `stored` has its partitions. `changed` are the
+    These differ where a partitioned table is published as one: `stored` has its partitions, `roots` the OID
+    that they are published as by their own. `changed` are the
     OIDs of tables whose updates or deletes are published. `columns` has the published columns by OID, one
     entry for each differing list, and `listed` those that were given by a list; both are empty before
     Postgres 15. `schemas` are those that are published whole, None: all.
@@ -77,6 +78,7 @@ class Published:
 
     tables: tuple[Table, ...] = ()
     stored: tuple[Table, ...] = ()
+    roots: dict[int, int] = field(default_factory=dict)
     changed: frozenset[int] = frozenset()
     columns: dict[int, list[list[str]]] = field(default_factory=dict)
     listed: frozenset[int] = frozenset()
@@ -144,6 +146,7 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
     return Published(
         tables=await tables(catalog, oids),
         stored=await tables(catalog, [leaf for leaf, _ in stored]),
+        roots={leaf: table for leaf, table in stored if leaf != table},
         changed=_with_leaves({row[0] for row in rows if row[1]}, stored),
         columns={row[0]: row[2] for row in rows if row[2]},
         listed=frozenset(row[0] for row in rows if row[3]),
@@ -273,6 +276,22 @@ async def binary_columns(catalog: Catalog, published: Published) -> list[Column]
     ).format(sql.SQL("AND a.attgenerated = ''" if 120000 <= catalog.server_version < 180000 else ""))
     rows = await catalog.rows(query, ([table.oid for table in published.tables],))
     return [Column(*row[1:]) for row in rows if _is_published(row[0], row[4], published)]
+
+
+async def unpublished_generated(catalog: Catalog, published: Published) -> dict[int, list[str]]:
+    """The generated columns that the server does not send, by the OID of their table."""
+    if catalog.server_version < 120000:
+        return {}
+    query = sql.SQL(
+        "SELECT attrelid, array_agg(attname::text) FROM pg_attribute "
+        "WHERE attrelid = ANY (%s) AND attgenerated <> '' AND NOT attisdropped GROUP BY attrelid"
+    )
+    rows = await catalog.rows(query, ([table.oid for table in published.tables],))
+    sent = published.columns if catalog.server_version >= 180000 else {}
+    return {
+        oid: [name for name in names if not any(name in listed for listed in sent.get(oid, []))]
+        for oid, names in rows
+    }
 
 
 def _is_published(oid: int, column: str, published: Published) -> bool:

@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, counted, error, ok, refused, some, warning
-from pgrelay.check.table_queries import Column, Published, Table, differing
+from pgrelay.check.findings import Finding, counted, error, ok, some, warning
+from pgrelay.check.keys import key_findings
+from pgrelay.check.table_queries import Column, Published, differing
 from pgrelay.config import Config
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
-from pgrelay.errors import SetupError
-
-_SHOWN: Final = 5
 
 
 async def table_findings(
@@ -22,12 +19,9 @@ async def table_findings(
 ) -> list[Finding]:
     relayed = selected(published, selection)
     return [
-        *unidentified(published),
-        *uncovered(published),
+        *await key_findings(catalog, config, published, relayed, selection),
         *conflicting(published),
         *unselected(published, relayed),
-        *hidden_keys(relayed, selection),
-        *(keyless(relayed, config.sink.partitions) if config.records.key else []),
         *await _unlogged(catalog, published),
         *(await _unreadable(catalog, relayed, selection) if config.source.binary else []),
     ]
@@ -50,59 +44,6 @@ def unselected(published: Published, relayed: Published) -> list[Finding]:
     return [warning(what, "there is nothing to relay", cure)]
 
 
-def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
-    """Columns that are to be dropped or masked, but tell rows apart."""
-    why = "a run stops at the first change of the table"
-    found: list[Finding] = []
-    for table in relayed.tables:
-        for column in table.key:
-            try:
-                selection.treatment(str(table), column, key=True)
-            except SetupError as refusal:
-                found.append(refused(refusal, why))
-    return found[:_SHOWN]
-
-
-def unidentified(published: Published) -> list[Finding]:
-    """Tables whose rows Postgres can't tell apart: it refuses to change what it could not publish."""
-    tables = [
-        table.quoted for table in published.stored if table.oid in published.changed and not table.identified
-    ]
-    if not tables:
-        return []
-    cures = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in tables]
-    return [
-        warning(
-            f"{counted(len(tables), 'table')} without primary key or replica identity: {some(tables)}",
-            "while published, Postgres refuses every UPDATE and DELETE there; inserts flow",
-            f"a primary key, or {some(cures, '; ')}",
-        )
-    ]
-
-
-def uncovered(published: Published) -> list[Finding]:
-    """Tables that are published by a list of columns in which their identity is not whole."""
-
-    def lacks(table: Table) -> bool:
-        lists = published.columns.get(table.oid, [])
-        return table.identity == "f" or any(not set(table.key) <= set(names) for names in lists)
-
-    tables = [
-        table.quoted
-        for table in published.tables
-        if table.oid in published.listed & published.changed and lacks(table)
-    ]
-    if not tables:
-        return []
-    return [
-        warning(
-            f"{counted(len(tables), 'table')} published without all columns of the identity: {some(tables)}",
-            "Postgres refuses every UPDATE and DELETE on them",
-            "add those columns to the list (ALTER PUBLICATION ... SET TABLE ...), or publish the whole table",
-        )
-    ]
-
-
 def conflicting(published: Published) -> list[Finding]:
     tables = [table.quoted for table in published.tables if differing(published.columns.get(table.oid, []))]
     if not tables:
@@ -112,27 +53,6 @@ def conflicting(published: Published) -> list[Finding]:
             f"{counted(len(tables), 'table')} published with different columns: {some(tables)}",
             "Postgres ends the stream when publications of one stream disagree on a table's columns",
             "give the table the same column list in all of source.publications",
-        )
-    ]
-
-
-def keyless(published: Published, partitions: int) -> list[Finding]:
-    """Tables whose records have no key; those that `unidentified` tells of are told once."""
-    tables = [
-        table.quoted
-        for table in published.tables
-        if not table.key and (table.identified or table.oid not in published.changed)
-    ]
-    if not tables:
-        return []
-    what = f"records without key for {counted(len(tables), 'table')}: {some(tables)}"
-    if partitions == 1:
-        return [ok(what)]
-    return [
-        warning(
-            what,
-            f"all of them go to partition 0 of {partitions}, so that their order holds",
-            "give the table a primary key",
         )
     ]
 

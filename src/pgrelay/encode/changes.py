@@ -24,7 +24,7 @@ from pgrelay.encode.records import (
     Headers,
     Segment,
 )
-from pgrelay.encode.rows import OldValue, RowWriter
+from pgrelay.encode.rows import OldValue, RowWriter, not_identified
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire import pgoutput
@@ -253,6 +253,8 @@ def _is_key(kind: int, plan: Plan, what: str) -> bool:
     """Whether an old tuple holds the key alone; the whole old row otherwise."""
     if kind != KEY_TUPLE and kind != OLD_TUPLE:
         raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
+    if kind == KEY_TUPLE and not plan.has_key:
+        raise not_identified(plan.table, "")
     return kind == KEY_TUPLE
 
 

@@ -20,6 +20,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import RowWriter
 from pgrelay.encode.topics import Topics
+from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation
 
 
@@ -42,7 +43,13 @@ def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
 
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
-    """Raises SetupError where the topic is another's, or a key would be hidden."""
+    """Raises SetupError where the topic is another's, a key would be hidden, or old rows are not whole."""
+    if facts.unlike:
+        raise SetupError(
+            f"{relation} has REPLICA IDENTITY FULL and is published for its partition {facts.unlike}, which "
+            f"has not, so that old rows would have nulls in place of values: ALTER TABLE {facts.unlike} "
+            "REPLICA IDENTITY FULL"
+        )
     topic = topics.of_table(relation.namespace, relation.name)
     if options.format == "avro":
         return AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))

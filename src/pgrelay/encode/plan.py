@@ -25,12 +25,13 @@ class RelationFacts:
 
     `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
     not built in, domains resolved to their base type. `dimensions`: by column, those of an array
-    that was declared with more than one.
+    that was declared with more than one. `unlike`: under FULL, a partition that is not.
     """
 
     primary_key: tuple[str, ...] = ()
     types: dict[int, ColumnType] = field(default_factory=dict)
     dimensions: dict[str, int] = field(default_factory=dict)
+    unlike: str = ""
 
 
 def json_text(text: str) -> bytes:
@@ -96,7 +97,8 @@ class Plan:
         for column in relation.columns:
             key = column.name in facts.primary_key if full else column.key
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
-        self.keyed: bool = options.key and any(column.key for column in self.columns)
+        self.has_key: bool = any(column.key for column in self.columns)
+        self.keyed: bool = options.key and self.has_key
         # Whether consumers were told this plan's schema, and none other of the same relation since.
         self.announced = False
         # The constant head of `source` for this table in the transaction numbered `source_of`.

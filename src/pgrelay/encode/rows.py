@@ -69,6 +69,21 @@ def value_error(column: ColumnPlan, value: bytes, error: ValueError) -> RecordEr
     )
 
 
+def not_identified(table: str, column: str) -> RecordError:
+    """An old key is not that of the table: it is a partition's, published as its root.
+
+    The Relation is the root's, whose replica identity is not handed down to partitions. `column` is one of
+    the key that is missing; empty where the table has none.
+    """
+    what = f"an old key without its column {column}" if column else "an old key of a table that has none"
+    return RecordError(
+        f"{table}: the server sent {what}: a partition has another replica identity than the root; "
+        "ALTER TABLE it REPLICA IDENTITY as the root's",
+        table,
+        column,
+    )
+
+
 def close_object(writer: BytesWriter) -> None:
     """Members end in a comma; the last one's becomes the closing brace."""
     last: i64 = len(writer) - 1
@@ -104,7 +119,8 @@ class RowWriter:
 
         `key_only`: the tuple is an old key, whose other columns are absent, not null. `old`: the old row's
         values, which fill in what is unchanged. `keep`: a list to which this row's values are added.
-        Raises ProtocolError on bytes that are not a tuple of this relation; IndexError where they end early.
+        Raises ProtocolError on bytes that are not a tuple of this relation; IndexError where they end early;
+        RecordError on a value that can't be encoded, or a key that is not whole.
         """
         columns = plan.columns
         if read_i16_be(data, pos) != len(columns):
@@ -144,6 +160,8 @@ class RowWriter:
             elif kind == _UNCHANGED:
                 self._write_unchanged(writer, column, None if old is None else old[index])
             elif kind == _NULL:
+                if key_only:
+                    raise not_identified(column.table, column.name)
                 self._null(writer, column)
             else:
                 self._member(writer, column, kind, value)

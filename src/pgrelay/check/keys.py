@@ -1,0 +1,171 @@
+"""What tells a table's rows apart, and so the keys of its records.
+
+Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publish_via_partition_root.
+"""
+
+from typing import Final
+
+from pgrelay.catalog import Catalog
+from pgrelay.check import table_queries
+from pgrelay.check.findings import Finding, counted, ok, refused, some, warning
+from pgrelay.check.table_queries import Published, Table
+from pgrelay.config import Config
+from pgrelay.encode.selection import Selection
+from pgrelay.errors import SetupError
+
+_SHOWN: Final = 5
+
+
+async def key_findings(
+    catalog: Catalog, config: Config, published: Published, relayed: Published, selection: Selection
+) -> list[Finding]:
+    """`relayed` is what is published, less what the relay leaves out."""
+    return [
+        *unidentified(published),
+        *uncovered(published),
+        *mismatched(published),
+        *ungenerated(published, await table_queries.unpublished_generated(catalog, published)),
+        *deferrable(published),
+        *hidden_keys(relayed, selection),
+        *(keyless(relayed, config.sink.partitions) if config.records.key else []),
+    ]
+
+
+def unidentified(published: Published) -> list[Finding]:
+    """Tables whose rows Postgres can't tell apart: it refuses to change what it could not publish."""
+    tables = [
+        table.quoted for table in published.stored if table.oid in published.changed and not table.identified
+    ]
+    if not tables:
+        return []
+    cures = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in tables]
+    return [
+        warning(
+            f"{counted(len(tables), 'table')} without primary key or replica identity: {some(tables)}",
+            "while published, Postgres refuses every UPDATE and DELETE there; inserts flow",
+            f"a primary key, or {some(cures, '; ')}",
+        )
+    ]
+
+
+def uncovered(published: Published) -> list[Finding]:
+    """Tables that are published by a list of columns in which their identity is not whole."""
+
+    def lacks(table: Table) -> bool:
+        lists = published.columns.get(table.oid, [])
+        full = table.identity == "f" and table.oid in published.changed
+        return full or any(not set(table.key) <= set(names) for names in lists)
+
+    lacking = [table for table in published.tables if table.oid in published.listed and lacks(table)]
+    changed = [table.quoted for table in lacking if table.oid in published.changed]
+    inserted = [table.quoted for table in lacking if table.oid not in published.changed]
+    what = "published without all columns of the identity:"
+    cure = "add those columns to the list (ALTER PUBLICATION ... SET TABLE ...), or publish the whole table"
+    found: list[Finding] = []
+    if changed:
+        why = "Postgres refuses every UPDATE and DELETE on them"
+        found.append(warning(f"{counted(len(changed), 'table')} {what} {some(changed)}", why, cure))
+    if inserted:
+        why = "records have a part of the key alone, which other rows may share"
+        found.append(warning(f"{counted(len(inserted), 'table')} {what} {some(inserted)}", why, cure))
+    return found
+
+
+def mismatched(published: Published) -> list[Finding]:
+    """Partitions that are published as their root, whose replica identity they do not have.
+
+    The server describes the root's and sends the partition's.
+    """
+    roots = {table.oid: table for table in published.tables}
+
+    def differs(part: Table, root: Table) -> bool:
+        if part.identity == "f":
+            return False
+        return root.identity == "f" or set(part.key) != set(root.key)
+
+    parts = [
+        part.quoted
+        for part in published.stored
+        if (root := roots.get(published.roots.get(part.oid, 0))) is not None
+        and root.oid in published.changed
+        and part.identified
+        and differs(part, root)
+    ]
+    if not parts:
+        return []
+    return [
+        warning(
+            f"{counted(len(parts), 'partition')} with another replica identity than the root: {some(parts)}",
+            "the old rows of their updates and deletes lack columns of the key, or of the row; a run stops "
+            "where it can tell",
+            "ALTER TABLE each of them REPLICA IDENTITY as the root's",
+        )
+    ]
+
+
+def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[Finding]:
+    """Tables whose key has a generated column that is not sent; `generated` are such columns by OID."""
+    tables = [
+        table.quoted for table in published.tables if set(table.key) & set(generated.get(table.oid, []))
+    ]
+    if not tables:
+        return []
+    return [
+        warning(
+            f"{counted(len(tables), 'table')} with a generated column in the key: {some(tables)}",
+            "Postgres does not send it: rows that differ there alone have one key",
+            "an index on other columns, and ALTER TABLE ... REPLICA IDENTITY USING INDEX",
+        )
+    ]
+
+
+def deferrable(published: Published) -> list[Finding]:
+    """Tables whose key two rows may exchange in one statement."""
+    tables = [
+        table.quoted
+        for table in published.tables
+        if table.identity == "f" and table.deferrable and table.oid in published.changed
+    ]
+    if not tables:
+        return []
+    return [
+        warning(
+            f"{counted(len(tables), 'table')} with a deferrable primary key as the key: {some(tables)}",
+            "an UPDATE in which rows exchange keys ends with the delete of a key that is there",
+            "a primary key that is not deferrable",
+        )
+    ]
+
+
+def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
+    """Columns that are to be dropped or masked, but tell rows apart."""
+    why = "a run stops at the first change of the table"
+    found: list[Finding] = []
+    for table in relayed.tables:
+        for column in table.key:
+            try:
+                selection.treatment(str(table), column, key=True)
+            except SetupError as refusal:
+                found.append(refused(refusal, why))
+    return found[:_SHOWN]
+
+
+def keyless(published: Published, partitions: int) -> list[Finding]:
+    """Tables whose records have no key; those that `unidentified` tells of are told once."""
+    tables = [
+        table.quoted
+        for table in published.tables
+        if not table.key and (table.identified or table.oid not in published.changed)
+    ]
+    if not tables:
+        return []
+    what = f"records without key for {counted(len(tables), 'table')}: {some(tables)}"
+    if partitions == 1:
+        return [ok(what)]
+    return [
+        warning(
+            what,
+            f"all of them go to partition 0 of {partitions}, so that their order holds",
+            "give the table a primary key",
+        )
+    ]
