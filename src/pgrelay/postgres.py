@@ -1,5 +1,6 @@
 """How both connections to Postgres are made, and what its errors mean to us."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,9 +9,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgrelay.errors import BEGIN_ANEW, GapError, PgrelayError, SetupError, SourceUnavailable
 
-# Whatever role or database say, values are printed one way (manual, "Client Connection Defaults"). They are
-# given at connection time because pgoutput prints in the walsender's own session.
-PINNED: Final[Mapping[str, str]] = {
+# Whatever role, database, dsn or environment say, values are printed one way (manual, "Client Connection
+# Defaults"). They are set in the walsender's own session too, since it is there that pgoutput prints.
+_PINNED: Final[Mapping[str, str]] = {
     "datestyle": "ISO",
     "intervalstyle": "iso_8601",
     "timezone": "UTC",
@@ -20,8 +21,11 @@ PINNED: Final[Mapping[str, str]] = {
     "statement_timeout": "0",
     "lock_timeout": "0",
 }
+PIN: Final = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()
+)
 
-_CONNECT_TIMEOUT_S: Final = "10"
+_CONNECT_TIMEOUT_S: Final = 10
 
 # SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").
 _PASSING: Final = ("08", "40", "53", "57", "58", "55006", "XX000")
@@ -48,27 +52,25 @@ _REFUSALS: Final = (
 )
 
 
-def conninfo(dsn: str, **more: str) -> str:
-    """The connection string with our session settings; the user's own `options` come first."""
-    given = conninfo_to_dict(dsn)
-    pins = " ".join(f"-c {name}={value}" for name, value in PINNED.items())
-    options = f"{given.get('options') or ''} {pins}".strip()
-    return make_conninfo(
-        dsn,
-        options=options,
-        client_encoding="UTF8",
-        fallback_application_name="pgrelay",
-        connect_timeout=str(given.get("connect_timeout") or _CONNECT_TIMEOUT_S),
-        **more,
-    )
-
-
 async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, ...]]:
-    """An autocommit connection. Raises SourceUnavailable, or SetupError where the server refuses us."""
+    """An autocommit connection with our session settings.
+
+    Raises SourceUnavailable, or SetupError where the server refuses us.
+    """
+    given = conninfo_to_dict(dsn)
+    if not (given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT")):
+        more["connect_timeout"] = str(_CONNECT_TIMEOUT_S)
+    options = make_conninfo(dsn, client_encoding="UTF8", fallback_application_name="pgrelay", **more)
     try:
-        return await psycopg.AsyncConnection.connect(conninfo(dsn, **more), autocommit=True)
+        connection = await psycopg.AsyncConnection.connect(options, autocommit=True)
+        try:
+            await connection.execute(PIN)
+        except psycopg.Error:
+            await connection.close()
+            raise
     except psycopg.OperationalError as error:
         raise connection_error(error) from error
+    return connection
 
 
 def connection_error(error: psycopg.Error) -> PgrelayError:

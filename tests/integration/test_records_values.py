@@ -171,6 +171,11 @@ _ODD_SETTINGS = {
     "client_encoding": "LATIN1",
     "search_path": "pg_temp",
 }
+_ODD_ENVIRONMENT = {
+    "PGDATESTYLE": "German, DMY",
+    "PGTZ": "Asia/Kathmandu",
+    "PGOPTIONS": "-c intervalstyle=postgres_verbose -c bytea_output=escape -c extra_float_digits=-3",
+}
 _SENSITIVE = {
     "day": ("date", "'20.11.2026'", "2026-11-20"),
     "at": ("timestamp", "'20.11.2026 14:54:02.5'", "2026-11-20T14:54:02.5"),
@@ -184,14 +189,18 @@ _SENSITIVE = {
 }
 
 
-@pytest.mark.parametrize("whose", ["DATABASE {name}", "ROLE postgres IN DATABASE {name}"])
-def test_settings_of_role_and_database_change_nothing(
-    database: Database, new_relay: NewRelay, whose: str
+@pytest.mark.parametrize("whose", ["DATABASE {name}", "ROLE postgres IN DATABASE {name}", "environment"])
+def test_settings_from_elsewhere_change_nothing(
+    database: Database, new_relay: NewRelay, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     columns = ", ".join(f"{name} {declared}" for name, (declared, _, _) in _SENSITIVE.items())
     database.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
-    for name, value in _ODD_SETTINGS.items():
-        database.execute(f"ALTER {whose.format(name=database.name)} SET {name} = {value!r}")
+    if whose == "environment":
+        for name, value in _ODD_ENVIRONMENT.items():
+            monkeypatch.setenv(name, value)
+    else:
+        for name, value in _ODD_SETTINGS.items():
+            database.execute(f"ALTER {whose.format(name=database.name)} SET {name} = {value!r}")
     relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
     values = ", ".join(value for _, value, _ in _SENSITIVE.values())
     database.execute(f"INSERT INTO public.t VALUES (1, {values})")
