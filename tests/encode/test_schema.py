@@ -213,6 +213,18 @@ class TestWhen:
             ["id"],
         ]
 
+    def test_a_table_that_gets_its_name_back_is_announced_again(self) -> None:
+        """Another had it meanwhile, and was the last that was told of it."""
+        other = build.relation(OID + 1, "public", "people", "d", [ID])
+        shapes = [(relation(ID, NAME), OID), (other, OID + 1), (relation(ID, NAME), OID)]
+        encoder = encoder_of()
+        came = [
+            schema
+            for shape, oid in shapes
+            for schema in schemas(encoder, transaction(shape, build.truncate([oid])))
+        ]
+        assert [names(it) for it in came] == [["id", "name"], ["id"], ["id", "name"]]
+
     def test_under_full_a_new_primary_key_is_announced_though_the_relation_is_the_same(self) -> None:
         encoder = encoder_of()
         people = relation(ID, NAME, identity="f")

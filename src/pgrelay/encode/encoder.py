@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pgrelay.encode.ahead import Ahead, relations_ahead
+from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.changes import Changes
@@ -90,7 +91,7 @@ class Encoder:
         self._unread: dict[int, bytes] = {}
         # Plans by the Relation message that made them: a streamed transaction sends its relations again.
         self._made: dict[bytes, Plan] = {}
-        self._announced: dict[int, Plan] = {}
+        self._announced = Announced()
         self._needed_by: bytes = b""
         # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
         self._bodies_ahead: list[bytes] = []
@@ -219,27 +220,21 @@ class Encoder:
             self._topics_met.add(need.topic)
         elif isinstance(need, Announcement):
             for plan, known in zip(self._plans_ahead, ahead, strict=False):
-                plan.announced = True
-                self._announced[plan.relation.oid] = plan
+                self._announced.add(plan)
                 _open(plan.opening, known)
         _open(self._opening, ids)
         self.need = None
 
     def _announce(self, plan: Plan) -> None:
-        """Tell a plan's schema, which ends that of the relation's earlier plan."""
-        oid = plan.relation.oid
-        previous = self._announced.get(oid)
-        if previous is not None:
-            previous.announced = False
-        plan.announced = True
-        self._announced[oid] = plan
+        """Tell a plan's schema."""
+        self._announced.add(plan)
         envelope = self._changes.envelope
         self._opening = plan.opening
         self._plans_ahead = []
         ahead = []
         for coming in self._ahead():
             other = self._made.get(coming.body)
-            if other is not None and coming.oid not in self._announced:
+            if other is not None and self._announced.is_new(other):
                 self._plans_ahead.append(other)
                 # The relation is new, so its schema may as well hold from the transaction's first record.
                 ahead.append(self._announcement(other, coming.commit_lsn, 0))
