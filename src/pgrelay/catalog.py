@@ -248,10 +248,11 @@ class Catalog:
         return RelationFacts(key, types, dimensions, unlike)
 
     async def _dimensions(self, relation_oid: int) -> dict[str, int]:
-        """The columns that were declared as arrays of more than one dimension."""
+        """The columns declared as arrays of more than one dimension, themselves or by their domain."""
         query = sql.SQL(
-            "SELECT attname, attndims::int FROM pg_attribute "
-            "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attndims > 1"
+            "SELECT attname, greatest(attndims, typndims)::int FROM pg_attribute "
+            "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
+            "AND greatest(attndims, typndims) > 1"
         )
         return dict(await self.rows(query, (relation_oid,)))
 
@@ -314,7 +315,11 @@ def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
     if typtype == "d":
         return _column_type(base, base_typmod, rows)
     if category == "A" and element:
-        return ColumnType(oid, name, typmod, _column_type(element, typmod, rows), delimiter)
+        of = _column_type(element, typmod, rows)
+        if element in rows and rows[element][2] == "d" and not of.is_array:
+            # Of a domain: as an array of its base type, with the modifier that only the domain has.
+            name, typmod = f"_{of.name}", of.typmod
+        return ColumnType(oid, name, typmod, of, delimiter)
     made_of = _column_type(ranged, -1, rows) if ranged else None
     return ColumnType(oid, name, typmod, made_of, typtype=typtype)
 

@@ -6,6 +6,8 @@ from typing import Any, Final
 import pytest
 
 from pgrelay.encode.records import EVERY
+from pgrelay.encode.selection import Selection
+from pgrelay.errors import SetupError
 from tests.encode.encoding import OPTIONS, Written, encoder_of, records, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, NOON, UNCHANGED, Column
@@ -33,6 +35,18 @@ def beside(op: str, seq: int = 0, *, deleted: bool = False) -> dict[str, Any]:
         "__seq": seq,
         "__ts_ms": NOON // 1000,
     }
+
+
+def test_a_column_that_is_called_as_what_stands_beside_it_is_refused() -> None:
+    taken = build.relation(OID, "public", "people", "d", [Column("id", INT4, key=True), Column("__op")])
+    insert = build.insert(OID, ["1", "mine"])
+    with pytest.raises(
+        SetupError, match=r"public\.people\.__op: the flat envelope has a member of that name"
+    ):
+        records(taken, insert, options=FLAT)
+    without = replace(FLAT, selection=Selection(drop=(r".*\.__op",)))
+    assert records(taken, insert, options=without)[0].value == {"id": 1, **beside("c")}
+    assert records(taken, insert)[0].value["after"] == {"id": 1, "__op": "mine"}
 
 
 def test_a_value_is_the_row_and_then_what_stands_beside_it() -> None:

@@ -82,16 +82,18 @@ def test_every_kind_of_type(
     new_relay: NewRelay, schema_registry: SchemaRegistry, database: Database, reader: Reader, binary: bool
 ) -> None:
     relay = new_relay(records=avro(schema_registry.url), source={"binary": binary}).start().wait_streaming()
+    database.execute("CREATE DOMAIN board AS int[][]")
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, flag bool, small int2, big int8, single real, double float8,"
         " exact numeric(12,3), loose numeric, day date, local timestamp, at timestamptz, raw bytea,"
-        ' doc jsonb, ref uuid, tags text[], grid int[][], span int4range, addr inet, "odd name" text)'
+        ' doc jsonb, ref uuid, tags text[], grid int[][], span int4range, addr inet, "odd name" text,'
+        " squares board)"
     )
     database.execute(
         "INSERT INTO t VALUES (1, true, -3, 9007199254740993, 0.1, 1e23, -1234.5, 'NaN', '2026-11-20',"
         " '2026-11-20 14:54:02.343135', '2026-11-20 14:54:02.343135+01', '\\x00ff', '{\"a\": 1}',"
         " 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{a,NULL,\"b,c\"}', '{{1,2},{3,NULL}}', '[1,5)',"
-        " '10.0.0.1', 'é')"
+        " '10.0.0.1', 'é', '{{1}}')"
     )
     relay.caught_up()
     [row] = reader.rows(relay, "t")
@@ -112,6 +114,7 @@ def test_every_kind_of_type(
         "doc": '{"a": 1}',
         "tags": ["a", None, "b,c"],
         "grid": [[1, 2], [3, None]],
+        "squares": [[1]],
         "span": "[1,5)",
         "addr": "10.0.0.1",
         "odd_x20_name": "é",

@@ -95,7 +95,8 @@ def test_types_are_told_with_their_modifiers_and_domains_by_their_base(
     database.execute("CREATE DOMAIN price AS numeric(8,2)")
     database.execute("CREATE TYPE mood AS ENUM ('sad')")
     database.execute(
-        "CREATE TABLE typed (p price, m mood, v varchar(5), n numeric(5,2)[], t timestamptz(3), j jsonb)"
+        "CREATE TABLE typed "
+        "(p price, m mood, v varchar(5), n numeric(5,2)[], t timestamptz(3), j jsonb, l price[])"
     )
     database.execute("INSERT INTO typed VALUES (1)")
     relay.caught_up()
@@ -110,6 +111,7 @@ def test_types_are_told_with_their_modifiers_and_domains_by_their_base(
         ("_numeric", (5 << 16 | 2) + 4, "array<string>"),
         ("timestamptz", 3, "iso-timestamp"),
         ("jsonb", -1, "string"),
+        ("_numeric", (8 << 16 | 2) + 4, "array<string>"),
     ]
 
 

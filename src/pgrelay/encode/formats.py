@@ -15,7 +15,7 @@ from pgrelay.encode.avro.schema import (
 from pgrelay.encode.boundaries import Boundaries
 from pgrelay.encode.debezium import DebeziumJson
 from pgrelay.encode.envelope import Envelope
-from pgrelay.encode.flat import FlatJson
+from pgrelay.encode.flat import FlatJson, refuse_taken
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import RowWriter
@@ -43,7 +43,8 @@ def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
 
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
-    """Raises SetupError where the topic is another's, a key would be hidden, or old rows are not whole."""
+    """Raises SetupError where the topic or a column's name is another's, a key would be hidden, or old rows
+    are not whole."""
     if facts.unlike:
         raise SetupError(
             f"{relation} has REPLICA IDENTITY FULL and is published for its partition {facts.unlike}, which "
@@ -53,7 +54,10 @@ def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: R
     topic = topics.of_table(relation.namespace, relation.name)
     if options.format == "avro":
         return AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))
-    return Plan(relation, facts, topic, options)
+    plan = Plan(relation, facts, topic, options)
+    if options.envelope == "flat":
+        refuse_taken(plan)
+    return plan
 
 
 def schemas_of(plan: Plan, options: RecordOptions) -> Schemas | None:
