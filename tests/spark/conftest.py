@@ -1,5 +1,6 @@
 """One Spark session for all of these tests, and topics of a real broker for hand-made records."""
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Py4J leaves its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def collected() -> Iterator[None]:
+    """Py4J's garbage is collected where its warnings mean nothing, not in some test that follows."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
