@@ -218,9 +218,12 @@ class Daemon:
         config = self._config
         first = self._position.system is None
         if first and await catalog.slot(config.source.slot) is None:
-            # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again.
+            # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again. What
+            # Kafka refuses, such as a topic, must not leave a slot that nobody reads.
             with contextlib.suppress(KafkaUnavailable):
                 await refuse_new_slot(sink, offsets)
+                if config.source.create:
+                    await self._require_topics(sink)
         slot = await prepare(catalog, config.source, self._position)
         await check_topics(catalog, config)
         self._position.check_slot(slot, config.source.slot)

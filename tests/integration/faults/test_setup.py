@@ -98,3 +98,10 @@ def test_an_option_that_kafka_s_client_does_not_take(
     [name] = options
     assert name in last_words(relay, WRONG)
     assert not exists(database, relay.prefix)
+
+
+def test_topics_that_can_not_be_made(database: Database, new_relay: NewRelay) -> None:
+    """Nor is one then."""
+    relay = new_relay(sink={"replication_factor": 3}).start()
+    assert "replication" in last_words(relay, WRONG).lower()
+    assert not exists(database, relay.prefix)
