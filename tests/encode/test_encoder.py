@@ -1,7 +1,7 @@
 """Events to segments: what the encoder needs and when, and which Relation each row is read by."""
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -153,6 +153,18 @@ def test_under_full_they_are_asked_for_every_time() -> None:
     events = transaction(relation("id", identity="f"), insert(1))
     assert facts_asked(encoder, events) == ["public.table_16384"]
     assert facts_asked(encoder, events) == ["public.table_16384"]
+
+
+@pytest.mark.parametrize("format", ["json", "avro"])
+def test_the_dimensions_of_arrays_are_asked_for_every_time_where_they_matter(
+    format: Literal["json", "avro"],
+) -> None:
+    """An ALTER COLUMN TYPE that only adds brackets changes no Relation."""
+    grid = build.relation(16384, "public", "grids", "d", [Column("id", INT4, True), Column("grid", 1007)])
+    encoder = encoder_of(replace(OPTIONS, format=format))
+    events = transaction(grid, build.truncate([16384]))
+    assert facts_asked(encoder, events) == ["public.grids"]
+    assert facts_asked(encoder, events) == (["public.grids"] if format == "avro" else [])
 
 
 def test_under_full_a_new_primary_key_is_used() -> None:

@@ -30,7 +30,7 @@ from pgrelay.encode.changes import Changes
 from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.formats import plan_of, schemas_of, schemas_of_topic
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import FULL, Plan, RelationFacts
+from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Opening, Record, Segment
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
@@ -324,8 +324,8 @@ class Encoder:
         body = frame[start:]
         oid = read_u32(body, 0)
         plan = self._made.get(body)
-        # Under FULL the key is the catalogue's, and may change with the same Relation message.
-        if plan is not None and (plan.relation.replica_identity != FULL or body in self._known_ahead):
+        # What is the catalogue's to tell may change with the same Relation message.
+        if plan is not None and (not plan.asks_again or body in self._known_ahead):
             self._known_ahead.discard(body)
             self._known()[oid] = plan
             return

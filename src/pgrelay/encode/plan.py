@@ -99,6 +99,9 @@ class Plan:
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key
+        # Whether the facts may be others the next time: the key under FULL, in Avro arrays' dimensions.
+        arrays = options.format == "avro" and any(column.type.is_array for column in self.columns)
+        self.asks_again: bool = full or arrays
         # Whether consumers were told this plan's schema, and none other of the same relation since.
         self.announced = False
         # The constant head of `source` for this table in the transaction numbered `source_of`.
