@@ -7,7 +7,14 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrelay.errors import BEGIN_ANEW, GapError, PgrelayError, SetupError, SourceUnavailable
+from pgrelay.errors import (
+    BEGIN_ANEW,
+    GapError,
+    PgrelayError,
+    RecordError,
+    SetupError,
+    SourceUnavailable,
+)
 
 # Whatever role, database, dsn or environment say, values are printed one way (manual, "Client Connection
 # Defaults"). They are set in the walsender's own session too, since it is there that pgoutput prints.
@@ -29,6 +36,8 @@ _CONNECT_TIMEOUT_S: Final = 10
 
 # SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").
 _PASSING: Final = ("08", "40", "53", "57", "58", "55006", "XX000")
+# A character that is not in the one encoding, or has no equivalent in the other.
+_NO_UTF_8: Final = ("22021", "22P05")
 _WAL_REMOVED: Final = "58P01"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
@@ -81,8 +90,11 @@ def connection_error(error: psycopg.Error) -> PgrelayError:
     return SourceUnavailable(f"Postgres can't be reached: {text}")
 
 
-def server_error(sqlstate: str | None, text: str) -> PgrelayError:
-    """What an error of the server means, by its SQLSTATE; an unknown one stops the relay."""
+def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayError:
+    """What an error of the server means, by its SQLSTATE; an unknown one stops the relay.
+
+    `context` is what the server says of where it happened: with an LSN, where it was decoding.
+    """
     if sqlstate == _WAL_REMOVED:
         return GapError(f"{text}: changes are gone from the WAL; {BEGIN_ANEW}")
     if sqlstate == _NOT_IN_PREREQUISITE_STATE:
@@ -91,6 +103,10 @@ def server_error(sqlstate: str | None, text: str) -> PgrelayError:
         return SetupError(
             f"{text}: create it, or correct source.slot and source.publications; if it was dropped and made "
             f"again, rows written meanwhile can't be decoded: {BEGIN_ANEW}"
+        )
+    if sqlstate in _NO_UTF_8:
+        return RecordError(
+            f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
         )
     if text.startswith(_UNMAPPED):
         return SourceUnavailable(f"{text}: a bug of Postgres's streaming; set source.streaming: off")

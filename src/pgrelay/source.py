@@ -127,7 +127,12 @@ class Source:
             return SourceUnavailable("Postgres ended the stream")
         sqlstate = result.error_field(pq.DiagnosticField.SQLSTATE)
         text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"Postgres ended the stream"
-        return server_error(sqlstate.decode() if sqlstate else None, text.decode(errors="replace"))
+        context = result.error_field(pq.DiagnosticField.CONTEXT) or b""
+        return server_error(
+            sqlstate.decode() if sqlstate else None,
+            text.decode(errors="replace"),
+            one_line(context.decode(errors="replace")),
+        )
 
     async def wait_readable(self, timeout_s: float | None) -> None:
         """Return once bytes have arrived, or after the time given."""

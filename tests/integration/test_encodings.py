@@ -1,5 +1,7 @@
 """Databases whose encoding is not UTF-8: the records are."""
 
+import re
+
 import pytest
 
 from tests.integration.changes import changes, created, deleted
@@ -53,3 +55,15 @@ def test_bytes_that_are_not_stop_the_relay_before_any_later_row(database: Databa
     assert "UTF-8" in reason
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
     assert relay.start().wait_exit() == 4
+
+
+@pytest.mark.parametrize("encoding", ["WIN1252"])
+def test_bytes_that_the_server_can_not_convert_stop_the_relay_and_are_told_with_their_lsn(
+    database: Database, relay: Relay
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")
+    database.execute("INSERT INTO t VALUES (1, convert_from('\\x81', 'WIN1252'))")
+    assert relay.wait_exit() == 4
+    reason = relay.log[-1]["event"]
+    assert re.search(r"0x81 in encoding .WIN1252. has no equivalent in encoding .UTF8.", reason)
+    assert re.search(r"associated LSN [0-9A-F]+/[0-9A-F]+", reason)
