@@ -184,6 +184,33 @@ def test_avro_needs_the_registrys_address(relay_yaml: Write, registry: dict[str,
     ]
 
 
+@pytest.mark.parametrize(
+    ("section", "keys", "line"),
+    [
+        (
+            "sink",
+            {"kafka": {"bootstrap.servers": "me:hunter2@b:9"}},
+            "sink.kafka.bootstrap.servers: Kafka's brokers take no user or password in their address; "
+            "write host:port,host:port, an IPv6 host in brackets, and set sasl.username",
+        ),
+        (
+            "sink",
+            {"kafka": {"bootstrap.servers": "a", "metadata.broker.list": "b:x"}},
+            "sink.kafka.metadata.broker.list: 'b:x' is not host:port; write host:port,host:port, "
+            "an IPv6 host in brackets",
+        ),
+        (
+            "records",
+            {"schema_registry": {"url": "me:hunter2@b:9"}},
+            "records.schema_registry.url: not a registry's address; write http://host:8081 or https://..., "
+            "special characters as %XX",
+        ),
+    ],
+)
+def test_an_address_that_is_none(relay_yaml: Write, section: str, keys: dict[str, object], line: str) -> None:
+    assert mistakes(relay_yaml(minimal_with(section, **keys))) == [f"relay.yaml: {line}"]
+
+
 def test_avro_with_a_registry(relay_yaml: Write) -> None:
     registry = {"url": "http://registry:8081"}
     config = load(relay_yaml(minimal_with("records", format="avro", schema_registry=registry)), {})
@@ -238,6 +265,7 @@ def test_a_mistake_in_an_override_names_the_variable(relay_yaml: Write) -> None:
     [
         "source: {dsn: 'host=x password=hunter2 and more'}",
         "source: {dsn: 'postgresql://me:hunter2@[::1/x'}",
+        "source: {dsn: 'postgresql://me:p4ss@hunter2@db/x'}",
         "source: {dsn: [hunter2]}",
         "source: {dsn: dbname=app}\nsink: {kafka: {sasl.password: [hunter2]}}",
         "source: {dsn: dbname=app}\nsink: {kafka: {sasl.password: 'hunter2${'}}",

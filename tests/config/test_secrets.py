@@ -47,9 +47,13 @@ def test_a_connection_string(dsn: str, shown: str) -> None:
 
 
 def test_options() -> None:
-    options = {"url": "https://me:pw@registry:8081/x", "sasl.password": "x", "client.id": "me@home"}
+    options = {
+        "url": "https://me:pw@registry:8081/x,http://me:p@w@other",
+        "sasl.password": "x",
+        "client.id": "me@home",
+    }
     assert mask_options(options) == {
-        "url": "https://***@registry:8081/x",
+        "url": "https://***@registry:8081/x,http://***@other",
         "sasl.password": "***",
         "client.id": "me@home",
     }

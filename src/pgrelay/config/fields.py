@@ -10,10 +10,10 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Final, Literal
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+from pgrelay.config import addresses
 
 _WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NOTHING: Final = frozenset({"", "~", "null"})
@@ -43,22 +43,6 @@ def _option(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
-
-
-def _dsn(value: str) -> str:
-    # libpq's own message can quote a piece of the password, so it is not passed on. A slash in a password
-    # that is not escaped makes the rest of it a port, and ports are shown.
-    try:
-        ports = str(conninfo_to_dict(value).get("port") or "")
-        readable = all(port.isdecimal() for port in ports.split(",") if port)
-    except ProgrammingError:
-        readable = False
-    if not readable:
-        raise ValueError(
-            "libpq can't read it; write postgresql://user@host:5432/dbname, special characters as %XX, "
-            "or host=... dbname=..., values with spaces in single quotes"
-        )
-    return value
 
 
 def _slot(value: str) -> str:
@@ -157,7 +141,7 @@ def _pattern(value: str) -> str:
 
 
 Switch = Annotated[bool, BeforeValidator(_switch)]
-Dsn = Annotated[str, AfterValidator(_dsn)]
+Dsn = Annotated[str, AfterValidator(addresses.dsn)]
 SlotName = Annotated[str, AfterValidator(_slot)]
 PublicationName = Annotated[str, AfterValidator(_publication)]
 TableName = Annotated[str, AfterValidator(_table)]

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pgrelay.config import addresses
+
 BOOTSTRAP: Final = "bootstrap.servers"
+_BROKERS: Final = (BOOTSTRAP, "metadata.broker.list")
 
 _ALIASES: Final[Mapping[str, str]] = {
     "request.required.acks": "acks",
@@ -73,3 +76,12 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         rule = _RULES.get(_ALIASES.get(name, name))
         if rule is not None and value.lower() not in rule.allowed:
             yield name, f"can't be {value!r}: {rule.why}; leave it out"
+
+
+def nowhere(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (option, what is wrong with the cure) where the brokers' addresses are missing, or are none."""
+    if not options.get(BOOTSTRAP, "").strip(", "):
+        yield BOOTSTRAP, "missing; set it to the brokers, host:port,host:port"
+    for name in _BROKERS:
+        if (fault := addresses.brokers(options.get(name, ""))) is not None:
+            yield name, fault

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pgrelay.config import fields, kafka_options, secrets
+from pgrelay.config import addresses, fields, kafka_options, secrets
 from pgrelay.config.section import Section
 from pgrelay.config.selection import Columns, Route, Tables
 
@@ -117,9 +117,7 @@ class Sink(Section):
     @field_validator("kafka")
     @classmethod
     def _keeps_promises(cls, options: dict[str, str]) -> dict[str, str]:
-        faults = list(kafka_options.refused(options))
-        if not options.get(kafka_options.BOOTSTRAP):
-            faults.append((kafka_options.BOOTSTRAP, "missing; set it to the brokers, host:port,host:port"))
+        faults = [*kafka_options.refused(options), *kafka_options.nowhere(options)]
         _raise_faults(((name,), text) for name, text in faults)
         return options
 
@@ -165,6 +163,13 @@ class Records(Section):
     schema_registry: fields.Options = Field(
         default_factory=dict, repr=False, description="url and the client's own options, for avro"
     )
+
+    @field_validator("schema_registry")
+    @classmethod
+    def _at_an_address(cls, options: dict[str, str]) -> dict[str, str]:
+        fault = addresses.registry(options["url"]) if options.get("url") else None
+        _raise_faults(iter([(("url",), fault)] if fault else []))
+        return options
 
 
 class Transactions(Section):

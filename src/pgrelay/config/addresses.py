@@ -1,0 +1,92 @@
+"""Where the servers are: Postgres, Kafka and the schema registry, as the configuration names them.
+
+An address can hold a user and a password, and a special character that is not escaped moves a piece of the
+password to where a host or a port is shown. So such an address is refused here, and never quoted.
+"""
+
+import re
+from ipaddress import IPv6Address
+from typing import Final
+from urllib.parse import urlsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+_BROKER: Final = re.compile(
+    r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?"
+    r"(?:\[(?P<bracketed>[^\]]+)\]|[^\s/:@\[\]]+)(?::(?P<port>\d{1,5}))?",
+    re.IGNORECASE,
+)
+_LAST_PORT: Final = 65535
+
+
+def dsn(value: str) -> str:
+    """A libpq connection string. Raises ValueError with the cure."""
+    # libpq's own message can quote a piece of the password, so it is not passed on. A slash in a password
+    # that is not escaped makes the rest of it a port, and ports are shown.
+    try:
+        parameters = {name: str(given) for name, given in conninfo_to_dict(value).items()}
+        ports = parameters.get("port", "")
+        readable = all(port.isdecimal() for port in ports.split(",") if port)
+    except ProgrammingError:
+        parameters, readable = {}, False
+    if not readable:
+        raise ValueError(
+            "libpq can't read it; write postgresql://user@host:5432/dbname, special characters as %XX, "
+            "or host=... dbname=..., values with spaces in single quotes"
+        )
+    if _holds_user_info(value, parameters):
+        raise ValueError("its host or database holds an @; an @ in user or password must be written %40")
+    return value
+
+
+def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
+    """Whether the rest of a password was taken for a host, or for the database."""
+    # A host that begins with an @ is a socket without a file, one that begins with a slash a directory.
+    hosts = parameters.get("host", "").split(",")
+    database = parameters.get("dbname", "")
+    return any("@" in host[1:] and not host.startswith("/") for host in hosts) or (
+        "@" in database and f"/{database}" in value
+    )
+
+
+def brokers(value: str) -> str | None:
+    """What is wrong with `host:port,host:port`, with the cure; None where nothing is."""
+    cure = "write host:port,host:port, an IPv6 host in brackets"
+    if "@" in value:
+        return f"Kafka's brokers take no user or password in their address; {cure}, and set sasl.username"
+    entries = [entry.strip() for entry in value.split(",")]
+    wrong = next((entry for entry in entries if entry and not _is_broker(entry)), None)
+    return None if wrong is None else f"{wrong!r} is not host:port; {cure}"
+
+
+def _is_broker(entry: str) -> bool:
+    match = _BROKER.fullmatch(entry)
+    if match is None:
+        return _is_ipv6(entry)
+    return 0 < int(match["port"] or 1) <= _LAST_PORT and _is_ipv6(match["bracketed"] or "::1")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def registry(value: str) -> str | None:
+    """The same for the registry's URL, or several with commas between."""
+    if all(_is_registry(url.strip()) for url in value.split(",")):
+        return None
+    return "not a registry's address; write http://host:8081 or https://..., special characters as %XX"
+
+
+def _is_registry(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        legal_port = parts.port != 0
+    except ValueError:
+        return False
+    escaped = parts.netloc.count("@") <= 1 and "@" not in parts.path
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and legal_port and escaped

@@ -1,0 +1,111 @@
+"""Addresses that are taken, and those that are refused: a piece of a password is never shown as a host."""
+
+import pytest
+from pydantic import ValidationError
+
+from pgrelay.config import Source
+from pgrelay.config.addresses import brokers, registry
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "",
+        "dbname=app",
+        "postgresql://u@h1:1,h2:2/app?sslmode=require",
+        "service=x",
+        "postgresql://me:p%40ss@host/d%40ta",
+        "host=@abstract",
+        "host=/run/p@th",
+        "dbname=d@ta",
+    ],
+)
+def test_connection_strings(dsn: str) -> None:
+    assert Source(dsn=dsn).dsn == dsn
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    ["app", "foo=1", "host='x", "postgresql://[::1/app", "http://localhost", "postgresql://me:a/b@host/app"],
+)
+def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
+    with pytest.raises(ValidationError, match="libpq can't read it; write postgresql://"):
+        Source(dsn=dsn)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:p4ss@hunter2@127.0.0.1:5/app",
+        "postgresql://me:p4ss@@hunter2@127.0.0.1:5/app",
+        "postgresql://me:p4ss@h1,hunter2@h2/app",
+        "postgresql://me:p4ss@a/hunter2@127.0.0.1/app",
+        "postgresql://me:12/hunter2@127.0.0.1/app",
+        "host=me:hunter2@127.0.0.1",
+    ],
+)
+def test_a_password_that_is_not_escaped_is_no_host(dsn: str) -> None:
+    with pytest.raises(ValidationError, match="an @ in user or password must be written %40") as caught:
+        Source(dsn=dsn)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        "localhost",
+        "kafka_1.local:9092",
+        "a:1, b:65535,,c",
+        "[::1]:9092",
+        "[fe80::1%eth0]",
+        "::1",
+        "SASL_SSL://a:1,plaintext://[::1]:1",
+    ],
+)
+def test_brokers(servers: str) -> None:
+    assert brokers(servers) is None
+
+
+@pytest.mark.parametrize(
+    "entry", ["a:x", "a:0", "a:65536", "a:", "a b:1", "http://a:1", "a:1/x", "[::1", "[x]:1", "a:1:2"]
+)
+def test_what_is_no_broker(entry: str) -> None:
+    assert brokers(f"good:1,{entry}") == (
+        f"{entry!r} is not host:port; write host:port,host:port, an IPv6 host in brackets"
+    )
+
+
+@pytest.mark.parametrize("servers", ["me:hunter2@a:9", "me:hun,ter2@a:9", "a:1,SASL_SSL://me:hunter2@a:9"])
+def test_a_password_among_the_brokers_is_not_quoted(servers: str) -> None:
+    told = brokers(servers)
+    assert told is not None
+    assert "take no user or password in their address" in told
+    assert "ter2" not in told
+
+
+@pytest.mark.parametrize(
+    "url", ["http://registry:8081", "https://me:p%40ss@registry/api", "http://a:1,http://me:pw@b:1"]
+)
+def test_a_registry(url: str) -> None:
+    assert registry(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "me:hunter2@localhost:9",
+        "http://me:p@hunter2@localhost:9",
+        "http://me:1/hunter2@localhost:9",
+        "http://me:hunter2#x@localhost:9",
+        "http://hunter2:x",
+        "http://a:0",
+        "http://",
+        "ftp://hunter2",
+        "http://a:1,hunter2",
+        "",
+    ],
+)
+def test_what_is_no_registry_is_not_quoted(url: str) -> None:
+    assert registry(url) == (
+        "not a registry's address; write http://host:8081 or https://..., special characters as %XX"
+    )
