@@ -8,6 +8,7 @@ import pytest
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import BY_KEY
+from pgrelay.errors import SetupError
 from pgrelay.offsets import Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
@@ -59,6 +60,28 @@ def test_a_configured_linger_stands(option: str, clock: Clock) -> None:
     produce(sink)
     assert not sink.hurry()
     sink.close()
+
+
+SPEAKS_OAUTH = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "enable.sasl.oauthbearer.unsecure.jwt": "true",
+    "sasl.oauthbearer.config": "hunter2",
+}
+
+
+async def test_a_complaint_does_not_show_a_secret() -> None:
+    sink = Sink(SinkConfig(kafka={**NOBODY, **SPEAKS_OAUTH}))
+    with pytest.raises(SetupError, match=r"Unrecognized sasl\.oauthbearer\.config") as caught:
+        await sink.connect()
+    sink.close()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_options_that_are_refused_do_not_show_a_secret() -> None:
+    with pytest.raises(SetupError, match=r"^sink\.kafka: ") as caught:
+        Sink(SinkConfig(kafka={**NOBODY, "security.protocol": "SSL", "ssl.key.pem": "hunter2"}))
+    assert "hunter2" not in str(caught.value)
 
 
 class Calls:

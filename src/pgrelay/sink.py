@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink as SinkConfig
+from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
@@ -135,12 +136,12 @@ class Sink:
             self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=self._log)
             self._admin = AdminClient(common, logger=self._log)
         except (KafkaException, ValueError, TypeError) as error:
-            raise SetupError(
-                f"sink.kafka: {what_it_says(error)}; see librdkafka's CONFIGURATION.md"
-            ) from error
+            told = mask_complaint(what_it_says(error), config.kafka)
+            # Not from the error, whose text a traceback would show.
+            raise SetupError(f"sink.kafka: {told}; see librdkafka's CONFIGURATION.md") from None
 
     def _complain(self, error: KafkaError) -> None:
-        text = _PARTICULARS.sub("", error.str())
+        text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)
         if error.code() in DENIED:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif error.code() == KafkaError._SSL and "certificate verify failed" in text:

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pgrelay.check.findings import Finding
-from pgrelay.check.kafka import unadvertised, unreachable
+from pgrelay.check.kafka import kafka_findings, unadvertised, unreachable
 from pgrelay.check.kafka_queries import Broker, Limits, Overview, Topic
 from pgrelay.check.kafka_topics import (
     absent,
@@ -192,3 +192,16 @@ def test_a_broker_that_says_where_it_is_not() -> None:
     assert unreachable(KafkaError(KafkaError._TRANSPORT, text), failure, "b:9092") == finding
     assert finding.what == "broker 1 says that it is at kafka:9092, where nobody answers us"
     assert "advertised.listeners" in finding.cure
+
+
+async def test_a_complaint_does_not_show_a_secret() -> None:
+    options = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "hunter2",
+    }
+    (finding,) = await kafka_findings(Sink(kafka=options), (), truncates=False)
+    assert "Unrecognized sasl.oauthbearer.config" in finding.why
+    assert "hunter2" not in f"{finding}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.config.secrets import is_secret, mask_dsn, mask_options
+from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_options
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,21 @@ def test_options() -> None:
         "sasl.password": "***",
         "client.id": "me@home",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("beginning at: hunter2", "beginning at: ***"),
+        ("SASL user me, hunter2: denied", "SASL user me, ***: denied"),
+        (
+            "Unrecognized sasl.oauthbearer.config beginning at: ter2",
+            "Unrecognized sasl.oauthbearer.config ***",
+        ),
+        ("Set sasl.oauthbearer.config", "Set sasl.oauthbearer.config"),
+        ("Set ssl.key.password to more", "Set ssl.key.password to more"),
+    ],
+)
+def test_a_complaint_of_a_client(text: str, shown: str) -> None:
+    options = {"sasl.oauthbearer.config": "hunter2", "ssl.key.password": "", "client.id": "me"}
+    assert mask_complaint(text, options) == shown

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,6 +14,7 @@ from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.config.kafka_options import BOOTSTRAP
+from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.sink import Sink
 
@@ -51,7 +53,8 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     try:
         overview = await cluster.overview()
     except KafkaException as failure:
-        return [unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])]
+        finding = unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])
+        return [replace(finding, why=mask_complaint(finding.why, config.kafka))]
     found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}: {counted(len(overview.brokers), 'broker')}")]
     broker, silent = await _brokers(cluster, overview)
     if silent:

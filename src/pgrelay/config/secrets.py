@@ -28,6 +28,17 @@ def mask_options(options: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else _USER_INFO.sub(MASK, value) for name, value in options.items()}
 
 
+def mask_complaint(text: str, options: Mapping[str, str]) -> str:
+    """What a client complains of, without the value of any secret option, nor a piece of it."""
+    for name, value in options.items():
+        if is_secret(name) and value:
+            text = text.replace(value, MASK)
+            # Behind the option's name librdkafka quotes the rest of the value, from where it can't read on.
+            before, named, after = text.partition(name)
+            text = f"{before}{named} {MASK}" if after.strip() else text
+    return text
+
+
 def mask_dsn(dsn: str) -> str:
     """A connection string, URI or key=value, as key=value with its secrets replaced by `***`."""
     try:
