@@ -1,9 +1,13 @@
 """What an error of the server means to us, by its SQLSTATE."""
 
-import pytest
+import re
 
+import pytest
+from psycopg import OperationalError
+
+from pgrelay.embedded.ports import free_port
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
-from pgrelay.postgres import server_error
+from pgrelay.postgres import connect, connection_error, server_error
 
 
 @pytest.mark.parametrize(
@@ -36,3 +40,58 @@ def test_the_cure_of_a_bug_in_streaming_is_told(text: str) -> None:
     error = server_error("XX000", text)
     assert type(error) is SourceUnavailable
     assert "source.streaming: off" in str(error)
+
+
+PARAMETER = "correct that parameter in source.dsn, or the PG* variable that gives it"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "connect_timeout=abc",
+        "sslmode=bogus",
+        "target_session_attrs=bogus",
+        "port=99999",
+        "port=1,2",
+        "service=nope",
+        "keepalives=x",
+        "hostaddr=x",
+    ],
+)
+async def test_a_connection_string_that_never_works(parameters: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        await connect(f"host=127.0.0.1 {parameters}")
+    assert str(caught.value).startswith("source.dsn: ")
+    assert str(caught.value).endswith(f"; {PARAMETER}")
+
+
+@pytest.mark.parametrize(("variable", "value"), [("PGPORT", "abc"), ("PGSSLMODE", "bogus")])
+async def test_a_variable_that_never_works(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SetupError, match=re.escape(PARAMETER)):
+        await connect("host=127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ('FATAL:  database "shop" does not exist', "correct the database in source.dsn"),
+        ('FATAL:  role "relay" does not exist', "correct the user in source.dsn"),
+        ("server does not support SSL, but SSL was required", "set sslmode and sslrootcert"),
+        ('FATAL:  unrecognized configuration parameter "x"', "correct options in source.dsn"),
+        ('FATAL:  invalid value for parameter "work_mem": "x"', "correct options in source.dsn"),
+        ("FATAL:  invalid command-line argument for server process: x", "correct options in source.dsn"),
+    ],
+)
+def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
+    error = connection_error(OperationalError(text), "")
+    assert type(error) is SetupError
+    assert str(error).startswith(f"source.dsn: {text}; ")
+    assert cure in str(error)
+
+
+async def test_a_server_that_is_not_there_is_waited_for_and_the_cure_told() -> None:
+    with pytest.raises(SourceUnavailable, match="; start Postgres, or correct host and port in"):
+        await connect(f"host=127.0.0.1 port={free_port()}")

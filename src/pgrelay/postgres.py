@@ -7,6 +7,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgrelay.connection_cures import MISTAKES, cure
 from pgrelay.errors import (
     BEGIN_ANEW,
     GapError,
@@ -58,6 +59,7 @@ _REFUSALS: Final = (
     "not permitted to log in",
     "certificate",
     "does not support SSL",
+    *MISTAKES,
 )
 
 
@@ -77,17 +79,17 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
         except psycopg.Error:
             await connection.close()
             raise
-    except psycopg.OperationalError as error:
-        raise connection_error(error) from error
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+        raise connection_error(error, dsn) from error
     return connection
 
 
-def connection_error(error: psycopg.Error) -> PgrelayError:
+def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
     """What a failed connection means: most failures pass, a refusal does not."""
     text = one_line(error)
     if any(refusal in text for refusal in _REFUSALS):
-        return SetupError(f"source.dsn: {text}")
-    return SourceUnavailable(f"Postgres can't be reached: {text}")
+        return SetupError(f"source.dsn: {text}; {cure(text, dsn)}")
+    return SourceUnavailable(f"Postgres can't be reached: {text}; {cure(text, dsn)}")
 
 
 def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayError:

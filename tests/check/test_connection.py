@@ -1,9 +1,11 @@
 """What is told of a refused connection, by the texts that libpq and servers give."""
 
 import pytest
+from psycopg import OperationalError
 
 from pgrelay.check.connection import refused_connection
 from pgrelay.errors import SetupError, SourceUnavailable
+from pgrelay.postgres import connection_error
 
 DSN = "postgresql://relay:s3cret@db:5432/shop"
 AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
@@ -34,6 +36,13 @@ def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
     assert finding.why.startswith("connection to server at")
     assert cure in finding.cure
     assert "s3cret" not in f"{finding}"
+
+
+def test_a_cure_that_is_told_already_is_told_once() -> None:
+    refusal = connection_error(OperationalError(f"{AT}Connection refused"), DSN)
+    assert refused_connection(refusal, DSN) == refused_connection(
+        SourceUnavailable(f"Postgres can't be reached: {AT}Connection refused"), DSN
+    )
 
 
 def test_who_is_unknown_is_left_open() -> None:

@@ -50,6 +50,12 @@ def test_a_password_that_is_not_escaped_is_no_host(dsn: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("dsn", ["postgresql://h/app?replication=database", "replication=true"])
+def test_replication_is_ours_to_ask_for(dsn: str) -> None:
+    with pytest.raises(ValidationError, match="sets replication, which pgrelay does itself; leave it out"):
+        Source(dsn=dsn)
+
+
 @pytest.mark.parametrize(
     "servers",
     [

@@ -37,6 +37,8 @@ def dsn(value: str) -> str:
         )
     if _holds_user_info(value, parameters):
         raise ValueError("its host or database holds an @; an @ in user or password must be written %40")
+    if "replication" in parameters:
+        raise ValueError("sets replication, which pgrelay does itself; leave it out")
     return value
 
 

@@ -1,0 +1,84 @@
+"""What to do where Postgres does not let us in."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from psycopg.conninfo import conninfo_to_dict
+
+# libpq and psycopg can't read the connection string, or a PG* variable: `invalid sslmode value: "x"`.
+_BAD_PARAMETERS: Final = (
+    ' value: "',
+    "invalid port number",
+    "invalid integer value",
+    "bad value for",
+    "definition of service",
+    "could not match",
+    "could not parse network address",
+)
+_BAD_OPTIONS: Final = (
+    "unrecognized configuration parameter",
+    "invalid command-line argument",
+    "invalid value for parameter",
+)
+# What no later try makes better.
+MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS
+
+# What libpq's or the server's text holds, and what to do about it, the first that fits; no cure holds a
+# semicolon, which is what it is told apart by.
+_CURES: Final = (
+    (
+        ("no password supplied", "password authentication failed"),
+        "give the password of {user} in source.dsn, PGPASSWORD or ~/.pgpass",
+    ),
+    (
+        ("permission denied to start WAL sender", "must be superuser or replication role"),
+        "ALTER ROLE {user} REPLICATION (on Amazon RDS: GRANT rds_replication TO {user})",
+    ),
+    (
+        ("standby connections exceeds", "max_wal_senders"),
+        "raise max_wal_senders (ALTER SYSTEM SET max_wal_senders = 20) and restart Postgres, "
+        "or end another reader: SELECT pid, application_name FROM pg_stat_replication",
+    ),
+    (
+        ("unsupported startup parameter", "replication connections are not"),
+        "point source.dsn at Postgres itself, not at a connection pooler",
+    ),
+    (
+        ("no pg_hba.conf entry", "pg_hba.conf rejects"),
+        "add to pg_hba.conf: host {database} {user} <our address>/32 scram-sha-256, "
+        "then SELECT pg_reload_conf()",
+    ),
+    (_BAD_OPTIONS, "correct options in source.dsn, or PGOPTIONS"),
+    (_BAD_PARAMETERS, "correct that parameter in source.dsn, or the PG* variable that gives it"),
+    (("not permitted to log in",), "ALTER ROLE {user} LOGIN"),
+    (('role "',), "CREATE ROLE {user} LOGIN REPLICATION PASSWORD '...', or correct the user in source.dsn"),
+    (('database "',), "correct the database in source.dsn, or CREATE DATABASE {database}"),
+    (("starting up", "shutting down", "recovery mode"), "wait until Postgres has started"),
+    (("SSL", "certificate"), "set sslmode and sslrootcert in source.dsn as the server wants them"),
+    (
+        ("could not translate host name", "Name or service not known", "failed to resolve host"),
+        "correct the host in source.dsn",
+    ),
+    (
+        ("timeout expired", "timed out"),
+        "correct host and port in source.dsn, or open the firewall between here and there",
+    ),
+    (
+        ("Connection refused", "No such file or directory"),
+        "start Postgres, or correct host and port in source.dsn (for other hosts it must listen on them: "
+        "listen_addresses)",
+    ),
+)
+_OTHERWISE: Final = "correct source.dsn (psql with the same string shows the same error)"
+
+
+def cure(text: str, dsn: str) -> str:
+    """The cure of a failed connection, by the text that libpq or the server gave."""
+    given = conninfo_to_dict(dsn)
+    names = {"user": given.get("user") or "<role>", "database": given.get("dbname") or "<database>"}
+    fitting = (cure for fragments, cure in _CURES if _holds(text, fragments))
+    return next(fitting, _OTHERWISE).format_map(names)
+
+
+def _holds(text: str, fragments: Sequence[str]) -> bool:
+    return any(fragment in text for fragment in fragments)
