@@ -83,6 +83,12 @@ def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
         ),
         ("sink", {"partitions": 0}, "sink.partitions: expected 1 or more; got '0'"),
         ("sink", {"replication_factor": 0}, "sink.replication_factor: expected 1 or more; got '0'"),
+        ("sink", {"partitions": 2**31}, "sink.partitions: expected 2147483647 or less; got '2147483648'"),
+        (
+            "sink",
+            {"replication_factor": 40000},
+            "sink.replication_factor: expected 32767 or less; got '40000'",
+        ),
         ("sink", {"topic_config": "x"}, "sink.topic_config: expected a mapping of names to values; got 'x'"),
         ("sink", {"topic_config": {"a": [1]}}, "sink.topic_config.a: expected text; got a list"),
         ("transactions", {"memory_mb": 0}, "transactions.memory_mb: expected 1 or more; got '0'"),

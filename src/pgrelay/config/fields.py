@@ -154,7 +154,9 @@ ListenOrNone = Annotated[Listen | None, BeforeValidator(_nothing)]
 PathOrNone = Annotated[Path | None, BeforeValidator(_nothing)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+# What Kafka's protocol has room for.
+Count = Annotated[int, Field(ge=1, le=2_147_483_647)]
+Replicas = Annotated[int, Field(ge=1, le=32_767)]
 
 # Text once read; an editor is told that numbers and true/false may stand unquoted.
 _OptionValue = Annotated[

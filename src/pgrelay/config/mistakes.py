@@ -27,6 +27,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_type": "a mapping of keys to values",
     "path_type": "a path",
     "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le} or less",
     "greater_than": "more than {gt:g}",
     "too_short": "at least {min_length} entry",
     "literal_error": "{expected}",
