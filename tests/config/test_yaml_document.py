@@ -46,6 +46,7 @@ def test_scalars_stay_text(text: str, tree: Tree) -> None:
         ),
         ("? [a]\n: 1", "f.yaml:1: a key must be text, not a list or mapping; write key: value"),
         ("a: &x [*x]", "f.yaml:1: nested too deeply; sections hold keys, and keys hold values"),
+        ("a: " + "[" * 3000, "f.yaml: nested too deeply; sections hold keys, and keys hold values"),
         ("a: \x01", "f.yaml: holds control characters, which YAML doesn't allow; remove them"),
     ],
 )

@@ -17,6 +17,7 @@ _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
 # Deeper than any configuration; ends a document that contains itself (`&a [*a]`).
 _MAX_DEPTH: Final = 16
+_TOO_DEEP: Final = "nested too deeply; sections hold keys, and keys hold values"
 
 
 def parse_yaml(text: str, origin: str) -> Tree:
@@ -27,6 +28,8 @@ def parse_yaml(text: str, origin: str) -> Tree:
     """
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
+    except RecursionError:
+        raise SetupError(f"{origin}: {_TOO_DEEP}") from None
     except yaml.MarkedYAMLError as error:
         raise SetupError(_syntax_error(error, origin)) from None
     except yaml.YAMLError:
@@ -38,9 +41,7 @@ def parse_yaml(text: str, origin: str) -> Tree:
 
 def _plain(node: yaml.Node, origin: str, depth: int) -> Tree:
     if depth > _MAX_DEPTH:
-        raise SetupError(
-            f"{origin}:{_line(node)}: nested too deeply; sections hold keys, and keys hold values"
-        )
+        raise SetupError(f"{origin}:{_line(node)}: {_TOO_DEEP}")
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, origin, depth)
     if isinstance(node, yaml.SequenceNode):
