@@ -275,16 +275,6 @@ def test_schema_is_json_schema_on_stdout(capsys: pytest.CaptureFixture[str]) -> 
     assert schema["required"] == ["source", "sink"]
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    command = [sys.executable, "-c", "from pgrelay.cli import main; raise SystemExit(main(['schema']))"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait(60) == 0
-
-
 def test_the_shell_sees_one_line_and_2() -> None:
     done = python("from pgrelay.cli import main; raise SystemExit(main(['check', '--config', 'no.yaml']))")
     assert done.returncode == 2

@@ -107,6 +107,19 @@ def test_warnings_of_libraries_come_out_the_same_way() -> None:
     assert entry == {"event": "lost it", "level": "warning", "logger": "some.library"}
 
 
+def test_a_log_that_cannot_be_written_is_nobodys_failure() -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    log.configure("info", Full())
+    structlog.get_logger().info("x")
+    logging.getLogger("some.library").warning("x")
+
+
 def test_the_warnings_module_too() -> None:
     stream = io.StringIO()
     with warnings.catch_warnings():

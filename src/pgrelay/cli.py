@@ -8,14 +8,14 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from pgrelay import __version__
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn, parse_lsn
+from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
 
 _EPILOG: Final = """\
 exit codes:
@@ -51,20 +51,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     argparse itself ends the process on --help, --version and wrong usage.
     """
-    options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    open_closed()
     try:
+        options = _parser().parse_args(arguments)
+        command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
     except PgrelayError as error:
         for line in str(error).splitlines():
-            print(f"pgrelay: {line}", file=sys.stderr)
+            complain(f"pgrelay: {line}")
         return exit_code(error)
     except KeyboardInterrupt:
         return 130
     except Exception:
-        traceback.print_exc()
-        print(f"pgrelay: {_BUG}", file=sys.stderr)
+        complain(f"{traceback.format_exc()}pgrelay: {_BUG}")
         return 1
+    finally:
+        end()
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -109,8 +111,7 @@ def _skip(options: argparse.Namespace) -> int:
     from pgrelay.relay.skip import skip
 
     told = asyncio.run(skip(config, options.lsn))
-    with _results():
-        print(told)
+    tell(told)
     return 0
 
 
@@ -123,8 +124,7 @@ def _reset(options: argparse.Namespace) -> int:
     from pgrelay.relay.reset import reset
 
     told = asyncio.run(reset(config))
-    with _results():
-        print(told)
+    tell(told)
     return 0
 
 
@@ -137,8 +137,7 @@ def _check(options: argparse.Namespace) -> int:
     from pgrelay.check import check
 
     findings: Sequence[Finding] = asyncio.run(check(config))
-    with _results():
-        print(_as_json(findings) if options.json else _as_text(findings, _colours_wanted()))
+    tell(_as_json(findings) if options.json else _as_text(findings, _colours_wanted()))
     return 2 if any(finding.level == "error" for finding in findings) else 0
 
 
@@ -149,11 +148,10 @@ def _status(options: argparse.Namespace) -> int:
     from pgrelay.status.terminal import render
 
     document = ask(load(options.config), options.config)
-    with _results():
-        if options.json:
-            print(json.dumps(document, indent=2))
-        else:
-            print(render(Snapshot.from_json(document), _colours_wanted()))
+    if options.json:
+        tell(json.dumps(document, indent=2))
+    else:
+        tell(render(Snapshot.from_json(document), _colours_wanted()))
     return 0
 
 
@@ -180,7 +178,7 @@ def _demo(options: argparse.Namespace) -> int:
         _need_pyspark("demo --spark")
     from pgrelay.demo import demo
 
-    with _results():
+    with while_read():
         return demo(options.rows, options.keep, options.spark)
     return 0
 
@@ -191,28 +189,15 @@ def _plan(options: argparse.Namespace) -> int:
     told = asyncio.run(
         plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
     )
-    with _results():
-        print(told)
+    tell(told)
     return 0
 
 
 def _schema(options: argparse.Namespace) -> int:
     from pgrelay.config import Config
 
-    with _results():
-        print(json.dumps(Config.model_json_schema(), indent=2))
+    tell(json.dumps(Config.model_json_schema(), indent=2))
     return 0
-
-
-@contextmanager
-def _results() -> Iterator[None]:
-    """Let a reader that has seen enough (`pgrelay schema | head`) close the pipe without a complaint."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes stdout once more when it exits; there is nothing left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _as_json(findings: Sequence[Finding]) -> str:

@@ -5,9 +5,10 @@ standard library's logging, which the libraries use, come out the same way from 
 results only.
 """
 
+import contextlib
 import logging
 import sys
-from typing import Final, Literal, TextIO
+from typing import Final, Literal, TextIO, cast
 
 import structlog
 from structlog.typing import Processor
@@ -24,7 +25,7 @@ _NUMBERS: Final[dict[Level, int]] = {
 
 def configure(level: Level, stream: TextIO | None = None) -> None:
     """Log from `level` up to `stream`; None: stderr as it is now. Called once, before anything logs."""
-    target = sys.stderr if stream is None else stream
+    target = cast(TextIO, _Unfailing(sys.stderr if stream is None else stream))
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -38,6 +39,24 @@ def configure(level: Level, stream: TextIO | None = None) -> None:
         cache_logger_on_first_use=False,
     )
     _capture_standard_logging(target, common, rendering)
+
+
+class _Unfailing:
+    """A stream whose failures are nobody's: a full disk under the log must not end what is logged."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 def _rendering(stream: TextIO) -> list[Processor]:

@@ -1,0 +1,69 @@
+"""Streams that are closed, full, or a pipe that nobody reads, as a shell gives them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
+
+# A run whose relay is not there, which logs a line and ends.
+RUN = """
+import structlog, sys, types
+async def run(config):
+    structlog.get_logger().info("starting")
+    print(open("/dev/null").fileno())
+sys.modules["pgrelay.relay"] = types.SimpleNamespace(run=run)
+from pgrelay.cli import main
+sys.exit(main(["run", "--config", sys.argv[1]]))
+"""
+
+
+def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments, its streams as the shell redirects them."""
+    command = ["sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", [["schema"], ["--version"]])
+@pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
+def test_stdout_that_takes_nothing_is_no_traceback(stdout: str, command: list[str]) -> None:
+    done = shell(stdout, "-m", "pgrelay", *command)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stdout", "why"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
+)
+def test_a_result_that_nobody_can_have_is_one_line_and_1(stdout: str, why: str) -> None:
+    done = shell(stdout, "-m", "pgrelay", "schema")
+    assert done.returncode == 1
+    assert done.stderr == f"pgrelay: stdout can't be written: {why}; send it where there is room\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = [sys.executable, "-m", "pgrelay", "schema"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_a_run_goes_on_without_a_log(stderr: str) -> None:
+    assert shell(stderr, "-c", RUN, EXAMPLE).returncode == 0
+
+
+def test_what_a_run_opens_never_takes_the_place_of_a_closed_stream() -> None:
+    done = shell("<&- 2>&-", "-c", RUN, EXAMPLE)
+    assert int(done.stdout) > 2
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_a_mistake_that_nobody_can_read_is_2_all_the_same(stderr: str) -> None:
+    done = shell(stderr, "-m", "pgrelay", "check", "--config", "/none.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
