@@ -1,7 +1,18 @@
-"""`python -m pgrelay`: the commands without the script that pip installs."""
+"""The program: `pgrelay`, the script that pip installs, and `python -m pgrelay`."""
 
 import sys
 
-from pgrelay.cli import main
+from pgrelay.early_stop import Note
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the command that the process was started with; returns its exit code."""
+    # Ahead of the commands, whose imports take their time.
+    Note()
+    from pgrelay.cli import main as command
+
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

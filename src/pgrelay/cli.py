@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from pgrelay import __version__
+from pgrelay import __version__, early_stop
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn, parse_lsn
 from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
@@ -55,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         command: Callable[[argparse.Namespace], int] = options.command
+        note = early_stop.noted()
+        if note is not None and command not in _STOP_CLEANLY:
+            note.give_back()
+            if note.number:
+                return 128 + note.number
         return command(options)
     except PgrelayError as error:
         for line in str(error).splitlines():
@@ -307,6 +312,9 @@ def _positive(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
     return int(text)
 
+
+# They look themselves at what was noted ahead of them.
+_STOP_CLEANLY: Final = (_run, _skip, _spark_mirror)
 
 _COMMANDS: Final = (
     (

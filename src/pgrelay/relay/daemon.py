@@ -18,6 +18,7 @@ from pgrelay import __version__
 from pgrelay.assembler import Assembler, OpenTransaction
 from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
+from pgrelay.early_stop import noted
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import (
@@ -91,8 +92,12 @@ async def _sample(status: Status, daemon: "Daemon") -> None:
 
 
 def stop_on_signals(daemon: "Daemon") -> None:
+    """Stop when asked, or now if that was asked while the process started."""
+    earlier = noted()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
+    if earlier is not None and earlier.number:
+        daemon.stop()
 
 
 class Daemon:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
+from pgrelay.early_stop import noted
 from pgrelay.errors import SetupError
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import reason
@@ -170,8 +171,11 @@ def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
         stop.set()
         raise Stopped
 
+    earlier = noted()
     before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        if earlier is not None and earlier.number:
+            raise Stopped
         yield
     finally:
         for number, action in before.items():

@@ -1,0 +1,71 @@
+"""A signal that comes before the command listens: noted at once, and never a traceback."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgrelay.early_stop import Note, noted
+
+EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
+BOTH = (signal.SIGTERM, signal.SIGINT)
+
+# The program, with a signal sent to itself as soon as it begins to import the commands.
+PROGRAM = """
+import os, sys
+class Signals:
+    def find_spec(self, name, path, target=None):
+        if name == "pgrelay.cli":
+            os.kill(os.getpid(), int(sys.argv.pop(1)))
+sys.meta_path.insert(0, Signals())
+from pgrelay.__main__ import main
+sys.exit(main())
+"""
+
+
+def signalled(number: signal.Signals, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, str(int(number)), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def note() -> Iterator[Note]:
+    note = Note()
+    yield note
+    note.give_back()
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_the_first_signal_is_noted(note: Note, number: signal.Signals) -> None:
+    assert noted() is note
+    assert note.number == 0
+    signal.raise_signal(number)
+    signal.raise_signal(signal.SIGINT)
+    assert note.number == number
+
+
+def test_signals_are_given_back() -> None:
+    before = [signal.getsignal(number) for number in BOTH]
+    Note().give_back()
+    assert [signal.getsignal(number) for number in BOTH] == before
+    assert noted() is None
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_a_run_stops_as_asked_before_it_could_begin(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "relay.yaml"
+    path.write_text("source: {dsn: ''}\nsink: {kafka: {bootstrap.servers: a}}\nhttp: {listen: null}\n")
+    done = signalled(number, "run", "--config", str(path))
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "stopped" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", [["check", "--config", EXAMPLE], ["schema"], ["demo"]])
+def test_other_commands_end_quietly(number: signal.Signals, code: int, command: list[str]) -> None:
+    done = signalled(number, *command)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
