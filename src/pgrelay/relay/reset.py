@@ -8,10 +8,9 @@ import asyncio
 
 from pgrelay.catalog import Catalog
 from pgrelay.config import Config
-from pgrelay.errors import SetupError
 from pgrelay.offsets import Offsets
 from pgrelay.relay.recall import offsets_of
-from pgrelay.relay.setup import check_kind
+from pgrelay.relay.setup import check_free, check_kind
 from pgrelay.sink import Sink
 from pgrelay.source import Source
 
@@ -23,8 +22,7 @@ async def reset(config: Config) -> str:
         slot = await catalog.slot(name)
         if slot is not None:
             check_kind(slot, name, catalog.database)
-            if slot.active_pid is not None:
-                raise SetupError(f"slot {name} is in use by PID {slot.active_pid}: stop that relay first")
+            check_free(slot, name)
         offsets = offsets_of(config, (await source.identify()).systemid, catalog.database)
         sink = Sink(config.sink)
         try:

@@ -167,3 +167,9 @@ def check_kind(slot: Slot, name: str, database: str) -> None:
             f"source.slot: {name} belongs to database {slot.database}, source.dsn names {database}; "
             "correct one of them"
         )
+
+
+def check_free(slot: Slot, name: str) -> None:
+    """Raises SetupError where a relay runs."""
+    if slot.active_pid is not None:
+        raise SetupError(f"slot {name} is in use by PID {slot.active_pid}: stop that relay first")

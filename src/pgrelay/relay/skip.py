@@ -5,20 +5,27 @@ acknowledged as ever, so that nothing else is lost.
 """
 
 import asyncio
+import contextlib
+from typing import Final
 
 import structlog
 
-from pgrelay.config import Config
+from pgrelay.catalog import Catalog
+from pgrelay.config import Config, Source
 from pgrelay.encode.encoder import Encoder
-from pgrelay.errors import RecordError, SetupError
+from pgrelay.errors import RecordError, SetupError, SourceUnavailable
 from pgrelay.http import Health
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Daemon, stop_on_signals
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.session import Session
+from pgrelay.relay.setup import check_free
 
 _log = structlog.get_logger(__name__)
+
+_TRIES: Final = 10
+_TRY_EVERY_S: Final = 0.2
 
 
 async def skip(config: Config, lsn: int) -> str:
@@ -29,6 +36,9 @@ async def skip(config: Config, lsn: int) -> str:
     # A slot that is not there has nothing to skip.
     source = config.source.model_copy(update={"create": False})
     config = config.model_copy(update={"source": source})
+    # A server that is not there yet is waited for, as a run does.
+    with contextlib.suppress(SourceUnavailable):
+        await _require_free(source)
     try:
         passing = await _pass(config, lsn)
     except RecordError as error:
@@ -36,6 +46,8 @@ async def skip(config: Config, lsn: int) -> str:
             raise
         lsn = error.commit_lsn
         passing = await _pass(config, lsn)
+    if not passing.ended:
+        return "stopped as asked, and it is not sure that the transaction is left out; run this again"
     if passing.changes is None:
         raise SetupError(
             f"nothing was left out: no transaction commits at {format_lsn(lsn)} between "
@@ -44,6 +56,20 @@ async def skip(config: Config, lsn: int) -> str:
         )
     _log.warning("left out a transaction, as asked", commit_lsn=format_lsn(lsn), changes=passing.changes)
     return f"left out the transaction that commits at {format_lsn(lsn)}, with {passing.changes} changes"
+
+
+async def _require_free(source: Source) -> None:
+    """Raises SetupError where a relay runs: it would be waited for without end."""
+    async with Catalog(source.dsn) as catalog:
+        slot = await catalog.slot(source.slot)
+        for _ in range(_TRIES):
+            if slot is None or slot.active_pid is None:
+                return
+            # One that has just ended is gone in a moment.
+            await asyncio.sleep(_TRY_EVERY_S)
+            slot = await catalog.slot(source.slot)
+    if slot is not None:
+        check_free(slot, source.slot)
 
 
 async def _pass(config: Config, lsn: int) -> "Passing":
@@ -60,7 +86,7 @@ class Passing(Observer):
     """Ends a run behind the transaction that is left out, or where WAL ended when the run began.
 
     `begin` and `end` are those two ends of the run; `changes` is how many the transaction had, None where it
-    never came.
+    never came. `ended` is false where it was asked to stop before.
     """
 
     def __init__(self, metrics: Metrics, health: Health, lsn: int, stop: asyncio.Event) -> None:
@@ -68,6 +94,7 @@ class Passing(Observer):
         self.begin = 0
         self.end = 0
         self.changes: int | None = None
+        self.ended = False
         self._lsn = lsn
         self._encoder: Encoder | None = None
         self._stop = stop
@@ -86,4 +113,5 @@ class Passing(Observer):
             self.changes, end_lsn = encoder.left_out
             passed = flush_lsn >= end_lsn
         if passed or 0 < self.end <= flush_lsn:
+            self.ended = True
             self._stop.set()

@@ -164,3 +164,11 @@ def test_a_slot_that_is_not_there_is_not_made(new_relay: NewRelay) -> None:
     done = skip(relay, "0/1")
     assert done.returncode == WRONG
     assert relay.confirmed_lsn() == 0
+
+
+def test_a_relay_that_runs_must_be_stopped_first(new_relay: NewRelay) -> None:
+    relay = new_relay().start().wait_streaming()
+    done = skip(relay, "0/1")
+    assert done.returncode == WRONG
+    assert "stop that relay first" in done.stderr
+    assert relay.running
