@@ -2,6 +2,7 @@
 
 import resource
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,6 +149,21 @@ def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(SetupError, match=r"transactions.spool_dir: .*/taken/spool: Not a directory; name"):
         Spool(tmp_path / "taken" / "spool").open()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+def test_a_place_where_nothing_can_be_made() -> None:
+    with pytest.raises(SetupError, match=r"transactions\.spool_dir: /proc/nope: No such file or directory"):
+        Spool(Path("/proc/nope")).open()
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(SpoolError, match="free space there"):
+        Spool(tmp_path / "a").open()
 
 
 def test_what_a_crash_left_behind_is_removed_and_nothing_else(spool: Spool) -> None:

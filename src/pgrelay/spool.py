@@ -11,6 +11,7 @@ On disk: files are 0600 in a 0700 directory. Any OSError becomes a SpoolError th
 """
 
 import contextlib
+import errno
 import os
 import tempfile
 import zlib
@@ -30,6 +31,20 @@ SPOOL_SUFFIX: Final = ".spool"
 # Length of the chunk and its CRC-32, each 4 bytes unsigned.
 _CHUNK_HEADER: Final = Struct("!II")
 
+# Why a directory can't be made, now or later.
+_NEVER_OURS: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EEXIST,
+        errno.ENOTDIR,
+        errno.ENOENT,
+        errno.EROFS,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
+)
+
 
 def base_directory(configured: Path | None) -> Path:
     """Where the spool directories of all relays of this account are."""
@@ -48,12 +63,12 @@ class Spool:
         """Make the directory. Raises SetupError where it can't be ours, SpoolError where the disk says no."""
         try:
             _make_private(self.directory)
-        except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        except OSError as error:
+            if error.errno not in _NEVER_OURS:
+                raise spool_error(self.directory, error) from error
             raise SetupError(
                 f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that is ours"
             ) from error
-        except OSError as error:
-            raise spool_error(self.directory, error) from error
 
     def remove_stale(self) -> int:
         """Delete what transactions of an earlier run left behind; returns how many files."""

@@ -1,13 +1,16 @@
 """The spool's directory and the status server's address."""
 
-import os
 import socket
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from pgrelay.check import machine
-from pgrelay.check.machine import listen, spool
+from pgrelay.check.findings import Finding
+from pgrelay.check.machine import listen, outlived, spool
+from pgrelay.config import Config, Sink, Source, Transactions
 
 
 def test_a_directory_to_be_made_is_not_made(tmp_path: Path) -> None:
@@ -22,14 +25,41 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(path: Path, mode: int) -> bool:
-        return False
+    def denied(**_: object) -> str:
+        raise PermissionError(13, "Permission denied")
 
     # The superuser, whom tests may run as, is let in everywhere.
-    monkeypatch.setattr(os, "access", denied)
+    monkeypatch.setattr(tempfile, "mkdtemp", denied)
     finding = spool(tmp_path)
     assert finding.level == "error"
+    assert finding.why == f"{tmp_path} does not let us: Permission denied"
     assert "transactions.spool_dir" in finding.cure
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+def test_a_place_where_nothing_can_be_made() -> None:
+    assert spool(Path("/proc/nope")).level == "error"
+
+
+def test_a_directory_is_left_as_it_was(tmp_path: Path) -> None:
+    assert spool(tmp_path).level == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prepared_transactions_want_a_directory_that_lasts(tmp_path: Path) -> None:
+    def findings(two_phase: bool, spool_dir: Path | None) -> list[Finding]:
+        return outlived(
+            Config(
+                source=Source(dsn="", two_phase=two_phase),
+                sink=Sink(kafka={"bootstrap.servers": "a"}),
+                transactions=Transactions(spool_dir=spool_dir),
+            )
+        )
+
+    (finding,) = findings(True, None)
+    assert finding.level == "warning"
+    assert "transactions.spool_dir" in finding.cure
+    assert findings(True, tmp_path) == findings(False, None) == []
 
 
 def test_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 import os
 import shutil
 import socket
-from errno import EADDRINUSE
+import tempfile
+from errno import EADDRINUSE, ENOSPC
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ _LITTLE: Final = 1 << 30
 
 def machine_findings(config: Config) -> list[Finding]:
     found = [spool(base_directory(config.transactions.spool_dir))]
+    found += outlived(config)
     address = config.http.address
     return found if address is None else [*found, listen(*address)]
 
@@ -28,9 +30,9 @@ def spool(directory: Path) -> Finding:
         return error(
             f"{place} can't be made", f"{parent} is a file", "set transactions.spool_dir to another place"
         )
-    if not os.access(parent, os.W_OK | os.X_OK):
+    if (reason := _unwritable(parent)) is not None:
         cure = f"chown it to uid {os.getuid()}, or set transactions.spool_dir to another place"
-        return error(f"{place} can't be written", f"{parent} does not let us", cure)
+        return error(f"{place} can't be written", f"{parent} does not let us: {reason}", cure)
     free = shutil.disk_usage(parent).free
     if free >= _LITTLE:
         return ok(f"{place}: {size(free)} are free")
@@ -39,6 +41,29 @@ def spool(directory: Path) -> Finding:
         "a transaction past transactions.memory_mb waits there; when the disk is full the relay pauses",
         "free space there, or set transactions.spool_dir to another disk",
     )
+
+
+def outlived(config: Config) -> list[Finding]:
+    """Prepared transactions wait in the spool from restart to restart."""
+    if not config.source.two_phase or config.transactions.spool_dir is not None:
+        return []
+    return [
+        warning(
+            "source.two_phase is on and transactions.spool_dir is null",
+            "prepared transactions must survive restarts, and the system's temporary directory may not",
+            "set transactions.spool_dir to a directory on a disk that lasts",
+        )
+    ]
+
+
+def _unwritable(directory: Path) -> str | None:
+    """Make a directory where a run would, and remove it: rights alone don't tell of /proc, or a mount."""
+    try:
+        Path(tempfile.mkdtemp(prefix=".pgrelay-check-", dir=directory)).rmdir()
+    except OSError as failure:
+        # Told as the little that is free.
+        return None if failure.errno == ENOSPC else failure.strerror
+    return None
 
 
 def _nearest(path: Path) -> Path:
