@@ -262,6 +262,27 @@ def test_spool_dir_is_a_path_or_nothing() -> None:
     assert Transactions.model_validate({"spool_dir": "null"}).spool_dir is None
 
 
+def test_spool_dir_may_be_below_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/relay")
+    assert Transactions.model_validate({"spool_dir": "~/spool"}).spool_dir == Path("/home/relay/spool")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "~no.such.account/x",
+            "'~no.such.account/x' is below a home that is not known; write the whole path",
+        ),
+        ("a\0b", "holds a character that no path has; write it without"),
+    ],
+)
+def test_spool_dirs_that_are_no_path(text: str, line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Transactions.model_validate({"spool_dir": text})
+    assert reason(caught) == line
+
+
 def test_options_are_text_whatever_they_look_like() -> None:
     options = Sink.model_validate(
         {"kafka": {**KAFKA, "linger.ms": 5, "enable.idempotence": True, "x": 0.5, "y": "0.10"}}

@@ -35,6 +35,16 @@ def _nothing(value: object) -> object:
     return None if isinstance(value, str) and value.lower() in _NOTHING else value
 
 
+def _home(path: Path | None) -> Path | None:
+    """`~/x` below the home directory, as a shell has it."""
+    if path is not None and "\0" in str(path):
+        raise ValueError("holds a character that no path has; write it without")
+    try:
+        return path and path.expanduser()
+    except RuntimeError:
+        raise ValueError(f"{str(path)!r} is below a home that is not known; write the whole path") from None
+
+
 def _version(value: object) -> object:
     return int(value) if isinstance(value, str) and value in {"1", "2", "3", "4"} else value
 
@@ -151,7 +161,7 @@ RouteTemplate = Annotated[str, AfterValidator(_route)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrNone = Annotated[Listen | None, BeforeValidator(_nothing)]
-PathOrNone = Annotated[Path | None, BeforeValidator(_nothing)]
+PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_home)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # What Kafka's protocol has room for.
