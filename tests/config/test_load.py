@@ -96,6 +96,13 @@ def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
         ("source", {"status_interval_s": "inf"}, "source.status_interval_s: expected a number; got 'inf'"),
         ("source", {"publications": "a"}, "source.publications: expected a list, such as [a, b]; got 'a'"),
         ("source", {"publications": []}, "source.publications: expected at least 1 entry; got an empty list"),
+        (
+            "source",
+            {"publications": [""]},
+            "source.publications[0]: '' can't name a publication; use 1 to 63 bytes",
+        ),
+        ("source", {"publications": [None]}, "source.publications[0]: expected text; got nothing"),
+        ("records", {"key": "bogus"}, "records.key: expected true or false; got 'bogus'"),
         ("source", {"origin": "all"}, "source.origin: expected any or none; got 'all'"),
         ("source", {"streaming": "no"}, "source.streaming: expected auto, off, on or parallel; got 'no'"),
         (
@@ -151,6 +158,10 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_directory(tmp_path: Path) -> None:
     assert mistakes(str(tmp_path)) == [f"{tmp_path}: is a directory; name the file in it"]
+
+
+def test_no_file_at_all() -> None:
+    assert mistakes("") == ["the configuration's file has no name; write --config relay.yaml"]
 
 
 def test_a_file_that_may_not_be_read(relay_yaml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +288,8 @@ def test_a_mistake_in_an_override_names_the_variable(relay_yaml: Write) -> None:
         "source: {dsn: dbname=app}\nsink: {kafka: {sasl.password: 'hunter2${'}}",
         "source: {dsn: *hunter2}",
         "source: {dsn: !hunter2 {}}",
+        "source: {dsn: !hunter2 }",
+        "source: {dsn: &hunter2 }",
         "source: {dsn: !hunter2!x {}}",
         "source: {dsn: hunter2: x}",
         "source: {dsn: 'hunter2",

@@ -13,6 +13,7 @@ from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_opt
         "ssl.keystore.password",
         "ssl.key.pem",
         "ssl_key",
+        "apikey",
         "sasl.oauthbearer.client.secret",
         "sasl.oauthbearer.config",
         "sasl.jaas.config",
@@ -25,7 +26,7 @@ def test_secret_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sasl.username", "ssl.key.location", "client.id", "bootstrap.servers", "key.x"]
+    "name", ["sasl.username", "ssl.key.location", "client.id", "bootstrap.servers", "key.x", "key"]
 )
 def test_names_that_are_no_secret(name: str) -> None:
     assert not is_secret(name)

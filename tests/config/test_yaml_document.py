@@ -39,6 +39,15 @@ def test_scalars_stay_text(text: str, tree: Tree) -> None:
         ("a: 1\n\tb: 2", f"f.yaml:2: found character '\\t' that cannot start any token; {CURE}"),
         ("a: [1\nb: 2", f"f.yaml:2: expected ',' or ']', but got ':'; {CURE}"),
         ("a: *x", f"f.yaml:1: a value that begins with * or ! is special; {CURE}"),
+        ("a: !x", "f.yaml:1: a value that begins with & or ! is special; quote it"),
+        ("b: 1\na: !x y", "f.yaml:2: a value that begins with & or ! is special; quote it"),
+        ("a: !!x y", "f.yaml:1: a value that begins with & or ! is special; quote it"),
+        ("a: &x", "f.yaml:1: a value that begins with & or ! is special; quote it"),
+        ("a: &x y\nb: 1", "f.yaml:1: a value that begins with & or ! is special; quote it"),
+        ("a: 1\nb: 'x\nc: 2\n", "f.yaml:2: what opens here is never closed; close it"),
+        ('a: 1\nb: "x\nc: 2\n', "f.yaml:2: what opens here is never closed; close it"),
+        ("a: 1\nb: [x,\n  2\n", "f.yaml:2: what opens here is never closed; close it"),
+        ("a: {b: 1\n", "f.yaml:1: what opens here is never closed; close it"),
         ("a: !x!y z", f"f.yaml:1: a value that begins with * or ! is special; {CURE}"),
         (
             "a: 1\n---\nb: 2",
@@ -46,7 +55,6 @@ def test_scalars_stay_text(text: str, tree: Tree) -> None:
         ),
         ("? [a]\n: 1", "f.yaml:1: a key must be text, not a list or mapping; write key: value"),
         ("a: &x [*x]", "f.yaml:1: nested too deeply; sections hold keys, and keys hold values"),
-        ("a: " + "[" * 3000, "f.yaml: nested too deeply; sections hold keys, and keys hold values"),
         ("a: \x01", "f.yaml: holds control characters, which YAML doesn't allow; remove them"),
     ],
 )
@@ -54,3 +62,8 @@ def test_an_error_is_one_line_with_its_number(text: str, line: str) -> None:
     with pytest.raises(SetupError) as caught:
         parse_yaml(text, "f.yaml")
     assert str(caught.value) == line
+
+
+def test_brackets_beyond_reason_are_one_line() -> None:
+    with pytest.raises(SetupError, match=r"^f\.yaml: nested too deeply; sections hold keys"):
+        parse_yaml("a: " + "[" * 3000 + "]" * 3000, "f.yaml")

@@ -36,6 +36,8 @@ def load_as(
 
 
 def _read(name: str, example: str) -> str:
+    if not name:
+        raise SetupError("the configuration's file has no name; write --config relay.yaml")
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -143,11 +143,10 @@ def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozen
 
 def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
     """What is wrong with the references in one value; the value itself is not quoted, as it may be secret."""
-    bad = [
+    if "${" in _REFERENCE.sub(" ", value):
+        return ["holds a ${ that names no variable, or one in another; write ${NAME} or ${NAME:-default}"]
+    return [
         f"{match[1]} is not set in the environment; set it, or write ${{{match[1]}:-default}}"
         for match in _REFERENCE.finditer(value)
         if match[1] not in environ and match[2] is None
     ]
-    if "${" in _REFERENCE.sub(" ", value):
-        bad.append("holds a ${ that names no variable; write ${NAME} or ${NAME:-default}")
-    return bad

@@ -39,7 +39,13 @@ def lines(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPa
     return [
         f"{place(_path(details))}: {_key(details)}{_fault(details, model)}"
         for details in error.errors(include_url=False)
+        if not _follows(details)
     ]
+
+
+def _follows(details: ErrorDetails) -> bool:
+    """Whether a list is too short only for its entries, each of which has a line of its own."""
+    return details["type"] == "too_short" and bool(details["input"])
 
 
 def _path(details: ErrorDetails) -> KeyPath:

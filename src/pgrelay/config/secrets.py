@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 MASK: Final = "***"
 
-_SECRET = re.compile(r"password|passphrase|secret|token|key$|key\.pem|jaas|basic\.auth|oauthbearer\.config")
+_SECRET = re.compile(r"password|passphrase|secret|token|.key$|key\.pem|jaas|basic\.auth|oauthbearer\.config")
 # Up to the last @ of the host's part: a password may hold one, although it should not.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
 

@@ -5,6 +5,7 @@ what the text means, so none of YAML 1.1's guesses (`off` a boolean, `8080:30` a
 number 0.1) can change a value, nor a password that looks like a number.
 """
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import yaml
@@ -17,6 +18,11 @@ _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
 # Deeper than any configuration; ends a document that contains itself (`&a [*a]`).
 _MAX_DEPTH: Final = 16
+# YAML's own: what a value would be is for the key to say, so that these change nothing.
+_TAGS: Final = tuple(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "seq", "map")
+)
+_SPECIAL: Final = "a value that begins with & or ! is special; quote it"
 _TOO_DEEP: Final = "nested too deeply; sections hold keys, and keys hold values"
 
 
@@ -27,6 +33,7 @@ def parse_yaml(text: str, origin: str) -> Tree:
     number, on a syntax error, a key given twice, or a key that is no text. Errors never quote a value.
     """
     try:
+        _refuse_marks(yaml.parse(text, Loader=yaml.BaseLoader), origin)
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except RecursionError:
         raise SetupError(f"{origin}: {_TOO_DEEP}") from None
@@ -37,6 +44,21 @@ def parse_yaml(text: str, origin: str) -> Tree:
             f"{origin}: holds control characters, which YAML doesn't allow; remove them"
         ) from None
     return None if root is None else _plain(root, origin, 0)
+
+
+def _refuse_marks(events: Iterable[yaml.Event], origin: str) -> None:
+    """Refuse tags, and anchors that nothing refers to: they are meant as text, and YAML would drop them."""
+    anchors: dict[str, int] = {}
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            anchors.pop(str(event.anchor), None)
+        elif isinstance(event, yaml.NodeEvent):
+            if event.anchor is not None:
+                anchors[event.anchor] = _line(event)
+            if (getattr(event, "tag", None) or _TAGS[0]) not in _TAGS:
+                raise SetupError(f"{origin}:{_line(event)}: {_SPECIAL}")
+    if anchors:
+        raise SetupError(f"{origin}:{min(anchors.values())}: {_SPECIAL}")
 
 
 def _plain(node: yaml.Node, origin: str, depth: int) -> Tree:
@@ -68,13 +90,16 @@ def _mapping(node: yaml.MappingNode, origin: str, depth: int) -> dict[str, Tree]
     return mapping
 
 
-def _line(node: yaml.Node) -> int:
+def _line(node: yaml.Node | yaml.Event) -> int:
+    assert node.start_mark is not None
     return int(node.start_mark.line) + 1
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, origin: str) -> str:
     where = f"{origin}:{error.problem_mark.line + 1}" if error.problem_mark else origin
     problem = error.problem or "not YAML"
+    if error.context_mark and ("end of stream" in problem or "<stream end>" in problem):
+        return f"{origin}:{error.context_mark.line + 1}: what opens here is never closed; close it"
     if problem.startswith("but "):
         problem = f"{error.context} {problem}"
     if "alias" in problem or "tag" in problem:
