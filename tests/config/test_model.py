@@ -48,6 +48,14 @@ def test_every_key_tells_editors_what_it_means() -> None:
         assert definition["additionalProperties"] is False
 
 
+def test_editors_are_told_what_is_required() -> None:
+    schema = Config.model_json_schema()
+    sink = schema["$defs"]["Sink"]
+    assert schema["required"] == ["source", "sink"]
+    assert sink["required"] == ["kafka"]
+    assert sink["properties"]["kafka"]["required"] == ["bootstrap.servers"]
+
+
 def test_the_contract_of_names_and_defaults() -> None:
     """As promised to users: adding keys is free, these stay."""
     config = Config(source=Source(dsn=""), sink=Sink(kafka=KAFKA))

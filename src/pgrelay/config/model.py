@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from pydantic import (
+    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -91,11 +92,15 @@ class Source(Section):
 class Sink(Section):
     """Kafka: where to write, and how topics are made."""
 
+    # Told to editors here, so that without them a load names bootstrap.servers itself.
+    model_config = ConfigDict(json_schema_extra={"required": ["kafka"]})
+
     kafka: fields.Options = Field(
         default_factory=dict,
         validate_default=True,
         repr=False,
         description="librdkafka's own options, passed as they are; bootstrap.servers is required",
+        json_schema_extra={"required": [kafka_options.BOOTSTRAP]},
     )
     delivery: Literal["at_least_once", "exactly_once"] = Field(
         default="at_least_once",
