@@ -205,7 +205,14 @@ class Catalog:
         return math.inf if rows[0][0] is None else float(rows[0][0])
 
     async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
-        await self.rows(await self.publication_statement(name, tables))
+        statement = await self.publication_statement(name, tables)
+        try:
+            await self.rows(statement)
+        except SetupError as refusal:
+            raise SetupError(
+                f"source.tables: publication {name} can't be made: {refusal}; name tables there that exist "
+                "and are ours, or CREATE PUBLICATION it yourself as a role that may"
+            ) from refusal
 
     async def publication_statement(
         self, name: str, tables: Sequence[tuple[str, str | None]]

@@ -52,6 +52,8 @@ WRONG_DSNS = {
     "database": ({"dbname": "nowhere"}, 'database "nowhere" does not exist'),
     "role": ({"user": "nobody"}, 'role "nobody" does not exist'),
     "ssl": ({"sslmode": "require"}, "does not support SSL"),
+    "options": ({"options": "-c nonsense=x"}, 'unrecognized configuration parameter "nonsense"'),
+    "value": ({"options": "-c work_mem=x"}, 'invalid value for parameter "work_mem"'),
 }
 
 
@@ -61,6 +63,13 @@ def test_a_server_that_does_not_know_what_the_dsn_names(
 ) -> None:
     relay = new_relay(source={"dsn": make_conninfo(database.dsn, **changed)}).start()
     assert complaint in last_words(relay, WRONG)
+
+
+def test_a_table_that_is_not_there(database: Database, new_relay: NewRelay) -> None:
+    relay = new_relay(source={"dsn": database.dsn, "tables": ["public.nope"]}).start()
+    words = last_words(relay, WRONG)
+    assert words.startswith("source.tables: publication ")
+    assert 'can\'t be made: relation "public.nope" does not exist; name tables there that exist' in words
 
 
 @own_postgres()
