@@ -193,7 +193,10 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
         ({"url": "r:8081"}, "Invalid url"),
         ({"url": "http://r", "timeout": "soon"}, "timeout is not a number: soon"),
         ({"url": "http://r", "basic.auth.user.info": "me"}, "username"),
-        ({"url": "http://r", "ssl.ca.location": "/nowhere.pem"}, "No such file"),
+        (
+            {"url": "http://r", "ssl.ca.location": "/nowhere.pem"},
+            "ssl.ca.location: /nowhere.pem: No such file",
+        ),
     ],
 )
 def test_options_that_can_not_be_right_are_refused(options: dict[str, str], told: str) -> None:

@@ -1,6 +1,7 @@
 """When records are sent without lingering, and who takes in reports. No broker is there."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from itertools import count
 
@@ -82,6 +83,23 @@ def test_options_that_are_refused_do_not_show_a_secret() -> None:
     with pytest.raises(SetupError, match=r"^sink\.kafka: ") as caught:
         Sink(SinkConfig(kafka={**NOBODY, "security.protocol": "SSL", "ssl.key.pem": "hunter2"}))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"linger.ms": "abc"}, 'Invalid value for configuration property "linger.ms"; see'),
+        ({"queue.buffering.max.ms": "abc"}, 'configuration property "queue.buffering.max.ms"; see'),
+        ({"linger.ms": "999999999"}, "is outside allowed range 0..900000; see"),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"},
+            "sink.kafka.ssl.ca.location: /nowhere.pem: No such file or directory; correct the path",
+        ),
+    ],
+)
+def test_options_that_are_refused_are_told_as_the_file_has_them(options: dict[str, str], line: str) -> None:
+    with pytest.raises(SetupError, match=re.escape(line)):
+        Sink(SinkConfig(kafka={**NOBODY, **options}))
 
 
 class Calls:

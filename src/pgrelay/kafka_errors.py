@@ -5,6 +5,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from pgrelay.config.option_files import unreadable
+from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.lsn import format_lsn
 
@@ -16,6 +18,13 @@ DENIED: Final = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
+# How a file may call what librdkafka complains of under another name.
+_ALIASES: Final[Mapping[str, str]] = {
+    "linger.ms": "queue.buffering.max.ms",
+    "compression.type": "compression.codec",
+    "bootstrap.servers": "metadata.broker.list",
+    "sasl.mechanism": "sasl.mechanisms",
+}
 _ALLOW_MORE: Final = (
     "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
     "small records that is too large, lower batch.size there"
@@ -54,6 +63,18 @@ def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
         "or sink.partitions, replication_factor and topic_config"
     )
+
+
+def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
+    """What it means that librdkafka takes no client with `sink.kafka`."""
+    if (missing := unreadable(options)) is not None:
+        return SetupError(f"sink.kafka.{missing}; correct the path")
+    told = " ".join(what_it_says(error).split())
+    for alias, name in _ALIASES.items():
+        # Under the name that the file has.
+        if alias in options and name not in options:
+            told = told.replace(f'"{name}"', f'"{alias}"')
+    return SetupError(f"sink.kafka: {mask_complaint(told, options)}; see librdkafka's CONFIGURATION.md")
 
 
 def what_it_says(error: Exception) -> str:

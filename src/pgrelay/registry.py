@@ -11,7 +11,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from pgrelay.config.secrets import mask_options
+from pgrelay.config.option_files import unreadable
+from pgrelay.config.secrets import mask_complaint, mask_options
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 
@@ -60,7 +61,8 @@ class Registry:
                 {**_DEFAULTS, **{name: _typed(name, value) for name, value in options.items()}}
             )
         except (ValueError, TypeError, OSError) as error:
-            raise SetupError(f"records.schema_registry: {error}; correct or leave out the option") from error
+            told = unreadable(options) or mask_complaint(" ".join(str(error).split()), options)
+            raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
         """Return once the registry answers, whatever it does. Raises RegistryUnavailable."""

@@ -25,7 +25,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
-from pgrelay.kafka_errors import DENIED, delivery_error, uncreated, what_it_says
+from pgrelay.kafka_errors import DENIED, delivery_error, refused_options, uncreated, what_it_says
 from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"
@@ -136,9 +136,8 @@ class Sink:
             self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=self._log)
             self._admin = AdminClient(common, logger=self._log)
         except (KafkaException, ValueError, TypeError) as error:
-            told = mask_complaint(what_it_says(error), config.kafka)
             # Not from the error, whose text a traceback would show.
-            raise SetupError(f"sink.kafka: {told}; see librdkafka's CONFIGURATION.md") from None
+            raise refused_options(error, config.kafka) from None
 
     def _complain(self, error: KafkaError) -> None:
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)

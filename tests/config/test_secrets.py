@@ -63,16 +63,28 @@ def test_options() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("beginning at: hunter2", "beginning at: ***"),
-        ("SASL user me, hunter2: denied", "SASL user me, ***: denied"),
+        ("SASL user me, a=hunter2 b=swordfish: denied", "SASL user me, ***: denied"),
         (
-            "Unrecognized sasl.oauthbearer.config beginning at: ter2",
-            "Unrecognized sasl.oauthbearer.config ***",
+            "Unrecognized sasl.oauthbearer.config beginning at: dfish",
+            "Unrecognized sasl.oauthbearer.config beginning at: ***",
         ),
-        ("Set sasl.oauthbearer.config", "Set sasl.oauthbearer.config"),
-        ("Set ssl.key.password to more", "Set ssl.key.password to more"),
+        (
+            "Unrecognized sasl.oauthbearer.config beginning at: h",
+            "Unrecognized sasl.oauthbearer.config beginning at: ***",
+        ),
+        (
+            "not a number: hunter2 (in sasl.oauthbearer.config)",
+            "not a number: *** (in sasl.oauthbearer.config)",
+        ),
+        ("some2 says me2 may not", "some2 says *** may not"),
+        ("ssl.key.password must be longer", "ssl.key.password must be longer"),
     ],
 )
 def test_a_complaint_of_a_client(text: str, shown: str) -> None:
-    options = {"sasl.oauthbearer.config": "hunter2", "ssl.key.password": "", "client.id": "me"}
+    options = {
+        "sasl.oauthbearer.config": "a=hunter2 b=swordfish",
+        "ssl.key.password": "",
+        "sasl.password": "me2",
+        "client.id": "me",
+    }
     assert mask_complaint(text, options) == shown

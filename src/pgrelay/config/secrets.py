@@ -17,6 +17,9 @@ _SECRET = re.compile(r"password|passphrase|secret|token|.key$|key\.pem|jaas|basi
 # Up to the last @ of the host's part: a password may hold one, although it should not.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
+_WORD_ENDS = re.compile(r"[\s,;=]+")
+_LEAST_WORD: Final = 4
+
 
 def is_secret(name: str) -> bool:
     """Whether the value of this option (librdkafka's, libpq's, the registry client's) is a secret."""
@@ -31,11 +34,13 @@ def mask_options(options: Mapping[str, str]) -> dict[str, str]:
 def mask_complaint(text: str, options: Mapping[str, str]) -> str:
     """What a client complains of, without the value of any secret option, nor a piece of it."""
     for name, value in options.items():
-        if is_secret(name) and value:
-            text = text.replace(value, MASK)
-            # Behind the option's name librdkafka quotes the rest of the value, from where it can't read on.
-            before, named, after = text.partition(name)
-            text = f"{before}{named} {MASK}" if after.strip() else text
+        if is_secret(name):
+            # librdkafka quotes single words, and last the rest of a value, from where it can't read on.
+            words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]
+            rest = next((value[i:] for i in range(len(value)) if text.endswith(value[i:])), "")
+            text = text.removesuffix(rest) + MASK if rest else text
+            for piece in filter(None, (value, *words)):
+                text = re.sub(rf"(?<!\w){re.escape(piece)}(?!\w)", MASK, text)
     return text
 
 

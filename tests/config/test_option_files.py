@@ -1,0 +1,30 @@
+"""Files that options name, and whether they can be read."""
+
+from pathlib import Path
+
+import pytest
+
+from pgrelay.config.option_files import unreadable
+
+
+def test_files_and_folders_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    options = {
+        "ssl.ca.location": str(tmp_path / "ca.pem"),
+        "ssl.crl.location": str(tmp_path),
+        "ssl.key.location": "probe",
+        "client.id": "/nowhere",
+    }
+    assert unreadable(options) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/nowhere.pem", "No such file or directory"),
+        ("/dev/null/x", "Not a directory"),
+        ("a\0b", "is no path"),
+    ],
+)
+def test_one_that_is_not(path: str, why: str) -> None:
+    assert unreadable({"client.id": "x", "ssl.ca.location": path}) == f"ssl.ca.location: {path}: {why}"
