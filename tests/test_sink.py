@@ -9,7 +9,7 @@ import pytest
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import BY_KEY
-from pgrelay.errors import SetupError
+from pgrelay.errors import KafkaUnavailable, SetupError
 from pgrelay.offsets import Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
@@ -100,6 +100,14 @@ def test_options_that_are_refused_do_not_show_a_secret() -> None:
 def test_options_that_are_refused_are_told_as_the_file_has_them(options: dict[str, str], line: str) -> None:
     with pytest.raises(SetupError, match=re.escape(line)):
         Sink(SinkConfig(kafka={**NOBODY, **options}))
+
+
+async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgrelay.sink._METADATA_TROUBLED_S", 0)
+    with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
+        await sink.connect()
 
 
 class Calls:

@@ -64,6 +64,8 @@ _COMPACTED: Final[Mapping[str, str]] = {
     "segment.ms": "3600000",
 }
 
+_CURE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
+
 # A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
 _METADATA_TRY_S: Final = 1.0
 _METADATA_TROUBLED_S: Final = 3.0
@@ -310,7 +312,7 @@ class Sink:
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
                     reason = self.problem or what_it_says(error)
-                    raise KafkaUnavailable(f"Kafka can't be reached: {reason}") from error
+                    raise KafkaUnavailable(f"Kafka can't be reached: {reason}; {_CURE}") from error
             else:
                 return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
