@@ -64,6 +64,16 @@ def test_a_run_stops_as_asked_before_it_could_begin(number: signal.Signals, tmp_
     assert "stopped" in done.stderr
 
 
+def test_a_mirror_stops_as_asked_before_it_could_begin(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    path = tmp_path / "mirror.yaml"
+    path.write_text("kafka: {servers: a}\nlake: {warehouse: /lake, tables: {app.public.t: t}}\n")
+    done = signalled(signal.SIGTERM, "spark-mirror", "--config", str(path))
+    assert done.returncode == 0
+    assert "stopped" in done.stderr
+    assert "starting Spark" not in done.stderr
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("command", [["check", "--config", EXAMPLE], ["schema"], ["demo"]])
 def test_other_commands_end_quietly(number: signal.Signals, code: int, command: list[str]) -> None:

@@ -93,5 +93,5 @@ def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
 
 
 async def test_a_server_that_is_not_there_is_waited_for_and_the_cure_told() -> None:
-    with pytest.raises(SourceUnavailable, match="; start Postgres, or correct host and port in"):
+    with pytest.raises(SourceUnavailable, match=r"refused; start Postgres, or correct host and port in"):
         await connect(f"host=127.0.0.1 port={free_port()}")

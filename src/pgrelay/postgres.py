@@ -86,7 +86,8 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
 
 def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
     """What a failed connection means: most failures pass, a refusal does not."""
-    text = one_line(error)
+    # libpq asks back, `Is the server running on that host?`; the cure is the answer.
+    text = one_line("\n".join(line for line in str(error).splitlines() if not line.endswith("?")))
     if any(refusal in text for refusal in _REFUSALS):
         return SetupError(f"source.dsn: {text}; {cure(text, dsn)}")
     return SourceUnavailable(f"Postgres can't be reached: {text}; {cure(text, dsn)}")
