@@ -65,13 +65,22 @@ async def test_a_connection_string_that_never_works(parameters: str) -> None:
     assert str(caught.value).endswith(f"; {PARAMETER}")
 
 
-@pytest.mark.parametrize(("variable", "value"), [("PGPORT", "abc"), ("PGSSLMODE", "bogus")])
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"PGPORT": "abc"}, '"abc"'),
+        ({"PGSSLMODE": "bogus"}, '"bogus"'),
+        ({"PGSERVICE": "x", "PGSERVICEFILE": "/none"}, '"/none"'),
+    ],
+)
 async def test_a_variable_that_never_works(
-    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(SetupError, match=re.escape(PARAMETER)):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SetupError, match=re.escape(PARAMETER)) as caught:
         await connect("host=127.0.0.1")
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(

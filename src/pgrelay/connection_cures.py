@@ -12,6 +12,7 @@ _BAD_PARAMETERS: Final = (
     "invalid integer value",
     "bad value for",
     "definition of service",
+    'service file "',
     "could not match",
     "could not parse network address",
 )
