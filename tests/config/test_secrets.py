@@ -78,6 +78,7 @@ def test_options() -> None:
         ),
         ("some2 says me2 may not", "some2 says *** may not"),
         ("ssl.key.password must be longer", "ssl.key.password must be longer"),
+        ("no host is called 10.0.0.2", "no host is called 10.0.0.2"),
     ],
 )
 def test_a_complaint_of_a_client(text: str, shown: str) -> None:

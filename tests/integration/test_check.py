@@ -161,22 +161,6 @@ async def test_partitions_need_an_identity_though_the_root_is_published(setup: S
     assert any(f"{setup.prefix}.public.days" in each.what for each in found)
 
 
-async def test_keys_that_are_not_what_the_stream_will_tell(setup: Setup) -> None:
-    setup.execute(
-        "CREATE TABLE days (day date PRIMARY KEY, code int NOT NULL) PARTITION BY RANGE (day);"
-        "CREATE TABLE old PARTITION OF days FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
-        "CREATE UNIQUE INDEX codes ON old (code); ALTER TABLE old REPLICA IDENTITY USING INDEX codes;"
-        "CREATE TABLE sums (a int, s int GENERATED ALWAYS AS (a % 2) STORED, PRIMARY KEY (a, s));"
-        "CREATE TABLE swapped (id int PRIMARY KEY DEFERRABLE); ALTER TABLE swapped REPLICA IDENTITY FULL"
-    )
-    setup.publish("FOR TABLE days, sums, swapped WITH (publish_via_partition_root)")
-    found = await setup.trouble()
-    assert {each.level for each in found} == {"warning"}
-    assert [each.what.rpartition(": ")[2] for each in found] == [
-        *("public.old", "public.sums", "public.swapped"),
-    ]
-
-
 async def test_column_lists(setup: Setup) -> None:
     setup.publish("FOR TABLE orders (note)")
     finding = only(await setup.trouble())

@@ -1,4 +1,4 @@
-"""What a check finds around the relay: clocks, other slots, open transactions, wide rows, the registry."""
+"""What a check finds around the relay: keys, clocks, slots, open transactions, wide rows, the registry."""
 
 import time
 from pathlib import Path
@@ -16,6 +16,22 @@ from tests.integration.test_check import Setup, only, role
 @pytest.fixture
 def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -> Setup:
     return Setup(database, kafka, prefix, tmp_path)
+
+
+async def test_keys_that_are_not_what_the_stream_will_tell(setup: Setup) -> None:
+    setup.execute(
+        "CREATE TABLE days (day date PRIMARY KEY, code int NOT NULL) PARTITION BY RANGE (day);"
+        "CREATE TABLE old PARTITION OF days FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
+        "CREATE UNIQUE INDEX codes ON old (code); ALTER TABLE old REPLICA IDENTITY USING INDEX codes;"
+        "CREATE TABLE sums (a int, s int GENERATED ALWAYS AS (a % 2) STORED, PRIMARY KEY (a, s));"
+        "CREATE TABLE swapped (id int PRIMARY KEY DEFERRABLE); ALTER TABLE swapped REPLICA IDENTITY FULL"
+    )
+    setup.publish("FOR TABLE days, sums, swapped WITH (publish_via_partition_root)")
+    found = await setup.trouble()
+    assert {each.level for each in found} == {"warning"}
+    assert [each.what.rpartition(": ")[2] for each in found] == [
+        *("public.old", "public.sums", "public.swapped"),
+    ]
 
 
 async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:

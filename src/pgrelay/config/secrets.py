@@ -37,7 +37,8 @@ def mask_complaint(text: str, options: Mapping[str, str]) -> str:
         if is_secret(name):
             # librdkafka quotes single words, and last the rest of a value, from where it can't read on.
             words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]
-            rest = next((value[i:] for i in range(len(value)) if text.endswith(value[i:])), "")
+            rests = (value[start:] for start in range(len(value)))
+            rest = next((rest for rest in rests if text.endswith(f" {rest}")), "")
             text = text.removesuffix(rest) + MASK if rest else text
             for piece in filter(None, (value, *words)):
                 text = re.sub(rf"(?<!\w){re.escape(piece)}(?!\w)", MASK, text)
