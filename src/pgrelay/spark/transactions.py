@@ -15,20 +15,24 @@ _BOUNDARY: Final = (
     "status string, commit_lsn bigint,"
     " data_collections array<struct<data_collection: string, event_count: bigint>>"
 )
-_SOURCE: Final = "source struct<commit_lsn: bigint, seq: bigint>, __commit_lsn bigint, __seq bigint"
+_POSITION: Final = (
+    "source struct<commit_lsn: bigint, seq: bigint>, __commit_lsn bigint, __seq bigint, commit_lsn bigint"
+)
 
 RAW: Final = ("topic", "partition", "offset", "key", "value")
 
 
-def with_positions(records: DataFrame, registry: Registry | None) -> DataFrame:
-    """The records with `commit_lsn` and `seq`, both null of tombstones and of what can't be read."""
-    parsed = _parsed(records, registry, _SOURCE)
-    lsn, seq = F.col("parsed.source.commit_lsn"), F.col("parsed.source.seq")
-    return parsed.select(
-        *RAW,
-        F.coalesce(lsn, F.col("parsed.__commit_lsn")).alias("commit_lsn"),
-        F.coalesce(seq, F.col("parsed.__seq")).alias("seq"),
-    )
+def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
+    """The records with `commit_lsn` and `seq`, both null of tombstones and of what can't be read.
+
+    `boundaries` is the transaction topic, of whose records an END has a `commit_lsn`, too.
+    """
+    parsed = _parsed(records, registry, _POSITION)
+    # The flat envelope's first: a column of the row may be named `source`, or `commit_lsn`.
+    lsn = F.coalesce(F.col("parsed.__commit_lsn"), F.col("parsed.source.commit_lsn"))
+    seq = F.coalesce(F.col("parsed.__seq"), F.col("parsed.source.seq"))
+    ended = F.when(F.col("topic") == boundaries, F.col("parsed.commit_lsn"))
+    return parsed.select(*RAW, F.coalesce(ended, lsn).alias("commit_lsn"), seq.alias("seq"))
 
 
 def ends(boundaries: DataFrame, registry: Registry | None) -> DataFrame:

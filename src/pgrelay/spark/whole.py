@@ -83,7 +83,8 @@ class WholeTransactions:
         position = self._beside(spark, "position")
         known = _read_position(position)
         since = 0 if known is None else known.commit_lsn
-        new = with_positions(batch.where(F.col("value").isNotNull()), self._reading.registry).persist()
+        records = batch.where(F.col("value").isNotNull())
+        new = with_positions(records, self._reading.registry, self.topic).persist()
         pending = self._with_held(new).persist()
         try:
             tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
@@ -122,7 +123,7 @@ class WholeTransactions:
         return new.unionByName(held.rows()) if held.exists() else new
 
     def _hold(self, new: DataFrame, until: int) -> None:
-        """Keep what is later than `until`, of this batch and of those before."""
+        """Keep what is later than `until`, of this batch and of those before: rows, and ends without rows."""
         held = self._beside(new.sparkSession, "held")
         later = new.where(F.col("commit_lsn") > until)
         if held.exists():
