@@ -32,7 +32,8 @@ class Reading:
     starts_told: bool = False  # from which offsets; by default from the topics' beginning
 
     def schema(self, schema: TableSchema) -> TableSchema:
-        return schema.as_text(*self.text_columns.get(schema.topic, ()))
+        columns = self.text_columns.get(schema.topic)
+        return schema.as_text(*columns) if columns else schema
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         return self._decoder.changes(records, schema)
@@ -83,8 +84,8 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """Of the mirrored topics, all that is known by now."""
-        known = self._schemas.read(spark)
-        return {t: self._reading.schema(known[t]) for t in self._writing.tables if t in known}
+        known = self._schemas.read(spark, self._writing.tables)
+        return {topic: self._reading.schema(schema) for topic, schema in known.items()}
 
     def each_table(self, do: Callable[[str], None]) -> None:
         """Do something for every topic, some at once. Raises what the first of them raises."""
