@@ -134,7 +134,9 @@ class Batches:
         if not later:
             return [(schema, None)]
         changes = self._reading.changes(records, schema)
-        [highest] = changes.agg(F.max(F.struct("commit_lsn", "seq"))).first() or [None]
+        # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
+        placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
+        [highest] = changes.agg(F.max(F.when(placed, F.struct("commit_lsn", "seq")))).first() or [None]
         reached = [position for position in later if highest is not None and position <= tuple(highest)]
         known = [schema.until(position) for position in [since, *reached]]
         return list(zip(known, [*reached, None], strict=True))
