@@ -5,9 +5,8 @@ from typing import Final
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
 
-from pgrelay.spark.avro_records import schema_id
+from pgrelay.spark.avro_records import decode, schema_id
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.values import JSON_OPTIONS
 
@@ -81,7 +80,7 @@ def _parsed(records: DataFrame, registry: Registry | None, shape: str) -> DataFr
     body = F.expr("substring(value, 6)")
     names = [f"decoded_{number}" for number in ids]
     decoders = [
-        F.when(F.col("id") == number, from_avro(body, text)).alias(f"decoded_{number}")
+        F.when(F.col("id") == number, decode(body, text)).alias(f"decoded_{number}")
         for number, text in registry.of_ids(ids).items()
     ]
     decoded = with_id.select(*RAW, *decoders)
