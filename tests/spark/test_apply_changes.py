@@ -223,7 +223,8 @@ def test_rows_of_another_cluster_are_refused_with_the_way_out(new_topic: NewTopi
     mirrored.batch(change("c", 10, after={"id": 1}))
     mirrored.schema = table(topic.name, ID, systemid="2")
     with pytest.raises(
-        GapError, match=r"cluster 2, but .* holds rows of cluster 1 up to LSN 0/A, .*DROP TABLE"
+        GapError,
+        match=r"cluster 2, but .* holds rows of cluster 1 up to LSN 0/A, .*pgrelay\.spark\.drop\(spark, ",
     ):
         mirrored.batch(change("c", 5, after={"id": 2}))
 

@@ -102,7 +102,7 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
         raise GapError(
             f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
             f"cluster {systemid} up to LSN {lsn}, and their LSNs do not compare. Start again: a new topic "
-            f"prefix and checkpoint, after DROP TABLE {target.name} and DROP TABLE {beside.name}"
+            f"prefix and checkpoint, after {_drop(target)}"
         )
     return positions
 
@@ -124,7 +124,16 @@ def _take(mark: str | None, positions: Positions, target: LakeTable) -> None:
 def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
     # Remembered is one topic's alone: the other's deleted rows would come back.
     if topic not in (None, ours):
-        raise SetupError(f"{target.name} has the rows of {topic}: name another target for {ours}")
+        raise SetupError(
+            f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
+            f"{_drop(target)}"
+        )
+
+
+def _drop(target: LakeTable) -> str:
+    """The call that takes a target away: DROP TABLE leaves its positions, and files of earlier sessions."""
+    name = target.name.replace('"', '\\"')
+    return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:

@@ -22,6 +22,8 @@ from pgrelay.spark.transactions import complete_until, ends, with_positions
 
 # A target's property: the table that tells up to which commit its mirror is whole.
 _MIRROR: Final = "pgrelay.mirror"
+# And of the mirror's own tables: the relay's prefix.
+_PREFIX: Final = "pgrelay.prefix"
 
 _HELD: Final = (
     StructType()
@@ -130,7 +132,7 @@ class WholeTransactions:
             held.run(f"DELETE FROM {held.name} WHERE commit_lsn <= {until}")
         if later.isEmpty():
             return
-        held.create(_HELD)
+        held.create(_HELD, {_PREFIX: self._prefix})
         held.run(
             f"MERGE INTO {held.name} t USING {{later}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
@@ -148,7 +150,7 @@ class WholeTransactions:
         for table in targets.values():
             if _MIRROR not in table.properties():
                 table.set_properties({_MIRROR: position.name})
-        position.create(_POSITION)
+        position.create(_POSITION, {_PREFIX: self._prefix})
         rows = [f"('{name}', {table.version()}L, {until}L)" for name, table in targets.items()]
         if rows:
             position.spark.sql(f"INSERT OVERWRITE {position.name} VALUES {', '.join(rows)}")
