@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.apply import OnMissing, Target
 from pgrelay.spark.changes import Decoder
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.order import before
 from pgrelay.spark.registry import Registry
@@ -100,12 +101,13 @@ class Batches:
             if not records.isEmpty():
                 raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
             return
-        target = self.target(records.sparkSession, schema)
-        for known, until in self._slices(records, schema, target.positions.schema_position):
-            changes = self._reading.changes(records, known)
-            if until is not None:
-                changes = changes.where(F.coalesce(before(until), F.lit(True)))
-            target.apply(changes, known)
+        with told_of(f"{topic} to {self._writing.tables[topic]}"):
+            target = self.target(records.sparkSession, schema)
+            for known, until in self._slices(records, schema, target.positions.schema_position):
+                changes = self._reading.changes(records, known)
+                if until is not None:
+                    changes = changes.where(F.coalesce(before(until), F.lit(True)))
+                target.apply(changes, known)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, with what is remembered of it."""

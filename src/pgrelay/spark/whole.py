@@ -15,6 +15,7 @@ from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
@@ -80,6 +81,10 @@ class WholeTransactions:
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply what is whole, and hold the rest back; a batch may come again."""
+        with told_of(f"whole transactions by {self.topic}"):
+            self._apply(batch)
+
+    def _apply(self, batch: DataFrame) -> None:
         spark = batch.sparkSession
         schemas = self._batches.schemas(spark)
         position = self._beside(spark, "position")
