@@ -110,6 +110,10 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
     handmade.write("a", *(in_transaction("c", 100, n, after={"id": n + 1}) for n in (1, 2)))
     assert counts() == [3, 2]
     assert position() == "0/C8"
+    # What it keeps can be dropped as targets can.
+    for own in ("held", "position"):
+        pg.drop(spark, f"lake.{handmade.prefix}__{own}", using=using)
+    assert pg.mirror_position(spark, targets["a"], using=using) is None
 
 
 def in_transaction(*place: Any, **row: Any) -> Message:

@@ -24,7 +24,7 @@ RAW: Final = ("topic", "partition", "offset", "key", "value")
 def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
     """The records with `commit_lsn` and `seq`, both null of tombstones and of what can't be read.
 
-    `boundaries` is the transaction topic, of whose records an END has a `commit_lsn`, too.
+    `boundaries` is the transaction topic, whose records have a `commit_lsn` and no `seq`.
     """
     parsed = _parsed(records, registry, _POSITION)
     # The flat envelope's first: a column of the row may be named `source`, or `commit_lsn`.
