@@ -23,6 +23,7 @@ from tests.integration.conftest import (  # noqa: F401
 )
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
+from tests.spark.handmade import HandmadeRelay
 from tests.spark.options import OPTIONS
 from tests.spark.records import Message, produce
 
@@ -85,6 +86,11 @@ def new_topic(spark: SparkSession, kafka: KafkaServer, prefix: str) -> Callable[
         return Topic(spark, kafka.bootstrap, name)
 
     return make
+
+
+@pytest.fixture
+def handmade(spark: SparkSession, kafka: KafkaServer, prefix: str, tmp_path: Path) -> HandmadeRelay:  # noqa: F811
+    return HandmadeRelay(spark, kafka.bootstrap, prefix, tmp_path)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -15,7 +16,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
 from tests.integration.topics import read_topic
-from tests.spark.records import rows
+from tests.spark.records import Message, produce, rows
 
 
 def avro_relay(new_relay: NewRelay, registry: SchemaRegistry, **records: object) -> Relay:
@@ -85,6 +86,50 @@ def test_every_avro_type_is_exact(
     }
     assert {value for name, value in second.after.asDict().items() if name != "id"} == {None}
     assert (delete.op, delete.before.id, delete.after, delete.key.id) == ("d", 2, None, 2)
+
+
+@pytest.mark.parametrize("envelope", ["debezium", "flat"])
+@pytest.mark.parametrize("whole", [False, True], ids=["", "whole"])
+def test_a_value_that_is_cut_off_is_told_of_by_place_or_set_aside(
+    spark: SparkSession,
+    new_relay: NewRelay,
+    schema_registry: SchemaRegistry,
+    database: Database,
+    tmp_path: Path,
+    target: str,
+    envelope: str,
+    whole: bool,
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
+    relay = avro_relay(new_relay, schema_registry, envelope=envelope, transaction_topic=whole)
+    database.execute("INSERT INTO t VALUES (1, 'a'), (2, NULL)")
+    relay.caught_up()
+    topic = relay.topic("t")
+    value = read_topic(relay.kafka.bootstrap, topic)[0].value
+    assert value is not None
+    produce(relay.kafka.bootstrap, topic, [Message(value[:length]) for length in (5, 12, len(value) - 1)])
+    database.execute("DELETE FROM t WHERE id = 2")
+    relay.caught_up()
+
+    def mirror(corrupt_to: str | None) -> None:
+        query = pg.mirror(
+            spark,
+            relay.kafka.bootstrap,
+            {topic: target},
+            prefix=relay.prefix,
+            checkpoint=str(tmp_path / "checkpoint"),
+            registry=schema_registry.url,
+            corrupt_to=corrupt_to,
+            whole_transactions=whole,
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match=rf"RecordError: {topic} partition 0 offset 2: no value of schema"):
+        mirror(None)
+    mirror(f"{target}_corrupt")
+    assert rows(spark.table(f"{target}_corrupt"), "offset") == Counter([(2,), (3,), (4,)])
+    assert rows(spark.table(target)) == Counter([(1, "a")])
 
 
 def test_records_of_several_schemas_in_one_batch(

@@ -7,8 +7,12 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.columns import Column
+from pgrelay.spark.schema_topic import SchemaTopic
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.records import change, rows
 
 CREATE = """
     CREATE EXTENSION IF NOT EXISTS hstore;
@@ -58,3 +62,31 @@ def test_a_topic_without_schemas_is_told_by_name(
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with pytest.raises(SetupError, match=rf"topic {relay.prefix}.schema has no schemas"):
         pg.table_schemas(spark, relay.kafka.bootstrap, prefix=relay.prefix)
+
+
+def test_a_table_that_spark_cannot_have_concerns_no_other(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    id_ = Column("id", "int4", key=True, encoding="integer")
+    topic = handmade.table("a", id_)
+    handmade.table("other", id_, Column("Id", "text"))
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror({"a": target})
+    assert rows(spark.table(target)) == {(1,): 1}
+    with pytest.raises(SetupError, match=r"public\.other: to Spark columns 'id' and 'Id' are the same"):
+        pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)
+    assert list(pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=[topic])) == [topic]
+
+
+def test_schemas_are_made_anew_of_the_tables_alone_that_are_told_of_again(
+    spark: SparkSession, handmade: HandmadeRelay
+) -> None:
+    id_, name = Column("id", "int4", key=True, encoding="integer"), Column("name", "text")
+    a, b = handmade.table("a", id_), handmade.table("b", id_)
+    topic = SchemaTopic(handmade.bootstrap, handmade.prefix)
+    first = topic.read(spark)
+    handmade.table("b", id_, name, since=20)
+    second = topic.read(spark)
+    assert second[a] is first[a]
+    assert [version.position for version in second[b].versions] == [(1, 0), (20, 0)]
+    assert topic.read(spark, [b])[b] is second[b]

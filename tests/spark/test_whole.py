@@ -1,16 +1,23 @@
 """Mirrors of whole transactions: whatever Spark's batches cut, no version of a table shows half of one."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
+from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
+from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.spark.records import rows
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.records import Message, change, rows
+
+ID = Column("id", "int4", key=True, encoding="integer")
 
 
 def versions(spark: SparkSession, table: str, using: Using) -> list[int]:
@@ -73,6 +80,84 @@ def test_no_version_of_a_table_shows_half_a_transaction(
         with database.connect() as connection:
             expected = connection.execute(f"SELECT id, txn FROM {table}".encode()).fetchall()
         assert sorted(rows(then, "id", "txn").elements()) == sorted(expected)
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_an_end_that_is_read_before_its_rows_waits_for_them(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, using: Using
+) -> None:
+    handmade.table("a", ID)
+    handmade.table("b", ID)
+    targets = {table: f"{target}_{table}" for table in ("a", "b")}
+    catalog = "iceberg." if using == "iceberg" else ""
+
+    def counts() -> list[int]:
+        handmade.mirror(targets, whole_transactions=True, using=using)
+        return [spark.table(f"{catalog}{name}").count() for name in targets.values()]
+
+    def position() -> str:
+        return str(pg.mirror_position(spark, targets["a"], using=using))
+
+    handmade.end(90, b=1)
+    handmade.end(100, a=3)
+    handmade.write("b", in_transaction("c", 90, after={"id": 1}))
+    handmade.write("a", in_transaction("c", 100, 0, after={"id": 1}))
+    assert counts() == [0, 1]
+    handmade.write("b", in_transaction("c", 200, after={"id": 2}))
+    handmade.end(200, b=1)
+    assert counts() == [0, 1]
+    assert position() == "0/5A"
+    handmade.write("a", *(in_transaction("c", 100, n, after={"id": n + 1}) for n in (1, 2)))
+    assert counts() == [3, 2]
+    assert position() == "0/C8"
+    # What it keeps can be dropped as targets can.
+    for own in ("held", "position"):
+        pg.drop(spark, f"lake.{handmade.prefix}__{own}", using=using)
+    assert pg.mirror_position(spark, targets["a"], using=using) is None
+
+
+def in_transaction(*place: Any, **row: Any) -> Message:
+    """A change of a relay that writes a transaction topic."""
+    made = change(*place, **row)
+    assert made.value is not None
+    return replace(made, value=made.value.replace(b'"transaction":null', b'"transaction":{"id":"7:1"}'))
+
+
+@pytest.mark.parametrize("format", ["json", "avro"])
+def test_ends_run_ahead_of_a_large_transaction(
+    spark: SparkSession,
+    new_relay: NewRelay,
+    schema_registry: SchemaRegistry,
+    database: Database,
+    tmp_path: Path,
+    prefix: str,
+    format: str,
+) -> None:
+    database.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY)")
+    avro = {"format": "avro", "schema_registry": {"url": schema_registry.url}} if format == "avro" else {}
+    relay = new_relay(records={"transaction_topic": True, **avro}).start().wait_streaming()
+    database.execute("INSERT INTO a SELECT generate_series(1, 60)")
+    for number in range(8):
+        database.execute(f"INSERT INTO b VALUES ({number})")
+    relay.caught_up()
+    names = {relay.topic(table): f"lake_{prefix}.{table}" for table in ("a", "b")}
+    query = pg.mirror(
+        spark,
+        relay.kafka.bootstrap,
+        names,
+        prefix=relay.prefix,
+        checkpoint=str(tmp_path / "checkpoint"),
+        whole_transactions=True,
+        registry=schema_registry.url if avro else None,
+        trigger={"availableNow": True},
+        options={"maxOffsetsPerTrigger": "30"},  # of each topic its share
+    )
+    query.awaitTermination()
+    name = f"lake_{prefix}.a"
+    at = versions(spark, name, "delta")
+    seen = [spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}").count() for version in at]
+    assert set(seen) == {0, 60}
+    assert spark.table(f"lake_{prefix}.b").count() == 8
 
 
 def test_a_table_that_is_not_mirrored_whole_has_no_position(spark: SparkSession, target: str) -> None:

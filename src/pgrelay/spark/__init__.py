@@ -12,6 +12,7 @@ Everything here makes plans of Spark's own expressions: no row passes through Py
 from pgrelay.spark.apply import apply_changes
 from pgrelay.spark.changes import read_changes
 from pgrelay.spark.columns import Column
+from pgrelay.spark.drop import drop
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.listener import MirrorListener
 from pgrelay.spark.mirror import history, mirror
@@ -31,6 +32,7 @@ __all__ = [
     "TableVersion",
     "apply_changes",
     "compact",
+    "drop",
     "history",
     "mirror",
     "mirror_position",

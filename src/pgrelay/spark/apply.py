@@ -8,6 +8,7 @@ from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.evolution import evolve
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.latest import latest_rows
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
@@ -44,11 +45,12 @@ def apply_changes(
     corrupt_to  a table that records go to which can't be read exactly; by default they fail the batch
 
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
-    the target holds rows of another Postgres cluster.
+    the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
     """
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
-    Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
+    with told_of(f"{schema.topic} to {target}"):
+        Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 
 
 class Target:

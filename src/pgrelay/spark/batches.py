@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.apply import OnMissing, Target
 from pgrelay.spark.changes import Decoder
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.order import before
 from pgrelay.spark.registry import Registry
@@ -32,7 +33,8 @@ class Reading:
     starts_told: bool = False  # from which offsets; by default from the topics' beginning
 
     def schema(self, schema: TableSchema) -> TableSchema:
-        return schema.as_text(*self.text_columns.get(schema.topic, ()))
+        columns = self.text_columns.get(schema.topic)
+        return schema.as_text(*columns) if columns else schema
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         return self._decoder.changes(records, schema)
@@ -83,8 +85,8 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """Of the mirrored topics, all that is known by now."""
-        known = self._schemas.read(spark)
-        return {t: self._reading.schema(known[t]) for t in self._writing.tables if t in known}
+        known = self._schemas.read(spark, self._writing.tables)
+        return {topic: self._reading.schema(schema) for topic, schema in known.items()}
 
     def each_table(self, do: Callable[[str], None]) -> None:
         """Do something for every topic, some at once. Raises what the first of them raises."""
@@ -99,12 +101,13 @@ class Batches:
             if not records.isEmpty():
                 raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
             return
-        target = self.target(records.sparkSession, schema)
-        for known, until in self._slices(records, schema, target.positions.schema_position):
-            changes = self._reading.changes(records, known)
-            if until is not None:
-                changes = changes.where(F.coalesce(before(until), F.lit(True)))
-            target.apply(changes, known)
+        with told_of(f"{topic} to {self._writing.tables[topic]}"):
+            target = self.target(records.sparkSession, schema)
+            for known, until in self._slices(records, schema, target.positions.schema_position):
+                changes = self._reading.changes(records, known)
+                if until is not None:
+                    changes = changes.where(F.coalesce(before(until), F.lit(True)))
+                target.apply(changes, known)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, with what is remembered of it."""
@@ -133,7 +136,9 @@ class Batches:
         if not later:
             return [(schema, None)]
         changes = self._reading.changes(records, schema)
-        [highest] = changes.agg(F.max(F.struct("commit_lsn", "seq"))).first() or [None]
+        # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
+        placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
+        [highest] = changes.agg(F.max(F.when(placed, F.struct("commit_lsn", "seq")))).first() or [None]
         reached = [position for position in later if highest is not None and position <= tuple(highest)]
         known = [schema.until(position) for position in [since, *reached]]
         return list(zip(known, [*reached, None], strict=True))

@@ -56,6 +56,12 @@ class LakeTable:
         """The table whose name has a suffix more."""
         return LakeTable(self.spark, f"{self.name[:-1]}{suffix}`", self.using)
 
+    def plain_name(self) -> str:
+        """What all spellings of the name come to: case does not matter, the session's catalog is implied."""
+        name = self.name.casefold().removeprefix("`spark_catalog`.")
+        alone = self.using == "delta" and "`.`" not in name
+        return f"{quoted(self.spark.catalog.currentDatabase())}.{name}" if alone else name
+
     def exists(self) -> bool:
         return self.spark.catalog.tableExists(self.name)
 

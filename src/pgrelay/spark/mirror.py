@@ -10,7 +10,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.apply import OnMissing
 from pgrelay.spark.batches import Batches, Reading, Writing
 from pgrelay.spark.kafka import read_topics
-from pgrelay.spark.lake import Using
+from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
 from pgrelay.spark.whole import WholeTransactions
@@ -50,7 +50,7 @@ def mirror(
     it from `awaitTermination`.
     """
     reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
-    writing = Writing(_targets(tables), using, on_missing, corrupt_to)
+    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
     schemas = SchemaTopic(servers, prefix, options)
     if whole_transactions:
         whole = WholeTransactions(prefix, schemas, reading, writing)
@@ -85,7 +85,7 @@ def history(
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
     reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
-    writing = Writing(_targets(tables), using, on_missing, corrupt_to, history=True)
+    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
     return _start(stream, batches.apply, checkpoint, trigger)
@@ -100,9 +100,15 @@ def _starts(options: Mapping[str, str] | None) -> bool:
     return any(name.startswith("starting") for name in options or {})
 
 
-def _targets(tables: Mapping[str, str]) -> dict[str, str]:
-    if len(set(tables.values())) < len(tables):
-        raise SetupError(f"two topics share a target: {', '.join(sorted(tables.values()))}")
+def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> dict[str, str]:
+    taken = dict[str, str]()  # the topic, by what the catalog makes of the target's name
+    for topic, target in tables.items():
+        other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
+        if other != topic:
+            raise SetupError(
+                f"two topics share a target: {other} has {tables[other]} and {topic} has {target}, which are "
+                "one table: name another for one of them"
+            )
     return dict(tables)
 
 

@@ -23,7 +23,9 @@ from pgrelay.spark.schema import Position, TableSchema
 
 SUFFIX: Final = "__positions"
 
-# Properties of a target: the cluster that its rows are of, and the position of the schema that it has.
+# Properties of a target: the topic and the cluster that its rows are of, and the position of the schema that
+# it has.
+_TOPIC: Final = "pgrelay.topic"
 _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
@@ -72,33 +74,35 @@ def _position(lsn: Expression, seq: Expression) -> Expression:
 def birth_properties(schema: TableSchema) -> dict[str, str]:
     """The properties of a target that has the schema's last version."""
     lsn, seq = schema.latest.position
-    return {_SYSTEMID: schema.systemid, _SCHEMA: f"{lsn}/{seq}"}
+    return {_TOPIC: schema.topic, _SYSTEMID: schema.systemid, _SCHEMA: f"{lsn}/{seq}"}
 
 
 def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
-    """What is remembered of a target. Raises GapError where it is another cluster's, or SetupError."""
+    """What is remembered of a target. Raises GapError where it is another cluster's, or SetupError where it
+    is another topic's or no target at all."""
     positions = Positions(schema.topic, schema.systemid)
     if not target.exists():
         return positions
     properties = target.properties()
     if _SCHEMA not in properties:
         raise SetupError(f"{target.name} was not made by pgrelay: name another target, or drop it")
+    _refuse_other(properties.get(_TOPIC), target, schema.topic)
     lsn, seq = properties[_SCHEMA].split("/")
     positions.schema_position = (int(lsn), int(seq))
     beside = target.beside(SUFFIX)
     if beside.exists():
-        _take(beside.properties().get(_APPLIED), positions)
+        _take(beside.properties().get(_APPLIED), positions, target)
     if not schema.key:
         # What commits say of themselves, of which a killed mirror wrote nothing beside the target.
         for mark in target.marked():
-            _take(mark, positions)
+            _take(mark, positions, target)
     systemid = properties[_SYSTEMID]
     if systemid != schema.systemid:
         lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
         raise GapError(
             f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
             f"cluster {systemid} up to LSN {lsn}, and their LSNs do not compare. Start again: a new topic "
-            f"prefix and checkpoint, after DROP TABLE {target.name} and DROP TABLE {beside.name}"
+            f"prefix and checkpoint, after {_drop(target)}"
         )
     return positions
 
@@ -108,11 +112,28 @@ def mark_of(topic: str, highest: dict[int, Position]) -> str:
     return json.dumps({"topic": topic, "applied": [[partition, *at] for partition, at in highest.items()]})
 
 
-def _take(mark: str | None, positions: Positions) -> None:
-    told = {} if mark is None else json.loads(mark)
-    if told.get("topic") == positions.topic:
-        for partition, lsn, seq in told["applied"]:
-            positions.advance(partition, (lsn, seq))
+def _take(mark: str | None, positions: Positions, target: LakeTable) -> None:
+    if mark is None:
+        return
+    told = json.loads(mark)
+    _refuse_other(told.get("topic"), target, positions.topic)
+    for partition, lsn, seq in told.get("applied", []):
+        positions.advance(partition, (lsn, seq))
+
+
+def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
+    # Remembered is one topic's alone: the other's deleted rows would come back.
+    if topic not in (None, ours):
+        raise SetupError(
+            f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
+            f"{_drop(target)}"
+        )
+
+
+def _drop(target: LakeTable) -> str:
+    """The call that takes a target away: DROP TABLE leaves its positions, and files of earlier sessions."""
+    name = target.name.replace('"', '\\"')
+    return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:

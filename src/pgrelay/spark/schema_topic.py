@@ -1,7 +1,7 @@
 """Table schemas from the schema topic, which needs no registry and no database credentials."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,19 +11,25 @@ from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.spark.columns import Column
 from pgrelay.spark.kafka import read_topics
-from pgrelay.spark.schema import TableSchema, TableVersion, folded
+from pgrelay.spark.schema import Position, TableSchema, TableVersion, folded
 
 
 def table_schemas(
-    spark: SparkSession, servers: str, prefix: str, *, options: Mapping[str, str] | None = None
+    spark: SparkSession,
+    servers: str,
+    prefix: str,
+    *,
+    topics: Iterable[str] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> dict[str, TableSchema]:
-    """The schema of every table that the relay of this prefix has told of, by its topic.
+    """The schema of every table that the relay of this prefix has told of, by its topic; or `topics` alone.
 
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
-    those of Spark's Kafka source. Raises SetupError where the topic has none.
+    those of Spark's Kafka source. Raises SetupError where the topic has none, or one of a table that Spark
+    can't have.
     """
     topic = SchemaTopic(servers, prefix, options)
-    schemas = topic.read(spark)
+    schemas = topic.read(spark, topics)
     if not schemas:
         raise SetupError(
             f"topic {topic.name} has no schemas: has a relay of prefix {prefix!r} written rows there?"
@@ -40,10 +46,11 @@ class SchemaTopic:
         # Where to start and how much to take are said of the tables' topics.
         self._options = {k: v for k, v in (options or {}).items() if k.startswith("kafka.")}
         self._next = 0
-        self._records: dict[str, list[dict[str, Any]]] = {}
+        self._told: dict[str, _Told] = {}
+        self._schemas: dict[str, TableSchema] = {}
 
-    def read(self, spark: SparkSession) -> dict[str, TableSchema]:
-        """All that the topic tells by now."""
+    def read(self, spark: SparkSession, topics: Iterable[str] | None = None) -> dict[str, TableSchema]:
+        """All that is told by now, or what is of these topics. Others may be of no use to Spark."""
         options = dict(self._options)
         if self._next:
             options["startingOffsets"] = json.dumps({self.name: {"0": self._next}})
@@ -52,21 +59,43 @@ class SchemaTopic:
         for row in rows.orderBy("offset").collect():
             self._next = row["offset"] + 1
             if row["value"] is not None:
-                record = json.loads(row["value"])
-                self._records.setdefault(record["topic"], []).append(record)
-        return {topic: _schema(topic, records) for topic, records in self._records.items()}
+                self._take(json.loads(row["value"]))
+        wanted = self._told if topics is None else topics
+        return {topic: self._schema(topic) for topic in wanted if topic in self._told}
 
     def clusters(self, topic: str) -> list[str]:
         """The systemid of every cluster whose rows a topic has, the last one's last."""
-        return list(dict.fromkeys(record["systemid"] for record in self._records.get(topic, [])))
+        return list(self._told[topic].clusters) if topic in self._told else []
+
+    def _take(self, record: dict[str, Any]) -> None:
+        topic = record["topic"]
+        self._told.setdefault(topic, _Told()).take(record)
+        self._schemas.pop(topic, None)
+
+    def _schema(self, topic: str) -> TableSchema:
+        if topic not in self._schemas:
+            self._schemas[topic] = self._told[topic].schema(topic)
+        return self._schemas[topic]
 
 
-def _schema(topic: str, records: list[dict[str, Any]]) -> TableSchema:
-    """Of the cluster that wrote last: the LSNs of another tell nothing about its rows."""
-    last = records[-1]
-    systemid = last["systemid"]
-    versions = [_version(record) for record in records if record["systemid"] == systemid]
-    return TableSchema(topic, last["schema"], last["table"], folded(versions), systemid)
+class _Told:
+    """What is told of one topic: its versions by position, of each cluster that wrote to it."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, dict[Position, TableVersion]] = {}
+        self._systemid = self._namespace = self._table = ""
+
+    def take(self, record: dict[str, Any]) -> None:
+        self._systemid, self._namespace, self._table = (
+            record[name] for name in ("systemid", "schema", "table")
+        )
+        version = _version(record)
+        self.clusters.setdefault(self._systemid, {})[version.position] = version
+
+    def schema(self, topic: str) -> TableSchema:
+        """Of the cluster that wrote last: the LSNs of another tell nothing about its rows."""
+        versions = folded(self.clusters[self._systemid].values())
+        return TableSchema(topic, self._namespace, self._table, versions, self._systemid)
 
 
 def _version(record: dict[str, Any]) -> TableVersion:

@@ -105,7 +105,7 @@ class TopicEnds:
 
     def _look(self, read: Offsets, ends: Offsets) -> dict[str, Place]:
         """What the records around these offsets tell, by topic."""
-        schemas = self._schemas.read(self._spark)
+        schemas = self._schemas.read(self._spark, read)
         frames = [
             self._placed(self._read(topic, window), offsets, schemas[topic])
             for topic, offsets in read.items()

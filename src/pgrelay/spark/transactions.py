@@ -5,9 +5,8 @@ from typing import Final
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
 
-from pgrelay.spark.avro_records import schema_id
+from pgrelay.spark.avro_records import decode, schema_id
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.values import JSON_OPTIONS
 
@@ -15,20 +14,24 @@ _BOUNDARY: Final = (
     "status string, commit_lsn bigint,"
     " data_collections array<struct<data_collection: string, event_count: bigint>>"
 )
-_SOURCE: Final = "source struct<commit_lsn: bigint, seq: bigint>, __commit_lsn bigint, __seq bigint"
+_POSITION: Final = (
+    "source struct<commit_lsn: bigint, seq: bigint>, __commit_lsn bigint, __seq bigint, commit_lsn bigint"
+)
 
 RAW: Final = ("topic", "partition", "offset", "key", "value")
 
 
-def with_positions(records: DataFrame, registry: Registry | None) -> DataFrame:
-    """The records with `commit_lsn` and `seq`, both null of tombstones and of what can't be read."""
-    parsed = _parsed(records, registry, _SOURCE)
-    lsn, seq = F.col("parsed.source.commit_lsn"), F.col("parsed.source.seq")
-    return parsed.select(
-        *RAW,
-        F.coalesce(lsn, F.col("parsed.__commit_lsn")).alias("commit_lsn"),
-        F.coalesce(seq, F.col("parsed.__seq")).alias("seq"),
-    )
+def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
+    """The records with `commit_lsn` and `seq`, both null of tombstones and of what can't be read.
+
+    `boundaries` is the transaction topic, whose records have a `commit_lsn` and no `seq`.
+    """
+    parsed = _parsed(records, registry, _POSITION)
+    # The flat envelope's first: a column of the row may be named `source`, or `commit_lsn`.
+    lsn = F.coalesce(F.col("parsed.__commit_lsn"), F.col("parsed.source.commit_lsn"))
+    seq = F.coalesce(F.col("parsed.__seq"), F.col("parsed.source.seq"))
+    ended = F.when(F.col("topic") == boundaries, F.col("parsed.commit_lsn"))
+    return parsed.select(*RAW, F.coalesce(ended, lsn).alias("commit_lsn"), seq.alias("seq"))
 
 
 def ends(boundaries: DataFrame, registry: Registry | None) -> DataFrame:
@@ -77,7 +80,7 @@ def _parsed(records: DataFrame, registry: Registry | None, shape: str) -> DataFr
     body = F.expr("substring(value, 6)")
     names = [f"decoded_{number}" for number in ids]
     decoders = [
-        F.when(F.col("id") == number, from_avro(body, text)).alias(f"decoded_{number}")
+        F.when(F.col("id") == number, decode(body, text)).alias(f"decoded_{number}")
         for number, text in registry.of_ids(ids).items()
     ]
     decoded = with_id.select(*RAW, *decoders)

@@ -15,6 +15,7 @@ from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
@@ -22,6 +23,8 @@ from pgrelay.spark.transactions import complete_until, ends, with_positions
 
 # A target's property: the table that tells up to which commit its mirror is whole.
 _MIRROR: Final = "pgrelay.mirror"
+# And of the mirror's own tables: the relay's prefix.
+_PREFIX: Final = "pgrelay.prefix"
 
 _HELD: Final = (
     StructType()
@@ -78,12 +81,17 @@ class WholeTransactions:
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply what is whole, and hold the rest back; a batch may come again."""
+        with told_of(f"whole transactions by {self.topic}"):
+            self._apply(batch)
+
+    def _apply(self, batch: DataFrame) -> None:
         spark = batch.sparkSession
         schemas = self._batches.schemas(spark)
         position = self._beside(spark, "position")
         known = _read_position(position)
         since = 0 if known is None else known.commit_lsn
-        new = with_positions(batch.where(F.col("value").isNotNull()), self._reading.registry).persist()
+        records = batch.where(F.col("value").isNotNull())
+        new = with_positions(records, self._reading.registry, self.topic).persist()
         pending = self._with_held(new).persist()
         try:
             tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
@@ -122,14 +130,14 @@ class WholeTransactions:
         return new.unionByName(held.rows()) if held.exists() else new
 
     def _hold(self, new: DataFrame, until: int) -> None:
-        """Keep what is later than `until`, of this batch and of those before."""
+        """Keep what is later than `until`, of this batch and of those before: rows, and ends without rows."""
         held = self._beside(new.sparkSession, "held")
         later = new.where(F.col("commit_lsn") > until)
         if held.exists():
             held.run(f"DELETE FROM {held.name} WHERE commit_lsn <= {until}")
         if later.isEmpty():
             return
-        held.create(_HELD)
+        held.create(_HELD, {_PREFIX: self._prefix})
         held.run(
             f"MERGE INTO {held.name} t USING {{later}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
@@ -147,7 +155,7 @@ class WholeTransactions:
         for table in targets.values():
             if _MIRROR not in table.properties():
                 table.set_properties({_MIRROR: position.name})
-        position.create(_POSITION)
+        position.create(_POSITION, {_PREFIX: self._prefix})
         rows = [f"('{name}', {table.version()}L, {until}L)" for name, table in targets.items()]
         if rows:
             position.spark.sql(f"INSERT OVERWRITE {position.name} VALUES {', '.join(rows)}")

@@ -1,0 +1,56 @@
+"""Taking a target out of the lake, with all that was remembered of it."""
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.positions import SUFFIX
+
+
+def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
+    """Drop a target and what is remembered of it beside it, files included; a mirror makes it anew.
+
+    A mirror that is to fill it again needs a new checkpoint. One of whole transactions keeps two tables more,
+    `<prefix>__held` and `<prefix>__position` beside its first target, which can be dropped by this, too.
+    `DROP TABLE` alone leaves what is remembered, and the files of a Delta table that an earlier session made,
+    which the next one finds again.
+
+    Raises SetupError where there is no such table, or one that pgrelay did not make.
+    """
+    table = lake_table(spark, target, using)
+    positions = table.beside(SUFFIX)
+    there, remembered = table.exists(), positions.exists()
+    if not there and not remembered:
+        raise SetupError(f"{table.name}: no such table")
+    if there and not _is_ours(table):
+        raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
+    # The memory last: a drop that was cut short finds what is left.
+    if there:
+        _drop(table)
+    if remembered:
+        _drop(positions)
+
+
+def _is_ours(table: LakeTable) -> bool:
+    return any(name.startswith("pgrelay.") for name in table.properties())
+
+
+def _drop(table: LakeTable) -> None:
+    if table.using == "iceberg":
+        table.spark.sql(f"DROP TABLE {table.name} PURGE")
+        return
+    row = table.spark.sql(f"DESCRIBE DETAIL {table.name}").select("location").first()
+    table.spark.sql(f"DROP TABLE {table.name}")
+    if row is not None:
+        _remove(table.spark, row["location"])
+
+
+def _remove(spark: SparkSession, location: str) -> None:
+    """Remove a Delta table's folder, which Spark leaves where another session made it."""
+    jvm = spark._jvm
+    assert jvm is not None
+    folder: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
+    folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(folder, True)
+    # Delta keeps the table's log in memory, and would go on from there.
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, folder)

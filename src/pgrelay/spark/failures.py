@@ -1,0 +1,35 @@
+"""What Spark, Delta and Iceberg fail with, in one line that says where."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from pgrelay.errors import PgrelayError
+
+
+@contextmanager
+def told_of(where: str) -> Iterator[None]:
+    """Raises PgrelayError for what Java throws in the block: where, and the cause of all. Ours pass."""
+    try:
+        yield
+    except (Py4JJavaError, CapturedException) as error:
+        # Java's own words stay with it: by them Spark tells a query that was stopped from one that failed.
+        raise PgrelayError(f"{where}: {_cause(error)}") from error
+
+
+def _cause(error: Py4JJavaError | CapturedException) -> str:
+    java: JavaObject | None = (
+        error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    )
+    if java is None:
+        return _first_line(str(error))
+    while (deeper := java.getCause()) is not None:
+        java = deeper
+    return _first_line(java.toString())
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,71 @@
+"""A relay's topics with hand-made records in them, and mirrors that take in what is there and end."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.spark.columns import Column
+from tests.integration.topics import create_topic
+from tests.spark.records import Message, produce
+
+
+class HandmadeRelay:
+    """The topics of one prefix; a mirror's checkpoint is in `folder`."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, prefix: str, folder: Path) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.prefix = prefix
+        self._folder = folder
+        for own in ("schema", "transaction"):
+            create_topic(bootstrap, f"{prefix}.{own}")
+
+    def topic(self, table: str) -> str:
+        return f"{self.prefix}.public.{table}"
+
+    def table(self, name: str, *columns: Column, since: int = 1) -> str:
+        """Tell of a table, and make its topic where this is its first version. Returns the topic's name."""
+        topic = self.topic(name)
+        if since == 1:
+            create_topic(self.bootstrap, topic)
+        record = {"systemid": "1", "topic": topic, "schema": "public", "table": name, "lsn": since, "seq": 0}
+        told = [
+            {
+                "name": column.name,
+                "type_name": column.type_name,
+                "type_modifier": column.type_modifier,
+                "key": column.key,
+                "encoding": column.encoding,
+            }
+            for column in columns
+        ]
+        self._write("schema", {**record, "replica_identity": "default", "columns": told})
+        return topic
+
+    def write(self, table: str, *messages: Message) -> None:
+        produce(self.bootstrap, self.topic(table), messages)
+
+    def end(self, lsn: int, **events: int) -> None:
+        """The end of a transaction with so many events of each table."""
+        told = [{"data_collection": f"public.{table}", "event_count": n} for table, n in events.items()]
+        self._write("transaction", {"status": "END", "data_collections": told, "commit_lsn": lsn})
+
+    def mirror(self, tables: Mapping[str, str], **choices: Any) -> None:
+        """Mirror tables to targets, up to what their topics hold."""
+        query = pg.mirror(
+            self.spark,
+            self.bootstrap,
+            {self.topic(table): target for table, target in tables.items()},
+            prefix=self.prefix,
+            checkpoint=str(self._folder / "checkpoint"),
+            trigger={"availableNow": True},
+            **choices,
+        )
+        query.awaitTermination()
+
+    def _write(self, what: str, record: dict[str, Any]) -> None:
+        produce(self.bootstrap, f"{self.prefix}.{what}", [Message(json.dumps(record).encode())])

@@ -1,0 +1,26 @@
+"""What a mirror refuses before it starts."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake import Using
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "using"),
+    [
+        ("lake.orders", "lake.orders", "delta"),
+        ("lake.orders", "lake.ORDERS", "delta"),
+        ("lake.orders", "`lake`.`orders`", "delta"),
+        ("lake.orders", "spark_catalog.lake.orders", "delta"),
+        ("orders", "default.orders", "delta"),
+        ("lake.orders", "iceberg.Lake.orders", "iceberg"),
+    ],
+)
+def test_two_topics_share_no_target_under_any_spelling(
+    spark: SparkSession, one: str, other: str, using: Using
+) -> None:
+    with pytest.raises(SetupError, match=r"two topics share a target: p\.a has .* and p\.b has"):
+        pg.mirror(spark, "nowhere", {"p.a": one, "p.b": other}, prefix="p", checkpoint="c", using=using)
