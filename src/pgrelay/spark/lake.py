@@ -25,6 +25,9 @@ _MARKING: Final[dict[str, str]] = {
 _ONE_MARK: Final = Lock()
 _REMEMBERED: Final = 20
 
+# A data frame's place in a statement, and identifiers and texts, in which may stand what looks like one.
+_SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
+
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 _PROPERTIES: Final[dict[str, dict[str, str]]] = {
@@ -112,9 +115,7 @@ class LakeTable:
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""
         with _views(sources) as names:
-            for name, view in names.items():
-                statement = statement.replace(f"{{{name}}}", view)
-            self.spark.sql(statement)
+            self.spark.sql(_SOURCE.sub(lambda found: names[found[1]] if found[1] else found[0], statement))
 
 
 def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:

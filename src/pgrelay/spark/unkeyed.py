@@ -8,7 +8,7 @@ from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.spark.lake import LakeTable
-from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.schema import TableSchema
 
 _SAME_CHANGE = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
@@ -23,11 +23,10 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> N
             f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL"
         )
     rows = _rows(changes, "after", schema).dropDuplicates([COMMIT_LSN, SEQ])
-    columns = ", ".join(map(quoted, rows.columns))
+    columns, values = columns_and_values(schema.row_type.names)
     if target.rows().isEmpty():
-        target.run(f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {{rows}}", rows=rows)
+        target.run(f"INSERT INTO {target.name} ({columns}) SELECT {values} FROM {{rows}} s", rows=rows)
         return
-    values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}"
         f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
@@ -36,7 +35,7 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> N
 
 
 def multiset_changes(target: LakeTable, changes: DataFrame, schema: TableSchema) -> DataFrame:
-    """What to delete and insert: the table's columns, `__commit_lsn`, `__seq` and `__deleted`.
+    """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
     Rows with the same content are the same, so only how many there are matters: a batch that adds as many as
     it takes away changes nothing.
@@ -54,11 +53,11 @@ def multiset_changes(target: LakeTable, changes: DataFrame, schema: TableSchema)
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
     oldest = Window.partitionBy("__content").orderBy(COMMIT_LSN, SEQ)
-    there = _content(target.rows(), schema).join(totals.where(F.col("__net") < 0), "__content")
+    there = _content(_there(target, schema), schema).join(totals.where(F.col("__net") < 0), "__content")
     deletes = there.withColumn("__rank", F.row_number().over(oldest)).where(
         F.col("__rank") <= -F.col("__net")
     )
-    names = [*map(quoted, schema.row_type.names), COMMIT_LSN, SEQ]
+    names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
         deletes.select(*names, F.lit(True).alias("__deleted"))
     )
@@ -67,24 +66,28 @@ def multiset_changes(target: LakeTable, changes: DataFrame, schema: TableSchema)
 def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema) -> None:
     """Delete and insert whole rows, as many of each content as the batch says."""
     rows = multiset_changes(target, changes, schema)
-    names = [*map(quoted, schema.row_type.names), COMMIT_LSN, SEQ]
-    values = ", ".join(f"s.{name}" for name in names)
+    columns, values = columns_and_values(schema.row_type.names)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
-        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({', '.join(names)}) VALUES ({values})",
+        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values})",
         rows=rows,
     )
 
 
 def _rows(changes: DataFrame, side: str, schema: TableSchema) -> DataFrame:
-    columns = [F.col(f"{side}.{quoted(name)}").alias(name) for name in schema.row_type.names]
+    columns = [F.col(f"{side}.{quoted(name)}").alias(carried(name)) for name in schema.row_type.names]
     return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+
+
+def _there(target: LakeTable, schema: TableSchema) -> DataFrame:
+    columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
+    return target.rows().select(*columns, COMMIT_LSN, SEQ)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """The rows, with one column by which those of the same content are equal."""
-    parts = [_comparable(F.col(quoted(field.name)), field.dataType) for field in schema.row_type]
+    parts = [_comparable(F.col(quoted(carried(field.name))), field.dataType) for field in schema.row_type]
     return rows.withColumn("__content", F.struct(*parts))
 
 
