@@ -60,7 +60,6 @@ def test_versions_are_ordered_by_position_not_by_arrival() -> None:
         ((ID, Column("name", "text"), PRICE), {"title": "name"}),
         ((ID, Column("name", "text"), PRICE, Column("extra", "text")), {"title": "name"}),
         ((ID, PRICE, Column("name", "text")), {}),  # dropped and added: added ones stand at the end
-        ((ID, Column("name", "int4", encoding="integer"), PRICE), {}),  # another type
         ((ID, PRICE), {}),
     ],
 )

@@ -7,15 +7,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
-from pgrelay.spark.evolution import evolve
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.evolution import CURE, evolve
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.latest import latest_rows
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ
-from pgrelay.spark.order import after
+from pgrelay.spark.order import after, before
 from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
 from pgrelay.spark.rejects import set_aside
-from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary, summarize
 from pgrelay.spark.unkeyed import append_once, apply_multiset
 
@@ -80,6 +81,7 @@ class Target:
             self._prepare(schema)
             if summary.rows:
                 self._refuse(changes, summary, schema)
+                self._refuse_doubt(changes, schema)
                 self.write(changes.where(F.col("corrupt").isNull()), summary, schema)
         finally:
             kept.unpersist()
@@ -95,9 +97,28 @@ class Target:
         if since is None:
             self.table.create(self.table_type(schema), birth_properties(schema))
         elif position > since:
-            evolve(self.table, schema, since, keep_dropped=self.keeps_dropped)
+            self._follow(schema, since)
             self.table.set_properties(birth_properties(schema))
         self.positions.schema_position = max(since or position, position)
+
+    def _follow(self, schema: TableSchema, since: Position) -> None:
+        try:
+            evolve(self.table, schema, since, keep_dropped=self.keeps_dropped)
+        except SetupError:
+            if not self.table.rows().isEmpty():
+                raise
+            # No row can lose a value by it.
+            self.table.replace(self.table_type(schema), birth_properties(schema))
+
+    def _refuse_doubt(self, changes: DataFrame, schema: TableSchema) -> None:
+        """Raise SetupError where a change has a row of before a version that can't be followed."""
+        for position, doubt in schema.doubts()[-1:]:
+            older = changes.where(before(position)).select("partition", "offset").first()
+            if older is not None:
+                raise SetupError(
+                    f"{schema.topic} partition {older['partition']} offset {older['offset']} is from before "
+                    f"LSN {format_lsn(position[0])}, from where on {doubt}; {CURE}"
+                )
 
     def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.foreign is not None:

@@ -4,6 +4,7 @@ Every step is one that finds its work done where the target has it already, so t
 does it again.
 """
 
+from itertools import pairwise
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -17,7 +18,14 @@ from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
 from pgrelay.spark.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.widening import widens
 
-_CURE: Final = "to go on, drop the target and its __positions, and mirror from the topic's beginning"
+# Where the target is not what the schema says, and where its rows can't become it.
+_ANEW: Final = (
+    "drop the target and its __positions, and mirror from the topic's beginning, with a new checkpoint"
+)
+CURE: Final = (
+    "to go on, drop the target and its __positions, mirror from behind that LSN (startingOffsets, a new "
+    "checkpoint), and UPDATE every row"
+)
 
 
 def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_dropped: bool = False) -> None:
@@ -27,7 +35,10 @@ def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_drop
 
     Raises SetupError with column and LSN where values would be lost, or the format can't follow.
     """
-    for earlier, later in zip(schema.versions, schema.versions[1:], strict=False):
+    for position, doubt in schema.doubts():
+        if position > since:
+            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
+    for earlier, later in pairwise(schema.versions):
         if later.position > since:
             _step(target, schema, earlier, later, keep_dropped)
     _demand(target, schema)
@@ -68,7 +79,7 @@ def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Positi
     raise SetupError(
         f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
         f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, which can't hold all that "
-        f"it was; {_CURE}"
+        f"it was; {CURE}"
     )
 
 
@@ -79,7 +90,7 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
         reason = str(error).partition("\n")[0]
         raise SetupError(
             f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
-            f"{format_lsn(later.position[0])}: {reason}; {_CURE}"
+            f"{format_lsn(later.position[0])}: {reason}; {CURE}"
         ) from error
 
 
@@ -95,7 +106,7 @@ def _demand(target: LakeTable, schema: TableSchema) -> None:
             shown = "missing" if kind is None else kind.simpleString()
             raise SetupError(
                 f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, and in "
-                f"{target.name} it is {shown}; {_CURE}"
+                f"{target.name} it is {shown}: {_ANEW}"
             )
 
 

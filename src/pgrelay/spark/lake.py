@@ -65,16 +65,21 @@ class LakeTable:
     def rows(self) -> DataFrame:
         return self.spark.table(self.name)
 
+    def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
+        """Give the table these columns, and no rows."""
+        self._make("CREATE OR REPLACE TABLE", columns, properties)
+
     def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
         """Make the table, and the namespace that it stands in, where they are missing."""
         namespace = self.name.rpartition("`.`")[0]
         if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
+        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
+
+    def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
         listed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in columns)
-        told = _listed({**_PROPERTIES[self.using], **(properties or {})})
-        self.spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})"
-        )
+        told = _listed({**_PROPERTIES[self.using], **properties})
+        self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     def properties(self) -> dict[str, str]:
         rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()

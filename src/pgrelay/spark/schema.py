@@ -1,7 +1,8 @@
 """A table's columns through time, as the schema topic told them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Self
 
 from pyspark.sql.types import StructField, StructType
@@ -9,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
+from pgrelay.spark.moves import moves
 from pgrelay.spark.names import COMMIT_LSN, SEQ
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
@@ -21,22 +23,11 @@ class TableVersion:
     position: Position
     columns: tuple[Column, ...]
     replica_identity: str = "default"  # default, nothing, full or index
+    relation: int = field(default=0, compare=False)  # pg_class.oid; 0 where it isn't known
 
     def renames(self, later: "TableVersion") -> dict[str, str]:
-        """The columns that have another name in the later version, by the earlier name.
-
-        The stream tells of no rename. A column is taken for renamed where it is gone and another of the same
-        type stands in its place: added ones stand behind all others.
-        """
-        names, later_names = {c.name for c in self.columns}, {c.name for c in later.columns}
-        renames = dict[str, str]()
-        # Between two columns that stayed there are those that went, and what came in their place.
-        gone, came = _gaps(self.columns, later_names), _gaps(later.columns, names)
-        for place, columns in gone.items():
-            pairs = list(zip(columns, came.get(place, []), strict=False))
-            if all(replace(old, name=new.name, key=new.key) == new for old, new in pairs):
-                renames |= {old.name: new.name for old, new in pairs}
-        return renames
+        """The columns that have another name in the later version, by the earlier name."""
+        return moves(self.columns, later.columns).renames
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +113,15 @@ class TableSchema:
             found.append((version.position, column))
         return found[::-1]
 
+    def doubts(self) -> list[tuple[Position, str]]:
+        """The versions of which it can't be told what became of the columns before, and why."""
+        found = [
+            (version.position, moves(was.columns, version.columns).doubt)
+            for was, version in pairwise(self.versions)
+            if was.relation == version.relation  # tables that share a topic have each an order of their own
+        ]
+        return [(position, doubt) for position, doubt in found if doubt is not None]
+
     def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
         later: TableVersion | None = None
         for version in reversed(self.versions):
@@ -142,18 +142,6 @@ class TableSchema:
         columns = ", ".join(f"{c.name} {c.spark_type.simpleString()}" for c in self.columns)
         lsn = format_lsn(self.latest.position[0])
         return f"{self.topic} from {lsn}: {columns}; key ({', '.join(self.key)})"
-
-
-def _gaps(columns: Iterable[Column], others: set[str]) -> dict[str, list[Column]]:
-    """The columns that are not among the others, by the last one before them that is."""
-    gaps: dict[str, list[Column]] = {}
-    place = ""
-    for column in columns:
-        if column.name in others:
-            place = column.name
-        else:
-            gaps.setdefault(place, []).append(column)
-    return gaps
 
 
 def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:

@@ -1,0 +1,64 @@
+"""Targets that follow a table's columns, and those that can't without a wrong value."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.columns import Column
+from pgrelay.spark.lake import Using
+from pgrelay.spark.schema import TableSchema, TableVersion
+from tests.spark.conftest import Topic
+from tests.spark.records import change, rows
+
+NewTopic = Callable[..., Topic]
+
+ID = Column("id", "int4", key=True, encoding="integer")
+A, B = Column("a", "text"), Column("b", "text")
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+def versions(topic: Topic, *columns: list[Column]) -> TableSchema:
+    """A schema whose versions begin at the LSNs 1, 101, 201, ..."""
+    told = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
+    return TableSchema(topic.name, "public", "t", tuple(told), "1")
+
+
+def apply(topic: Topic, schema: TableSchema, target: str, using: Using, since: int = 0) -> None:
+    changes = topic.changes(schema).where(f"offset >= {since}")
+    pg.apply_changes(changes, target, schema=schema, using=using)
+
+
+def found(topic: Topic, target: str, using: Using) -> Counter[tuple[object, ...]]:
+    return rows(topic.spark.table(f"iceberg.{target}" if using == "iceberg" else target))
+
+
+@both_formats
+def test_columns_that_changed_places_are_refused_while_there_are_rows(
+    new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    swapped = versions(topic, [ID, A, B], [ID, B, A])
+    topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}))
+    apply(topic, swapped.until((1, 0)), target, using)
+    topic.write(change("u", 110, after={"id": 1, "b": "A", "a": "B"}))
+    refused = r"from LSN 0/65 on, columns 'id', 'b', 'a' stand in another order.*; to go on, drop the target"
+    with pytest.raises(SetupError, match=refused):
+        apply(topic, swapped, target, using)
+    # Nor does a new target take the values of before it.
+    with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65, from where on"):
+        apply(topic, swapped, f"{target}_new", using)
+
+
+@both_formats
+def test_a_target_without_rows_follows_any_change(new_topic: NewTopic, target: str, using: Using) -> None:
+    topic = new_topic()
+    swapped = versions(topic, [ID, A, B], [ID, B, A])
+    topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}), change("d", 11, before={"id": 1}))
+    apply(topic, swapped.until((1, 0)), target, using)
+    topic.write(change("c", 110, after={"id": 2, "b": "A", "a": "B"}))
+    apply(topic, swapped, target, using, since=2)
+    assert found(topic, target, using) == Counter([(2, "A", "B")])
