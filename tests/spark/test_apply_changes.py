@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.spark.conftest import Topic
+from tests.spark.records import Message, change, rows, table, tombstone
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
@@ -13,8 +15,6 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.positions import SUFFIX, read_positions
 from pgrelay.spark.schema import TableSchema
-from tests.spark.conftest import Topic
-from tests.spark.records import Message, change, rows, table, tombstone
 
 NewTopic = Callable[..., Topic]
 
@@ -209,6 +209,24 @@ def test_whole_rows_tell_a_table_apart_that_has_no_key(
     _forget(mirrored)
     mirrored.apply(5, 9)
     assert Counter(r.name for r in mirrored.table.collect()) == expected
+
+
+@both_formats
+def test_a_whole_row_that_is_not_there_can_not_be_deleted(
+    new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    mirrored = Mirrored(topic, target, table(topic.name, NAME, BIG, identity="full"), using)
+    a, b = {"name": "a", "big": None}, {"name": "b", "big": "x"}
+    mirrored.batch(*(change("c", 10, n, after=a) for n in range(2)))
+    with pytest.raises(RecordError, match=r"LSN 0/B: .* has no such row as was deleted.*on_missing='null'"):
+        mirrored.batch(change("d", 11, 0, before=a), change("d", 11, 1, before=a | {"big": "5"}))
+    assert mirrored.rows == Counter({("a", None): 2})
+    three = [change("u", 12, n, before=a, after=b) for n in range(3)]
+    with pytest.raises(RecordError, match=r"LSN 0/C: .* has no such row"):
+        mirrored.batch(*three)
+    mirrored.apply(4, 7, on_missing="null")
+    assert mirrored.rows == Counter({("b", "x"): 3})
 
 
 def _forget(mirrored: Mirrored) -> None:

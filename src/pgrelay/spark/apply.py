@@ -39,9 +39,9 @@ def apply_changes(
     batches may come again. What is applied is remembered beside it, in `<target>__positions`. A table without
     a key is appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes.
 
-    on_missing  what becomes of an update that leaves out an unchanged large value where the target has no
-    such
-                row: fail, or null
+    on_missing  what becomes of an update that leaves out an unchanged large value, or by whole rows of any
+                update or delete, where the target has no such row: fail; or null, which writes null, and
+                deletes nothing
     corrupt_to  a table that records go to which can't be read exactly; by default they fail the batch
 
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
@@ -155,7 +155,8 @@ class Target:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
             with self.table.marking(mark_of(schema.topic, summary.highest)):
-                apply_multiset(self.table, changes, schema)
+                strict = self.on_missing == "fail" and self._rejects is None
+                apply_multiset(self.table, changes, schema, strict=strict)
         else:
             append_once(self.table, changes, schema)
 
