@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, MapType
+from pyspark.sql.types import ArrayType, DataType, MapType
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
@@ -97,8 +97,8 @@ def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema, *
         if lacks is None:
             raise
         raise RecordError(
-            f"{schema.topic} LSN {format_lsn(int(lacks[1]))}: {target.name} has no such row as was deleted or "
-            "updated: a column was added with a DEFAULT, which no record tells of, or the mirror was begun in "
+            f"{schema.topic} LSN {format_lsn(int(lacks[1]))}: {target.name} has no such row as was deleted "
+            "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
             "mid-life: make a new target with on_missing='null', and UPDATE every row"
         ) from error
 
@@ -130,4 +130,8 @@ def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _comparable(value: Expression, kind: DataType) -> Expression:
-    return F.array_sort(F.map_entries(value)) if isinstance(kind, MapType) else value
+    if isinstance(kind, MapType):
+        return F.array_sort(F.map_entries(value))
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, MapType):
+        return F.transform(value, lambda each: _comparable(each, kind.elementType))
+    return value
