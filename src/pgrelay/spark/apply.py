@@ -55,7 +55,8 @@ def apply_changes(
 class Target:
     """A target and what is remembered of it; one writer at a time."""
 
-    keeps_dropped = False
+    keeps_dropped = False  # columns
+    keeps_truncated = False  # what was before a truncate
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Target:
         # All of it is kept, and then looked through: Spark would move the condition into the parse, and do
         # that twice.
         kept = batch.select("*").persist()
-        changes = kept.where(self.positions.is_new())
+        changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
         try:
             summary = summarize(changes, schema)
             self._prepare(schema)
@@ -150,6 +151,7 @@ class Target:
         if summary.truncated is not None:
             delete_older(self.table, summary.truncated)
             changes = changes.where(after(summary.truncated))
+            self.positions.truncate(summary.truncated)
         changes = changes.where(F.col("op") != "t")
         if schema.key:
             self._write_by_key(changes, summary, schema)

@@ -33,6 +33,7 @@ class HistoryTarget(Target):
     """A target with every version of each row. Its table must have a key."""
 
     keeps_dropped = True
+    keeps_truncated = True
 
     def table_type(self, schema: TableSchema) -> StructType:
         columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
@@ -52,6 +53,8 @@ class HistoryTarget(Target):
             done = position
         rest = ~is_truncate if done is None else ~is_truncate & after(done)
         self._add(changes.where(rest), summary, schema)
+        if done is not None:
+            self.positions.truncate(done)
 
     def _close_all(self, truncated: Position, changes: DataFrame) -> None:
         """A truncate ends every version that holds and is older."""
@@ -71,8 +74,6 @@ class HistoryTarget(Target):
         keys = [carried(name) for name in schema.key]
         by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
         events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates([*keys, COMMIT_LSN, SEQ])
-        if summary.unchanged:
-            events = self._completed(events, schema, by_key)
         first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
         ends = first.select(
             *map(quoted, keys),
@@ -80,7 +81,10 @@ class HistoryTarget(Target):
             F.col(COMMIT_LSN).alias(END_LSN),
             F.col(SEQ).alias(END_SEQ),
         )
-        closed = self._open_now(schema).join(ends, keys).where(_follows())
+        before = self._before(ends, schema, behind=self._is_behind(summary))
+        closed = before.where(_follows())
+        if summary.unchanged:
+            events = self._completed(events, before, schema, by_key)
         added = (
             events.withColumn(VALID_FROM, F.col("ts"))
             .withColumn(VALID_TO, F.lead("ts").over(by_key))
@@ -99,25 +103,44 @@ class HistoryTarget(Target):
         self.table.run(
             f"MERGE INTO {self.table.name} t USING {{versions}} s"
             f" ON {same} AND t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
-            f" WHEN MATCHED AND t.{END_LSN} IS NULL AND s.{END_LSN} IS NOT NULL THEN UPDATE SET"
+            f" WHEN MATCHED AND s.{END_LSN} IS NOT NULL AND (t.{END_LSN} IS NULL OR s.{END_LSN} < t.{END_LSN}"
+            f" OR s.{END_LSN} = t.{END_LSN} AND s.{END_SEQ} < t.{END_SEQ}) THEN UPDATE SET"
             f" {', '.join(f't.{name} = s.{name}' for name in _ENDS)}"
             f" WHEN NOT MATCHED THEN INSERT ({columns}, {VALID_FROM}, {', '.join(_ENDS)})"
             f" VALUES ({values}, s.{VALID_FROM}, {', '.join(f's.{name}' for name in _ENDS)})",
             versions=added.select(*rows).unionByName(closed.select(*rows)),
         )
 
-    def _open_now(self, schema: TableSchema) -> DataFrame:
-        """The versions that hold, without what ends them; the table's columns under their `carried` names."""
-        columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
-        still = self.table.rows().where(F.col(END_LSN).isNull())
-        return still.select(*columns, COMMIT_LSN, SEQ, VALID_FROM)
+    def _is_behind(self, summary: Summary) -> bool:
+        """Whether a partition of the batch was not read up to a truncate that was applied."""
+        truncated, applied = self.positions.truncated, self.positions.applied
+        return truncated is not None and any(applied.get(p, (0, 0)) < truncated for p in summary.highest)
 
-    def _completed(self, events: DataFrame, schema: TableSchema, by_key: WindowSpec) -> DataFrame:
+    def _before(self, ends: DataFrame, schema: TableSchema, *, behind: bool) -> DataFrame:
+        """The versions that hold as the first events of their keys come, which `ends` are, with these.
+
+        The table's columns are under their `carried` names.
+        """
+        columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
+        was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
+        versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
+        keys = [carried(name) for name in schema.key]
+        still = F.col("__was_lsn").isNull()
+        if not behind:
+            return versions.where(still).join(ends, keys)
+        later = F.struct("__was_lsn", "__was_seq") > F.struct(END_LSN, END_SEQ)
+        earliest = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
+        ended = versions.join(ends, keys).where(still | later)
+        return ended.withColumn("__number", F.row_number().over(earliest)).where("__number = 1")
+
+    def _completed(
+        self, events: DataFrame, before: DataFrame, schema: TableSchema, by_key: WindowSpec
+    ) -> DataFrame:
         """The events with what they leave out, from the version before: in the batch, or in the target."""
         so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         names = [column.name for column in schema.columns if column.toastable]
         keys = [carried(name) for name in schema.key]
-        held = self._open_now(schema).select(
+        held = before.select(
             *map(quoted, keys),
             F.struct(*(quoted(carried(name)) for name in names)).alias("__held"),
             F.lit(1).alias("__there"),
