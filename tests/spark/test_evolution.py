@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pgrelay import spark as pg
-from pgrelay.errors import SetupError
+from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using
 from pgrelay.spark.schema import TableSchema, TableVersion
@@ -51,6 +51,21 @@ def test_columns_that_changed_places_are_refused_while_there_are_rows(
     # Nor does a new target take the values of before it.
     with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65, from where on"):
         apply(topic, swapped, f"{target}_new", using)
+
+
+@both_formats
+def test_a_target_of_other_types_is_not_cast_to(new_topic: NewTopic, target: str, using: Using) -> None:
+    topic = new_topic()
+    schema = versions(
+        topic, [ID, Column("d", "date", encoding="iso-date"), Column("n", "int2", encoding="integer")]
+    )
+    topic.write(change("c", 10, after={"id": 1, "d": "2026-11-22", "n": 1}))
+    apply(topic, schema, target, using)
+    topic.write(change("c", 11, after={"id": 2, "d": "0044-03-15 BC", "n": 1}))
+    with pytest.raises(RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* in a target that is made anew"):
+        apply(topic, schema, target, using)
+    with pytest.raises(SetupError, match=r"column 'd' is string, and in .* it is date: drop the target"):
+        apply(topic, schema.as_text("d"), target, using)
 
 
 @both_formats

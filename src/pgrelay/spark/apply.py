@@ -8,7 +8,8 @@ from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.evolution import CURE, evolve
+from pgrelay.spark.columns import Column
+from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.latest import latest_rows
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
@@ -70,6 +71,7 @@ class Target:
         self.positions: Positions = read_positions(table, schema)
         self.on_missing = on_missing
         self._rejects = rejects
+        self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
         """Apply a batch and remember it. Returns what was in it that was new."""
@@ -100,6 +102,9 @@ class Target:
         elif position > since:
             self._follow(schema, since)
             self.table.set_properties(birth_properties(schema))
+        elif self._demanded != schema.columns:
+            demand(self.table, schema)
+        self._demanded = schema.columns
         self.positions.schema_position = max(since or position, position)
 
     def _follow(self, schema: TableSchema, since: Position) -> None:
@@ -130,7 +135,8 @@ class Target:
             partition, offset, reason = summary.corrupt
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; read the column as "
-                "text (TableSchema.as_text), or let such records go to a table (corrupt_to)"
+                "text (TableSchema.as_text) in a target that is made anew, or let such records go to a table "
+                "(corrupt_to)"
             )
         if summary.corrupt is not None and self._rejects is not None:
             set_aside(self._rejects, changes.where(F.col("corrupt").isNotNull()))

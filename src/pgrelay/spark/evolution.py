@@ -41,7 +41,7 @@ def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_drop
     for earlier, later in pairwise(schema.versions):
         if later.position > since:
             _step(target, schema, earlier, later, keep_dropped)
-    _demand(target, schema)
+    demand(target, schema)
 
 
 def _step(
@@ -94,7 +94,7 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
         ) from error
 
 
-def _demand(target: LakeTable, schema: TableSchema) -> None:
+def demand(target: LakeTable, schema: TableSchema) -> None:
     """Raise SetupError where the target is not what it must be by now: somebody else made or altered it."""
     fields = {field.name: field.dataType for field in target.rows().schema}
     for name in (COMMIT_LSN, SEQ):
@@ -113,8 +113,8 @@ def _demand(target: LakeTable, schema: TableSchema) -> None:
 def _stored(target: LakeTable, kind: DataType) -> str:
     """What the format makes of a type: Iceberg has no smallint."""
     if target.using == "iceberg":
+        if isinstance(kind, ArrayType):
+            return f"array<{_stored(target, kind.elementType)}>"
         if isinstance(kind, ShortType):
             kind = IntegerType()
-        elif isinstance(kind, ArrayType) and isinstance(kind.elementType, ShortType):
-            kind = ArrayType(IntegerType())
     return kind.simpleString()
