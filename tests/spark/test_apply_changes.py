@@ -6,8 +6,6 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.spark.conftest import Topic
-from tests.spark.records import Message, change, rows, table, tombstone
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
@@ -15,6 +13,8 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.positions import SUFFIX, read_positions
 from pgrelay.spark.schema import TableSchema
+from tests.spark.conftest import Topic
+from tests.spark.records import Message, change, rows, table, tombstone
 
 NewTopic = Callable[..., Topic]
 
@@ -140,16 +140,42 @@ def test_a_key_that_changes_moves_the_row(new_topic: NewTopic, target: str) -> N
     assert mirrored.rows == Counter([(2, "a"), (6, "e")])
 
 
-def test_a_changed_key_without_its_large_value_is_refused_by_name(new_topic: NewTopic, target: str) -> None:
+def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
+    new_topic: NewTopic, target: str
+) -> None:
+    topic = new_topic()
+    schema = table(topic.name, ID, NAME, BIG)
+    mirrored = Mirrored(topic, target, schema, "delta")
+    # What the new key had before is another row's.
+    mirrored.batch(change("c", 10, 0, after=row(2, "old", "y")), change("c", 10, 1, after=row(1, "a", "x")))
+    moved = [
+        change("d", 11, before={"id": 2}),
+        change("d", 12, 0, before={"id": 1}),
+        change("c", 12, 1, after={"id": 2, "name": "a"}, unchanged=["big"]),
+        change("u", 13, 0, after={"id": 2, "name": "b"}, unchanged=["big"]),
+    ]
+    with pytest.raises(RecordError, match=r"LSN 0/D: the key of the row id = 2 .* of big was not sent.*FULL"):
+        mirrored.batch(*moved)
+    mirrored.apply(2, 6, on_missing="null")
+    assert mirrored.rows == Counter([(2, "b", None)])
+    aside = Mirrored(topic, f"{target}_2", schema, "delta")
+    aside.apply(2, 5, corrupt_to=f"{target}_corrupt")
+    assert aside.rows == Counter()
+    assert rows(topic.spark.table(f"{target}_corrupt"), "offset") == Counter([(4,)])
+
+
+def test_a_changed_key_without_its_large_value_does_no_harm_to_what_goes(
+    new_topic: NewTopic, target: str
+) -> None:
     topic = new_topic()
     mirrored = Mirrored(topic, target, table(topic.name, ID, NAME, BIG), "delta")
-    with pytest.raises(
-        RecordError, match=r"partition 0 offset 1: the key .* value of big was not sent.*FULL"
-    ):
-        mirrored.batch(
-            change("d", 12, 0, before={"id": 1}),
-            change("c", 12, 1, after={"id": 2, "name": "a"}, unchanged=["big"]),
-        )
+    mirrored.batch(
+        change("c", 12, after={"id": 2, "name": "a"}, unchanged=["big"]),
+        change("d", 13, before={"id": 2}),
+        change("c", 14, after={"id": 3, "name": "a"}, unchanged=["big"]),
+        change("u", 15, after=row(3, "a", "told")),
+    )
+    assert mirrored.rows == Counter([(3, "a", "told")])
 
 
 def test_an_update_of_a_row_that_is_not_there_is_refused_or_null(new_topic: NewTopic, target: str) -> None:

@@ -12,6 +12,7 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.latest import latest_rows
+from pgrelay.spark.lost import lacks, refuse_lost, why_lacking, with_nulls
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ
 from pgrelay.spark.order import after, before
@@ -85,7 +86,7 @@ class Target:
             if summary.rows:
                 self._refuse(changes, summary, schema)
                 self._refuse_doubt(changes, schema)
-                self.write(changes.where(F.col("corrupt").isNull()), summary, schema)
+                self.write(self._sound(changes, summary), summary, schema)
         finally:
             kept.unpersist()
         for partition, position in summary.highest.items():
@@ -140,13 +141,16 @@ class Target:
             )
         if summary.corrupt is not None and self._rejects is not None:
             set_aside(self._rejects, changes.where(F.col("corrupt").isNotNull()))
-        if summary.lacking is not None:
-            partition, offset, names = summary.lacking
-            raise RecordError(
-                f"{schema.topic} partition {partition} offset {offset}: the key of a row was changed, and "
-                f"the large value of {names} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
-                "REPLICA IDENTITY FULL"
-            )
+
+    def _sound(self, changes: DataFrame, summary: Summary) -> DataFrame:
+        """The changes without those that can't be read exactly, which are set aside where that is wanted."""
+        sound = changes.where(F.col("corrupt").isNull())
+        if not summary.lacking:
+            return sound
+        if self._rejects is not None and self.on_missing == "fail":
+            set_aside(self._rejects, sound.where(lacks()).withColumn("corrupt", why_lacking()))
+            sound = sound.where(~lacks())
+        return with_nulls(sound)
 
     def table_type(self, schema: TableSchema) -> StructType:
         """The columns of a target that is made now."""
@@ -169,6 +173,8 @@ class Target:
             append_once(self.table, changes, schema)
 
     def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if summary.lacking and self.on_missing == "fail":
+            refuse_lost(changes, schema, moved=summary.moved)
         rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
         first = not self.positions.applied and not summary.unchanged
         if first and self.table.rows().isEmpty():

@@ -4,6 +4,7 @@ Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`
 `__missing`: the columns of which no change in the batch carries the value, so that the target's stays.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column as Expression
@@ -45,14 +46,16 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     )
 
 
-def keyed_rows(changes: DataFrame, schema: TableSchema, *, moved: bool) -> DataFrame:
+def keyed_rows(
+    changes: DataFrame, schema: TableSchema, *, moved: bool, more: Sequence[str] = ()
+) -> DataFrame:
     """The changes as rows of the table, a delete's with its key alone.
 
-    Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, `unchanged`
-    and `ts`.
+    Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and of the
+    changes' own `unchanged`, `ts` and `more`.
     """
-    rows = _by_key(changes, schema)
-    return rows.unionByName(_old_keys(changes, schema)) if moved else rows
+    rows = _by_key(changes, schema, more)
+    return rows.unionByName(_old_keys(changes, schema, more)) if moved else rows
 
 
 def key_moved(schema: TableSchema) -> Expression:
@@ -62,7 +65,7 @@ def key_moved(schema: TableSchema) -> Expression:
     return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
 
 
-def _by_key(changes: DataFrame, schema: TableSchema) -> DataFrame:
+def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
     deleted = F.col("op") == "d"
     columns = [
         (
@@ -79,13 +82,14 @@ def _by_key(changes: DataFrame, schema: TableSchema) -> DataFrame:
         deleted.alias(DELETED),
         "unchanged",
         "ts",
+        *more,
     )
 
 
-def _old_keys(changes: DataFrame, schema: TableSchema) -> DataFrame:
+def _old_keys(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
     updates = changes.where(key_moved(schema))
     deletes = updates.withColumn("op", F.lit("d")).withColumn("after", F.lit(None).cast(schema.row_type))
-    return _by_key(deletes, schema)
+    return _by_key(deletes, schema, more)
 
 
 def _column(name: str, in_last: bool) -> Expression:

@@ -16,6 +16,7 @@ from pyspark.sql.window import Window, WindowSpec
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
+from pgrelay.spark.lost import refuse_lost
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.order import after, before
 from pgrelay.spark.schema import Position, TableSchema
@@ -74,6 +75,8 @@ class HistoryTarget(Target):
         keys = [carried(name) for name in schema.key]
         by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
         events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates([*keys, COMMIT_LSN, SEQ])
+        if summary.lacking and self.on_missing == "fail":
+            refuse_lost(changes, schema, moved=summary.moved, every=True)
         first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
         ends = first.select(
             *map(quoted, keys),
