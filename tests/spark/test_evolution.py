@@ -54,6 +54,23 @@ def test_columns_that_changed_places_are_refused_while_there_are_rows(
 
 
 @both_formats
+def test_names_that_differ_in_case_alone_can_be_changed(
+    new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    upper, lower = Column("Name", "text"), Column("name", "text")
+    # Two that are one to Spark, one of them renamed, and then the other's case.
+    known = versions(topic, [ID, upper, lower], [ID, upper, B], [ID, lower, B])
+    topic.write(change("c", 10, after={"id": 1, "Name": "N", "name": "n"}))
+    apply(topic, known.until((1, 0)), target, using)
+    topic.write(change("c", 110, after={"id": 2, "Name": "M", "b": "m"}))
+    apply(topic, known.until((101, 0)), target, using)
+    topic.write(change("c", 210, after={"id": 3, "name": "O", "b": "o"}))
+    apply(topic, known, target, using)
+    assert found(topic, target, using) == Counter([(1, "N", "n"), (2, "M", "m"), (3, "O", "o")])
+
+
+@both_formats
 def test_a_target_of_other_types_is_not_cast_to(new_topic: NewTopic, target: str, using: Using) -> None:
     topic = new_topic()
     schema = versions(
@@ -62,7 +79,9 @@ def test_a_target_of_other_types_is_not_cast_to(new_topic: NewTopic, target: str
     topic.write(change("c", 10, after={"id": 1, "d": "2026-11-22", "n": 1}))
     apply(topic, schema, target, using)
     topic.write(change("c", 11, after={"id": 2, "d": "0044-03-15 BC", "n": 1}))
-    with pytest.raises(RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* in a target that is made anew"):
+    with pytest.raises(
+        RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* in a target that is made anew"
+    ):
         apply(topic, schema, target, using)
     with pytest.raises(SetupError, match=r"column 'd' is string, and in .* it is date: drop the target"):
         apply(topic, schema.as_text("d"), target, using)

@@ -97,6 +97,12 @@ class Target:
 
     def _prepare(self, schema: TableSchema) -> None:
         """The table as the schema has it."""
+        schema.refuse_clash()
+        columns = schema.row_type.names
+        taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
+        for name in columns:
+            if name.lower() in taken:
+                raise SetupError(f"{schema.topic}: the name of column {name!r} is ours: rename it")
         since, position = self.positions.schema_position, schema.latest.position
         if since is None:
             self.table.create(self.table_type(schema), birth_properties(schema))

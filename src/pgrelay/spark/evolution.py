@@ -38,7 +38,8 @@ def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_drop
     for position, doubt in schema.doubts():
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
-    for earlier, later in pairwise(schema.versions):
+    # Of what Spark can't have there is no target.
+    for earlier, later in pairwise(version for version in schema.versions if not version.clash):
         if later.position > since:
             _step(target, schema, earlier, later, keep_dropped)
     demand(target, schema)
@@ -51,26 +52,38 @@ def _step(
     later: TableVersion,
     keep_dropped: bool,
 ) -> None:
-    renames = earlier.renames(later)
+    became = schema.became(earlier, later)
     there = {column.name: column for column in later.columns}
     for column in earlier.columns:
-        now = there.get(renames.get(column.name, column.name))
-        if now is not None:
-            _refuse_loss(schema, column, now, later.position)
+        if column.name in became:
+            _refuse_loss(schema, column, there[became[column.name]], later.position)
+    for old, new in became.items():
+        if old != new:
+            _rename(target, schema, later, old, new)
     present = set(target.rows().columns)
-    for old, new in renames.items():
-        if old in present and new not in present:
-            _alter(target, schema, later, new, f"RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-    kept = {renames.get(column.name, column.name) for column in earlier.columns} & there.keys()
-    for name in [c.name for c in earlier.columns if c.name not in renames and c.name not in kept]:
+    for name in [column.name for column in earlier.columns if column.name not in became]:
         if name in present and not keep_dropped:
             _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
+            present.remove(name)
+    kept = set(became.values())
     for name, column in there.items():
         kind = column.spark_type
         if name not in kept and name not in present:
             _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {kind.simpleString()}")
         elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
             _alter(target, schema, later, name, f"ALTER COLUMN {quoted(name)} TYPE {kind.simpleString()}")
+
+
+def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: str, new: str) -> None:
+    present = set(target.rows().columns)
+    steps = [(old, new)]
+    if old.lower() == new.lower():
+        # To Spark that is a name which is taken.
+        steps = [(old, f"__renamed_{new}"), (f"__renamed_{new}", new)]
+    for one, other in steps:
+        if one in present:
+            _alter(target, schema, later, new, f"RENAME COLUMN {quoted(one)} TO {quoted(other)}")
+            present.add(other)
 
 
 def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Position) -> None:

@@ -25,6 +25,18 @@ class TableVersion:
     replica_identity: str = "default"  # default, nothing, full or index
     relation: int = field(default=0, compare=False)  # pg_class.oid; 0 where it isn't known
 
+    @property
+    def clash(self) -> str | None:
+        """What keeps Spark from having a table with these columns, and the cure; None of most."""
+        seen = dict[str, str]()
+        for column in self.columns:
+            other = seen.setdefault(column.name.lower(), column.name)
+            if other is not column.name:
+                return f"to Spark columns {other!r} and {column.name!r} are the same: rename one"
+            if column.name.lower() in (COMMIT_LSN, SEQ):
+                return f"the name of column {column.name!r} is ours: rename it"
+        return None
+
     def renames(self, later: "TableVersion") -> dict[str, str]:
         """The columns that have another name in the later version, by the earlier name."""
         return moves(self.columns, later.columns).renames
@@ -42,17 +54,6 @@ class TableSchema:
     table: str
     versions: tuple[TableVersion, ...]
     systemid: str = ""
-
-    def __post_init__(self) -> None:
-        seen = dict[str, str]()
-        for column in self.columns:
-            other = seen.setdefault(column.name.lower(), column.name)
-            if other is not column.name or column.name.lower() in (COMMIT_LSN, SEQ):
-                raise SetupError(
-                    f"{self.topic}: to Spark columns {other!r} and {column.name!r} are the same: rename one"
-                    if other is not column.name
-                    else f"{self.topic}: the name of column {column.name!r} is ours: rename it"
-                )
 
     @property
     def latest(self) -> TableVersion:
@@ -96,9 +97,29 @@ class TableSchema:
         return replace(self, versions=tuple(versions))
 
     def until(self, position: Position) -> Self:
-        """The same as of a position: without the versions that come later, but for the first one."""
-        versions = [version for version in self.versions if version.position <= position]
-        return replace(self, versions=tuple(versions) or self.versions[:1])
+        """The same as of a position: without the versions that come later, but for the first one.
+
+        Where Spark can't have the columns of then, the next version that it can have is the last.
+        """
+        count = max(sum(version.position <= position for version in self.versions), 1)
+        while count < len(self.versions) and self.versions[count - 1].clash:
+            count += 1
+        return replace(self, versions=self.versions[:count])
+
+    def refuse_clash(self) -> None:
+        """Raise SetupError where Spark can't have a table with the columns in force."""
+        if self.latest.clash:
+            raise SetupError(f"{self.topic}: {self.latest.clash}")
+
+    def became(self, earlier: TableVersion, later: TableVersion) -> dict[str, str]:
+        """The names in a later version of those columns of an earlier one that are still there."""
+        first, last = self.versions.index(earlier), self.versions.index(later)
+        names = {column.name: column.name for column in earlier.columns}
+        for was, now in pairwise(self.versions[first : last + 1]):
+            renames, there = was.renames(now), {column.name for column in now.columns}
+            names = {one: renames.get(name, name) for one, name in names.items()}
+            names = {one: name for one, name in names.items() if name in there}
+        return names
 
     def lineage(self, name: str) -> list[tuple[Position, Column]]:
         """What a column in force was in each version, from when on, earliest first.
