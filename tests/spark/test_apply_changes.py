@@ -140,16 +140,42 @@ def test_a_key_that_changes_moves_the_row(new_topic: NewTopic, target: str) -> N
     assert mirrored.rows == Counter([(2, "a"), (6, "e")])
 
 
-def test_a_changed_key_without_its_large_value_is_refused_by_name(new_topic: NewTopic, target: str) -> None:
+def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
+    new_topic: NewTopic, target: str
+) -> None:
+    topic = new_topic()
+    schema = table(topic.name, ID, NAME, BIG)
+    mirrored = Mirrored(topic, target, schema, "delta")
+    # What the new key had before is another row's.
+    mirrored.batch(change("c", 10, 0, after=row(2, "old", "y")), change("c", 10, 1, after=row(1, "a", "x")))
+    moved = [
+        change("d", 11, before={"id": 2}),
+        change("d", 12, 0, before={"id": 1}),
+        change("c", 12, 1, after={"id": 2, "name": "a"}, unchanged=["big"]),
+        change("u", 13, 0, after={"id": 2, "name": "b"}, unchanged=["big"]),
+    ]
+    with pytest.raises(RecordError, match=r"LSN 0/D: the key of the row id = 2 .* of big was not sent.*FULL"):
+        mirrored.batch(*moved)
+    mirrored.apply(2, 6, on_missing="null")
+    assert mirrored.rows == Counter([(2, "b", None)])
+    aside = Mirrored(topic, f"{target}_2", schema, "delta")
+    aside.apply(2, 5, corrupt_to=f"{target}_corrupt")
+    assert aside.rows == Counter()
+    assert rows(topic.spark.table(f"{target}_corrupt"), "offset") == Counter([(4,)])
+
+
+def test_a_changed_key_without_its_large_value_does_no_harm_to_what_goes(
+    new_topic: NewTopic, target: str
+) -> None:
     topic = new_topic()
     mirrored = Mirrored(topic, target, table(topic.name, ID, NAME, BIG), "delta")
-    with pytest.raises(
-        RecordError, match=r"partition 0 offset 1: the key .* value of big was not sent.*FULL"
-    ):
-        mirrored.batch(
-            change("d", 12, 0, before={"id": 1}),
-            change("c", 12, 1, after={"id": 2, "name": "a"}, unchanged=["big"]),
-        )
+    mirrored.batch(
+        change("c", 12, after={"id": 2, "name": "a"}, unchanged=["big"]),
+        change("d", 13, before={"id": 2}),
+        change("c", 14, after={"id": 3, "name": "a"}, unchanged=["big"]),
+        change("u", 15, after=row(3, "a", "told")),
+    )
+    assert mirrored.rows == Counter([(3, "a", "told")])
 
 
 def test_an_update_of_a_row_that_is_not_there_is_refused_or_null(new_topic: NewTopic, target: str) -> None:
@@ -193,10 +219,10 @@ def test_whole_rows_tell_a_table_apart_that_has_no_key(
     new_topic: NewTopic, target: str, using: Using
 ) -> None:
     topic = new_topic()
-    pairs = Column("pairs", "hstore", encoding="object")
+    pairs = Column("pairs", "_hstore", encoding="array<object>")
     schema = table(topic.name, NAME, pairs, identity="full")
     mirrored = Mirrored(topic, target, schema, using)
-    a, b = {"name": "a", "pairs": {"x": None}}, {"name": None, "pairs": None}
+    a, b = {"name": "a", "pairs": [{"x": None, "y": "1"}, None]}, {"name": None, "pairs": None}
     mirrored.batch(*(change("c", 10, n, after=a) for n in range(4)), change("c", 11, after=b))
     mirrored.batch(
         change("d", 12, 0, before=a),
@@ -209,6 +235,24 @@ def test_whole_rows_tell_a_table_apart_that_has_no_key(
     _forget(mirrored)
     mirrored.apply(5, 9)
     assert Counter(r.name for r in mirrored.table.collect()) == expected
+
+
+@both_formats
+def test_a_whole_row_that_is_not_there_can_not_be_deleted(
+    new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    mirrored = Mirrored(topic, target, table(topic.name, NAME, BIG, identity="full"), using)
+    a, b = {"name": "a", "big": None}, {"name": "b", "big": "x"}
+    mirrored.batch(*(change("c", 10, n, after=a) for n in range(2)))
+    with pytest.raises(RecordError, match=r"LSN 0/B: .* has no such row as was deleted.*on_missing='null'"):
+        mirrored.batch(change("d", 11, 0, before=a), change("d", 11, 1, before=a | {"big": "5"}))
+    assert mirrored.rows == Counter({("a", None): 2})
+    three = [change("u", 12, n, before=a, after=b) for n in range(3)]
+    with pytest.raises(RecordError, match=r"LSN 0/C: .* has no such row"):
+        mirrored.batch(*three)
+    mirrored.apply(4, 7, on_missing="null")
+    assert mirrored.rows == Counter({("b", "x"): 3})
 
 
 def _forget(mirrored: Mirrored) -> None:

@@ -60,7 +60,6 @@ def test_versions_are_ordered_by_position_not_by_arrival() -> None:
         ((ID, Column("name", "text"), PRICE), {"title": "name"}),
         ((ID, Column("name", "text"), PRICE, Column("extra", "text")), {"title": "name"}),
         ((ID, PRICE, Column("name", "text")), {}),  # dropped and added: added ones stand at the end
-        ((ID, Column("name", "int4", encoding="integer"), PRICE), {}),  # another type
         ((ID, PRICE), {}),
     ],
 )
@@ -85,12 +84,28 @@ def test_what_a_column_was_follows_renames_and_types() -> None:
 
 def test_columns_that_differ_in_case_alone_are_refused_by_name() -> None:
     with pytest.raises(SetupError, match="'id' and 'ID' are the same"):
-        table("app.public.t", ID, Column("ID", "text"))
+        table("app.public.t", ID, Column("ID", "text")).refuse_clash()
 
 
 def test_a_column_with_a_name_of_ours_is_refused() -> None:
     with pytest.raises(SetupError, match="'__seq' is ours"):
-        table("app.public.t", ID, Column("__seq", "int4"))
+        table("app.public.t", ID, Column("__seq", "int4")).refuse_clash()
+
+
+def test_a_version_that_spark_can_not_have_is_passed_over() -> None:
+    twice = (ID, Column("ID", "text"))
+    known = schema(version(10, *twice), version(20, ID, TITLE), version(30, *twice), version(40, ID, PRICE))
+    ends = [known.until((lsn, 0)).latest.position[0] for lsn in (5, 10, 20, 30, 40)]
+    assert ends == [20, 20, 20, 40, 40]
+    known.until((10, 0)).refuse_clash()
+    with pytest.raises(SetupError, match="are the same"):
+        schema(version(10, ID), version(20, *twice)).until((20, 0)).refuse_clash()
+
+
+def test_what_columns_became_over_several_versions() -> None:
+    first, last = version(1, ID, TITLE, PRICE), version(3, ID, Column("Title", "text"))
+    known = schema(first, version(2, ID, TITLE, Column("Title", "text")), last)
+    assert known.became(first, last) == {"id": "id"}
 
 
 def test_reading_an_unknown_column_as_text_is_refused() -> None:

@@ -7,16 +7,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
-from pgrelay.spark.evolution import evolve
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.columns import Column
+from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.latest import latest_rows
+from pgrelay.spark.lost import lacks, refuse_lost, why_lacking, with_nulls
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ
-from pgrelay.spark.order import after
+from pgrelay.spark.order import after, before
 from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
 from pgrelay.spark.rejects import set_aside
-from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary, summarize
 from pgrelay.spark.unkeyed import append_once, apply_multiset
 
@@ -39,9 +42,9 @@ def apply_changes(
     batches may come again. What is applied is remembered beside it, in `<target>__positions`. A table without
     a key is appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes.
 
-    on_missing  what becomes of an update that leaves out an unchanged large value where the target has no
-    such
-                row: fail, or null
+    on_missing  what becomes of an update that leaves out an unchanged large value, or by whole rows of any
+                update or delete, where the target has no such row: fail; or null, which writes null, and
+                deletes nothing
     corrupt_to  a table that records go to which can't be read exactly; by default they fail the batch
 
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
@@ -56,7 +59,8 @@ def apply_changes(
 class Target:
     """A target and what is remembered of it; one writer at a time."""
 
-    keeps_dropped = False
+    keeps_dropped = False  # columns
+    keeps_truncated = False  # what was before a truncate
 
     def __init__(
         self,
@@ -70,19 +74,21 @@ class Target:
         self.positions: Positions = read_positions(table, schema)
         self.on_missing = on_missing
         self._rejects = rejects
+        self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
         """Apply a batch and remember it. Returns what was in it that was new."""
         # All of it is kept, and then looked through: Spark would move the condition into the parse, and do
         # that twice.
         kept = batch.select("*").persist()
-        changes = kept.where(self.positions.is_new())
+        changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
         try:
             summary = summarize(changes, schema)
             self._prepare(schema)
             if summary.rows:
                 self._refuse(changes, summary, schema)
-                self.write(changes.where(F.col("corrupt").isNull()), summary, schema)
+                self._refuse_doubt(changes, schema)
+                self.write(self._sound(changes, summary), summary, schema)
         finally:
             kept.unpersist()
         for partition, position in summary.highest.items():
@@ -93,13 +99,41 @@ class Target:
 
     def _prepare(self, schema: TableSchema) -> None:
         """The table as the schema has it."""
+        schema.refuse_clash()
+        columns = schema.row_type.names
+        taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
+        for name in columns:
+            if name.lower() in taken:
+                raise SetupError(f"{schema.topic}: the name of column {name!r} is ours: rename it")
         since, position = self.positions.schema_position, schema.latest.position
         if since is None:
             self.table.create(self.table_type(schema), birth_properties(schema))
         elif position > since:
-            evolve(self.table, schema, since, keep_dropped=self.keeps_dropped)
+            self._follow(schema, since)
             self.table.set_properties(birth_properties(schema))
+        elif self._demanded != schema.columns:
+            demand(self.table, schema)
+        self._demanded = schema.columns
         self.positions.schema_position = max(since or position, position)
+
+    def _follow(self, schema: TableSchema, since: Position) -> None:
+        try:
+            evolve(self.table, schema, since, keep_dropped=self.keeps_dropped)
+        except SetupError:
+            if not self.table.rows().isEmpty():
+                raise
+            # No row can lose a value by it.
+            self.table.replace(self.table_type(schema), birth_properties(schema))
+
+    def _refuse_doubt(self, changes: DataFrame, schema: TableSchema) -> None:
+        """Raise SetupError where a change has a row of before a version that can't be followed."""
+        for position, doubt in schema.doubts()[-1:]:
+            older = changes.where(before(position)).select("partition", "offset").first()
+            if older is not None:
+                raise SetupError(
+                    f"{schema.topic} partition {older['partition']} offset {older['offset']} is from before "
+                    f"LSN {format_lsn(position[0])}, from where on {doubt}; {CURE}"
+                )
 
     def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.foreign is not None:
@@ -110,17 +144,21 @@ class Target:
             partition, offset, reason = summary.corrupt
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; read the column as "
-                "text (TableSchema.as_text), or let such records go to a table (corrupt_to)"
+                "text (TableSchema.as_text) in a target that is made anew, or let such records go to a table "
+                "(corrupt_to)"
             )
         if summary.corrupt is not None and self._rejects is not None:
             set_aside(self._rejects, changes.where(F.col("corrupt").isNotNull()))
-        if summary.lacking is not None:
-            partition, offset, names = summary.lacking
-            raise RecordError(
-                f"{schema.topic} partition {partition} offset {offset}: the key of a row was changed, and "
-                f"the large value of {names} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
-                "REPLICA IDENTITY FULL"
-            )
+
+    def _sound(self, changes: DataFrame, summary: Summary) -> DataFrame:
+        """The changes without those that can't be read exactly, which are set aside where that is wanted."""
+        sound = changes.where(F.col("corrupt").isNull())
+        if not summary.lacking:
+            return sound
+        if self._rejects is not None and self.on_missing == "fail":
+            set_aside(self._rejects, sound.where(lacks()).withColumn("corrupt", why_lacking()))
+            sound = sound.where(~lacks())
+        return with_nulls(sound)
 
     def table_type(self, schema: TableSchema) -> StructType:
         """The columns of a target that is made now."""
@@ -131,16 +169,20 @@ class Target:
         if summary.truncated is not None:
             delete_older(self.table, summary.truncated)
             changes = changes.where(after(summary.truncated))
+            self.positions.truncate(summary.truncated)
         changes = changes.where(F.col("op") != "t")
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
             with self.table.marking(mark_of(schema.topic, summary.highest)):
-                apply_multiset(self.table, changes, schema)
+                strict = self.on_missing == "fail" and self._rejects is None
+                apply_multiset(self.table, changes, schema, strict=strict)
         else:
             append_once(self.table, changes, schema)
 
     def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if summary.lacking and self.on_missing == "fail":
+            refuse_lost(changes, schema, moved=summary.moved)
         rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
         first = not self.positions.applied and not summary.unchanged
         if first and self.table.rows().isEmpty():

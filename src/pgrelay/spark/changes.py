@@ -44,6 +44,7 @@ def read_changes(
     placeholder`, say `placeholder=True`; False takes the placeholder for a text, and by default it is
     corrupt.
     """
+    schema.refuse_clash()
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
         return JsonRecords(schema, placeholder).changes(records)
@@ -60,6 +61,7 @@ class Decoder:
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         """As of `read_changes`; of Avro by the schemas of those ids alone that are among the records."""
+        schema.refuse_clash()
         if self._registry is None:
             return self._of_json(records, schema)
         ids = records.select(schema_id(F.col("value")).alias("id")).where("id IS NOT NULL").distinct()

@@ -4,6 +4,7 @@ Every step is one that finds its work done where the target has it already, so t
 does it again.
 """
 
+from itertools import pairwise
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -17,7 +18,14 @@ from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
 from pgrelay.spark.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.widening import widens
 
-_CURE: Final = "to go on, drop the target by pgrelay.spark.drop, and mirror from the topic's beginning"
+# Where the target is not what the schema says, and where its rows can't become it.
+_ANEW: Final = (
+    "drop the target by pgrelay.spark.drop, and mirror from the topic's beginning, with a new checkpoint"
+)
+CURE: Final = (
+    "to go on, drop the target by pgrelay.spark.drop, mirror from behind that LSN (startingOffsets, a new "
+    "checkpoint), and UPDATE every row"
+)
 
 
 def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_dropped: bool = False) -> None:
@@ -27,10 +35,14 @@ def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_drop
 
     Raises SetupError with column and LSN where values would be lost, or the format can't follow.
     """
-    for earlier, later in zip(schema.versions, schema.versions[1:], strict=False):
+    for position, doubt in schema.doubts():
+        if position > since:
+            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
+    # Of what Spark can't have there is no target.
+    for earlier, later in pairwise(version for version in schema.versions if not version.clash):
         if later.position > since:
             _step(target, schema, earlier, later, keep_dropped)
-    _demand(target, schema)
+    demand(target, schema)
 
 
 def _step(
@@ -40,20 +52,20 @@ def _step(
     later: TableVersion,
     keep_dropped: bool,
 ) -> None:
-    renames = earlier.renames(later)
+    became = schema.became(earlier, later)
     there = {column.name: column for column in later.columns}
     for column in earlier.columns:
-        now = there.get(renames.get(column.name, column.name))
-        if now is not None:
-            _refuse_loss(schema, column, now, later.position)
+        if column.name in became:
+            _refuse_loss(schema, column, there[became[column.name]], later.position)
+    for old, new in became.items():
+        if old != new:
+            _rename(target, schema, later, old, new)
     present = set(target.rows().columns)
-    for old, new in renames.items():
-        if old in present and new not in present:
-            _alter(target, schema, later, new, f"RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-    kept = {renames.get(column.name, column.name) for column in earlier.columns} & there.keys()
-    for name in [c.name for c in earlier.columns if c.name not in renames and c.name not in kept]:
+    for name in [column.name for column in earlier.columns if column.name not in became]:
         if name in present and not keep_dropped:
             _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
+            present.remove(name)
+    kept = set(became.values())
     for name, column in there.items():
         kind = column.spark_type
         if name not in kept and name not in present:
@@ -62,13 +74,25 @@ def _step(
             _alter(target, schema, later, name, f"ALTER COLUMN {quoted(name)} TYPE {kind.simpleString()}")
 
 
+def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: str, new: str) -> None:
+    present = set(target.rows().columns)
+    steps = [(old, new)]
+    if old.lower() == new.lower():
+        # To Spark that is a name which is taken.
+        steps = [(old, f"__renamed_{new}"), (f"__renamed_{new}", new)]
+    for one, other in steps:
+        if one in present:
+            _alter(target, schema, later, new, f"RENAME COLUMN {quoted(one)} TO {quoted(other)}")
+            present.add(other)
+
+
 def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Position) -> None:
     if widens(was.spark_type, now.spark_type):
         return
     raise SetupError(
         f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
         f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, which can't hold all that "
-        f"it was; {_CURE}"
+        f"it was; {CURE}"
     )
 
 
@@ -79,11 +103,11 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
         reason = str(error).partition("\n")[0]
         raise SetupError(
             f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
-            f"{format_lsn(later.position[0])}: {reason}; {_CURE}"
+            f"{format_lsn(later.position[0])}: {reason}; {CURE}"
         ) from error
 
 
-def _demand(target: LakeTable, schema: TableSchema) -> None:
+def demand(target: LakeTable, schema: TableSchema) -> None:
     """Raise SetupError where the target is not what it must be by now: somebody else made or altered it."""
     fields = {field.name: field.dataType for field in target.rows().schema}
     for name in (COMMIT_LSN, SEQ):
@@ -95,15 +119,15 @@ def _demand(target: LakeTable, schema: TableSchema) -> None:
             shown = "missing" if kind is None else kind.simpleString()
             raise SetupError(
                 f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, and in "
-                f"{target.name} it is {shown}; {_CURE}"
+                f"{target.name} it is {shown}: {_ANEW}"
             )
 
 
 def _stored(target: LakeTable, kind: DataType) -> str:
     """What the format makes of a type: Iceberg has no smallint."""
     if target.using == "iceberg":
+        if isinstance(kind, ArrayType):
+            return f"array<{_stored(target, kind.elementType)}>"
         if isinstance(kind, ShortType):
             kind = IntegerType()
-        elif isinstance(kind, ArrayType) and isinstance(kind.elementType, ShortType):
-            kind = ArrayType(IntegerType())
     return kind.simpleString()

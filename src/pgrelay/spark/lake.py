@@ -25,6 +25,9 @@ _MARKING: Final[dict[str, str]] = {
 _ONE_MARK: Final = Lock()
 _REMEMBERED: Final = 20
 
+# A data frame's place in a statement, and identifiers and texts, in which may stand what looks like one.
+_SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
+
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 _PROPERTIES: Final[dict[str, dict[str, str]]] = {
@@ -68,16 +71,21 @@ class LakeTable:
     def rows(self) -> DataFrame:
         return self.spark.table(self.name)
 
+    def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
+        """Give the table these columns, and no rows."""
+        self._make("CREATE OR REPLACE TABLE", columns, properties)
+
     def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
         """Make the table, and the namespace that it stands in, where they are missing."""
         namespace = self.name.rpartition("`.`")[0]
         if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
+        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
+
+    def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
         listed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in columns)
-        told = _listed({**_PROPERTIES[self.using], **(properties or {})})
-        self.spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})"
-        )
+        told = _listed({**_PROPERTIES[self.using], **properties})
+        self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     def properties(self) -> dict[str, str]:
         rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()
@@ -118,9 +126,7 @@ class LakeTable:
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""
         with _views(sources) as names:
-            for name, view in names.items():
-                statement = statement.replace(f"{{{name}}}", view)
-            self.spark.sql(statement)
+            self.spark.sql(_SOURCE.sub(lambda found: names[found[1]] if found[1] else found[0], statement))
 
 
 def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:

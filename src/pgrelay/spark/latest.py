@@ -1,16 +1,17 @@
 """What a batch of changes comes to: one row for each key, the last change of it.
 
-Shapes: the table's columns, `__commit_lsn`, `__seq`, `__deleted`, and `__missing`: the columns of which no
-change in the batch carries the value, so that the target's stays.
+Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and
+`__missing`: the columns of which no change in the batch carries the value, so that the target's stays.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
 from pgrelay.spark.schema import TableSchema
 
 DELETED = "__deleted"
@@ -23,14 +24,14 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     `unchanged`: some updates lack a column. `moved`: some updates change the key, and so delete the old one.
     """
     rows = keyed_rows(changes, schema, moved=moved)
-    keys = [quoted(name) for name in schema.key]
+    keys = [quoted(carried(name)) for name in schema.key]
     position = F.struct(COMMIT_LSN, SEQ)
-    carried = [c.name for c in schema.columns if c.toastable and unchanged]
-    whole = [c.name for c in schema.columns if not c.key and c.name not in carried]
+    large = [c.name for c in schema.columns if c.toastable and unchanged]
+    whole = [carried(c.name) for c in schema.columns if not c.key and c.name not in large]
     last = F.max_by(F.struct(COMMIT_LSN, SEQ, DELETED, *map(quoted, whole)), position).alias("__last")
     # Of each column that may be left out, from the last change that carries it.
-    carries = {name: F.when(~F.array_contains("unchanged", name), position) for name in carried}
-    values = [F.max_by(quoted(name), has).alias(name) for name, has in carries.items()]
+    carries = {name: F.when(~F.array_contains("unchanged", name), position) for name in large}
+    values = [F.max_by(quoted(carried(name)), has).alias(carried(name)) for name, has in carries.items()]
     absent = [
         F.when(F.max(has).isNull(), F.lit(name)).alias(f"__absent_{number}")
         for number, (name, has) in enumerate(carries.items())
@@ -39,19 +40,22 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     missing = F.array_compact(F.array(*(f"__absent_{number}" for number in range(len(absent)))))
     no_names = F.array().cast("array<string>")
     return grouped.select(
-        *(_column(name, name in whole) for name in schema.row_type.names),
+        *(_column(name, name in whole) for name in map(carried, schema.row_type.names)),
         *(F.col(f"__last.{name}") for name in (COMMIT_LSN, SEQ, DELETED)),
         (missing if absent else no_names).alias(MISSING),
     )
 
 
-def keyed_rows(changes: DataFrame, schema: TableSchema, *, moved: bool) -> DataFrame:
+def keyed_rows(
+    changes: DataFrame, schema: TableSchema, *, moved: bool, more: Sequence[str] = ()
+) -> DataFrame:
     """The changes as rows of the table, a delete's with its key alone.
 
-    Shapes: the table's columns, `__commit_lsn`, `__seq`, `__deleted`, `unchanged` and `ts`.
+    Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and of the
+    changes' own `unchanged`, `ts` and `more`.
     """
-    rows = _by_key(changes, schema)
-    return rows.unionByName(_old_keys(changes, schema)) if moved else rows
+    rows = _by_key(changes, schema, more)
+    return rows.unionByName(_old_keys(changes, schema, more)) if moved else rows
 
 
 def key_moved(schema: TableSchema) -> Expression:
@@ -61,14 +65,14 @@ def key_moved(schema: TableSchema) -> Expression:
     return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
 
 
-def _by_key(changes: DataFrame, schema: TableSchema) -> DataFrame:
+def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
     deleted = F.col("op") == "d"
     columns = [
         (
             F.when(deleted, F.col(f"before.{quoted(c.name)}")).otherwise(F.col(f"after.{quoted(c.name)}"))
             if c.key
             else F.col(f"after.{quoted(c.name)}")
-        ).alias(c.name)
+        ).alias(carried(c.name))
         for c in schema.columns
     ]
     return changes.select(
@@ -78,13 +82,14 @@ def _by_key(changes: DataFrame, schema: TableSchema) -> DataFrame:
         deleted.alias(DELETED),
         "unchanged",
         "ts",
+        *more,
     )
 
 
-def _old_keys(changes: DataFrame, schema: TableSchema) -> DataFrame:
+def _old_keys(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
     updates = changes.where(key_moved(schema))
     deletes = updates.withColumn("op", F.lit("d")).withColumn("after", F.lit(None).cast(schema.row_type))
-    return _by_key(deletes, schema)
+    return _by_key(deletes, schema, more)
 
 
 def _column(name: str, in_last: bool) -> Expression:

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import RecordError
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
-from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.schema import Position, TableSchema
 
 _NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
@@ -14,19 +14,19 @@ _NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} A
 
 def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missing: bool) -> None:
     """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has."""
-    names = [*schema.row_type.names, COMMIT_LSN, SEQ]
     toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
-    keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in schema.key)
-    updates = ", ".join(
-        f"t.{quoted(name)} = {_kept(name) if name in toastable else f's.{quoted(name)}'}"
-        for name in names
+    keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
+    updates = [
+        f"t.{quoted(name)} = {_kept(name) if name in toastable else _source(name)}"
+        for name in schema.row_type.names
         if name not in schema.key
-    )
-    columns, values = _listed(names)
+    ]
+    updates += [f"t.{name} = s.{name}" for name in (COMMIT_LSN, SEQ)]
+    columns, values = columns_and_values(schema.row_type.names)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}"
         f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
-        f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {updates}"
+        f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
         f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values})",
         rows=rows,
     )
@@ -34,9 +34,9 @@ def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missi
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Append `latest_rows` to an empty target."""
-    columns, _ = _listed([*schema.row_type.names, COMMIT_LSN, SEQ])
+    columns, values = columns_and_values(schema.row_type.names)
     live = rows.where(~F.col(DELETED))
-    target.run(f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {{rows}}", rows=live)
+    target.run(f"INSERT INTO {target.name} ({columns}) SELECT {values} FROM {{rows}} s", rows=live)
 
 
 def delete_older(target: LakeTable, truncated: Position) -> None:
@@ -50,11 +50,11 @@ def delete_older(target: LakeTable, truncated: Position) -> None:
 def refuse_missing(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Raise RecordError where a row lacks a column and the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
-    there = target.rows().select(*map(quoted, schema.key))
-    first = lacking.join(there, on=list(schema.key), how="left_anti").first()
+    there = target.rows().select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
+    first = lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti").first()
     if first is None:
         return
-    key = ", ".join(f"{name} = {first[name]!r}" for name in schema.key)
+    key = ", ".join(f"{name} = {first[carried(name)]!r}" for name in schema.key)
     raise RecordError(
         f"{schema.topic}: an update of the row {key} leaves out the large value of "
         f"{', '.join(first[MISSING])}, and {target.name} has no such row: start the mirror at the topic's "
@@ -64,8 +64,8 @@ def refuse_missing(target: LakeTable, rows: DataFrame, schema: TableSchema) -> N
 
 def _kept(name: str) -> str:
     literal = "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return f"CASE WHEN array_contains(s.{MISSING}, {literal}) THEN t.{quoted(name)} ELSE s.{quoted(name)} END"
+    return f"CASE WHEN array_contains(s.{MISSING}, {literal}) THEN t.{quoted(name)} ELSE {_source(name)} END"
 
 
-def _listed(names: list[str]) -> tuple[str, str]:
-    return ", ".join(map(quoted, names)), ", ".join(f"s.{quoted(name)}" for name in names)
+def _source(name: str) -> str:
+    return f"s.{quoted(carried(name))}"

@@ -1,9 +1,22 @@
 """Names in Spark SQL, and those that pgrelay adds to a table."""
 
+from collections.abc import Iterable
 from typing import Final
 
 COMMIT_LSN: Final = "__commit_lsn"
 SEQ: Final = "__seq"
+
+
+def carried(name: str) -> str:
+    """What a table's column is called in frames where ours stand beside it: no name of ours has a colon."""
+    return f"row:{name}"
+
+
+def columns_and_values(names: Iterable[str]) -> tuple[str, str]:
+    """A target's columns of live rows, and what they are in `s`, where the table's are `carried`."""
+    names, own = list(names), [COMMIT_LSN, SEQ]
+    values = [*(f"s.{quoted(carried(name))}" for name in names), *(f"s.{name}" for name in own)]
+    return ", ".join([*map(quoted, names), *own]), ", ".join(values)
 
 
 def quoted(name: str) -> str:

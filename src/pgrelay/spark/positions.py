@@ -45,23 +45,34 @@ class Positions:
     systemid: str
     schema_position: Position | None = None
     applied: dict[int, Position] = field(default_factory=dict)
+    truncated: Position | None = None  # of the last truncate, which other partitions may not have come to
 
     def advance(self, partition: int, position: Position) -> None:
         self.applied[partition] = max(position, self.applied.get(partition, position))
 
-    def is_new(self) -> Expression:
-        """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet."""
+    def truncate(self, position: Position) -> None:
+        self.truncated = max(position, self.truncated or position)
+
+    def is_new(self, *, truncated: bool = True) -> Expression:
+        """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet.
+
+        Not `truncated`: nor is one that a truncate made void, in whatever partition.
+        """
+        void = None if truncated else self.truncated
         if not self.applied:
             return F.lit(True)
         # In a map, which compiled plans refer to: for numbers in them each batch would be compiled anew.
         applied = F.create_map(
             *(
                 part
-                for partition, (lsn, seq) in self.applied.items()
+                for partition, position in self.applied.items()
+                for lsn, seq in [max(position, void or position)]
                 for part in (F.lit(partition), _position(F.lit(lsn), F.lit(seq)))
             )
         )
         last = F.try_element_at(applied, F.col("partition"))
+        if void is not None:
+            last = F.coalesce(last, _position(F.lit(void[0]), F.lit(void[1])))
         # What can't be read has no position, and must not pass for applied.
         unread = F.col("commit_lsn").isNull() | F.col("seq").isNull()
         return last.isNull() | unread | (_position(F.col("commit_lsn"), F.col("seq")) > last)
@@ -91,11 +102,11 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     positions.schema_position = (int(lsn), int(seq))
     beside = target.beside(SUFFIX)
     if beside.exists():
-        _take(beside.properties().get(_APPLIED), positions, target)
+        _take(beside.properties().get(_APPLIED), positions)
     if not schema.key:
         # What commits say of themselves, of which a killed mirror wrote nothing beside the target.
         for mark in target.marked():
-            _take(mark, positions, target)
+            _take(mark, positions)
     systemid = properties[_SYSTEMID]
     if systemid != schema.systemid:
         lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
@@ -107,18 +118,21 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     return positions
 
 
-def mark_of(topic: str, highest: dict[int, Position]) -> str:
+def mark_of(topic: str, highest: dict[int, Position], truncated: Position | None = None) -> str:
     """What a commit is marked with that is not to be made twice: where it leads to."""
-    return json.dumps({"topic": topic, "applied": [[partition, *at] for partition, at in highest.items()]})
+    applied = [[partition, *at] for partition, at in highest.items()]
+    return json.dumps({"topic": topic, "applied": applied, "truncated": truncated})
 
 
-def _take(mark: str | None, positions: Positions, target: LakeTable) -> None:
-    if mark is None:
-        return
-    told = json.loads(mark)
-    _refuse_other(told.get("topic"), target, positions.topic)
-    for partition, lsn, seq in told.get("applied", []):
-        positions.advance(partition, (lsn, seq))
+def _take(mark: str | None, positions: Positions) -> None:
+    told = {} if mark is None else json.loads(mark)
+    # Another table's commit, made meanwhile, may have marked this one's.
+    if told.get("topic") == positions.topic:
+        for partition, lsn, seq in told["applied"]:
+            positions.advance(partition, (lsn, seq))
+        if told.get("truncated"):
+            lsn, seq = told["truncated"]
+            positions.truncate((lsn, seq))
 
 
 def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
@@ -141,4 +155,5 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
     beside = target.beside(SUFFIX)
     if not beside.exists():
         beside.create(_NO_ROWS)
-    beside.set_properties({_APPLIED: mark_of(positions.topic, positions.applied)})
+    mark = mark_of(positions.topic, positions.applied, positions.truncated)
+    beside.set_properties({_APPLIED: mark})

@@ -1,7 +1,8 @@
 """A table's columns through time, as the schema topic told them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Self
 
 from pyspark.sql.types import StructField, StructType
@@ -9,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
+from pgrelay.spark.moves import moves
 from pgrelay.spark.names import COMMIT_LSN, SEQ
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
@@ -21,22 +23,23 @@ class TableVersion:
     position: Position
     columns: tuple[Column, ...]
     replica_identity: str = "default"  # default, nothing, full or index
+    relation: int = field(default=0, compare=False)  # pg_class.oid; 0 where it isn't known
+
+    @property
+    def clash(self) -> str | None:
+        """What keeps Spark from having a table with these columns, and the cure; None of most."""
+        seen = dict[str, str]()
+        for column in self.columns:
+            other = seen.setdefault(column.name.lower(), column.name)
+            if other is not column.name:
+                return f"to Spark columns {other!r} and {column.name!r} are the same: rename one"
+            if column.name.lower() in (COMMIT_LSN, SEQ):
+                return f"the name of column {column.name!r} is ours: rename it"
+        return None
 
     def renames(self, later: "TableVersion") -> dict[str, str]:
-        """The columns that have another name in the later version, by the earlier name.
-
-        The stream tells of no rename. A column is taken for renamed where it is gone and another of the same
-        type stands in its place: added ones stand behind all others.
-        """
-        names, later_names = {c.name for c in self.columns}, {c.name for c in later.columns}
-        renames = dict[str, str]()
-        # Between two columns that stayed there are those that went, and what came in their place.
-        gone, came = _gaps(self.columns, later_names), _gaps(later.columns, names)
-        for place, columns in gone.items():
-            pairs = list(zip(columns, came.get(place, []), strict=False))
-            if all(replace(old, name=new.name, key=new.key) == new for old, new in pairs):
-                renames |= {old.name: new.name for old, new in pairs}
-        return renames
+        """The columns that have another name in the later version, by the earlier name."""
+        return moves(self.columns, later.columns).renames
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,6 @@ class TableSchema:
     table: str
     versions: tuple[TableVersion, ...]
     systemid: str = ""
-
-    def __post_init__(self) -> None:
-        seen = dict[str, str]()
-        for column in self.columns:
-            other = seen.setdefault(column.name.lower(), column.name)
-            if other is not column.name or column.name.lower() in (COMMIT_LSN, SEQ):
-                raise SetupError(
-                    f"{self.topic}: to Spark columns {other!r} and {column.name!r} are the same: rename one"
-                    if other is not column.name
-                    else f"{self.topic}: the name of column {column.name!r} is ours: rename it"
-                )
 
     @property
     def latest(self) -> TableVersion:
@@ -105,9 +97,29 @@ class TableSchema:
         return replace(self, versions=tuple(versions))
 
     def until(self, position: Position) -> Self:
-        """The same as of a position: without the versions that come later, but for the first one."""
-        versions = [version for version in self.versions if version.position <= position]
-        return replace(self, versions=tuple(versions) or self.versions[:1])
+        """The same as of a position: without the versions that come later, but for the first one.
+
+        Where Spark can't have the columns of then, the next version that it can have is the last.
+        """
+        count = max(sum(version.position <= position for version in self.versions), 1)
+        while count < len(self.versions) and self.versions[count - 1].clash:
+            count += 1
+        return replace(self, versions=self.versions[:count])
+
+    def refuse_clash(self) -> None:
+        """Raise SetupError where Spark can't have a table with the columns in force."""
+        if self.latest.clash:
+            raise SetupError(f"{self.topic}: {self.latest.clash}")
+
+    def became(self, earlier: TableVersion, later: TableVersion) -> dict[str, str]:
+        """The names in a later version of those columns of an earlier one that are still there."""
+        first, last = self.versions.index(earlier), self.versions.index(later)
+        names = {column.name: column.name for column in earlier.columns}
+        for was, now in pairwise(self.versions[first : last + 1]):
+            renames, there = was.renames(now), {column.name for column in now.columns}
+            names = {one: renames.get(name, name) for one, name in names.items()}
+            names = {one: name for one, name in names.items() if name in there}
+        return names
 
     def lineage(self, name: str) -> list[tuple[Position, Column]]:
         """What a column in force was in each version, from when on, earliest first.
@@ -121,6 +133,15 @@ class TableSchema:
                 found.pop()
             found.append((version.position, column))
         return found[::-1]
+
+    def doubts(self) -> list[tuple[Position, str]]:
+        """The versions of which it can't be told what became of the columns before, and why."""
+        found = [
+            (version.position, moves(was.columns, version.columns).doubt)
+            for was, version in pairwise(self.versions)
+            if was.relation == version.relation  # tables that share a topic have each an order of their own
+        ]
+        return [(position, doubt) for position, doubt in found if doubt is not None]
 
     def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
         later: TableVersion | None = None
@@ -142,18 +163,6 @@ class TableSchema:
         columns = ", ".join(f"{c.name} {c.spark_type.simpleString()}" for c in self.columns)
         lsn = format_lsn(self.latest.position[0])
         return f"{self.topic} from {lsn}: {columns}; key ({', '.join(self.key)})"
-
-
-def _gaps(columns: Iterable[Column], others: set[str]) -> dict[str, list[Column]]:
-    """The columns that are not among the others, by the last one before them that is."""
-    gaps: dict[str, list[Column]] = {}
-    place = ""
-    for column in columns:
-        if column.name in others:
-            place = column.name
-        else:
-            gaps.setdefault(place, []).append(column)
-    return gaps
 
 
 def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:

@@ -109,4 +109,5 @@ def _version(record: dict[str, Any]) -> TableVersion:
         )
         for column in record["columns"]
     )
-    return TableVersion((record["lsn"], record["seq"]), columns, record["replica_identity"])
+    position = (record["lsn"], record["seq"])
+    return TableVersion(position, columns, record["replica_identity"], record.get("relation_id", 0))

@@ -6,12 +6,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.spark.latest import key_moved
+from pgrelay.spark.lost import lacks
 from pgrelay.spark.schema import Position, TableSchema
 
 
 @dataclass
 class Summary:
-    """Of a batch's changes of one table. `corrupt`, `lacking`: the place of the first such, and what."""
+    """Of a batch's changes of one table. `corrupt`: the place of the first such, and why."""
 
     rows: int = 0
     highest: dict[int, Position] = field(default_factory=dict)  # by partition
@@ -19,7 +20,7 @@ class Summary:
     unchanged: bool = False
     moved: bool = False
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
-    lacking: tuple[int, int, str] | None = None
+    lacking: bool = False  # creates that leave a column out
     foreign: str | None = None  # another topic than the schema's
 
 
@@ -28,7 +29,6 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
     position = F.struct("commit_lsn", "seq")
     sound = F.col("corrupt").isNull()
     unchanged = F.size("unchanged") > 0
-    names = F.array_join("unchanged", ", ")
     rows = (
         changes.groupBy("topic", "partition")
         .agg(
@@ -38,12 +38,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
             F.max(unchanged).alias("unchanged"),
             F.max(sound & key_moved(schema)).alias("moved"),
             F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
-            # A row that is new and lacks a column: its key was changed.
-            F.min(
-                F.when(
-                    unchanged & F.col("op").isin("c", "r"), F.struct(F.col("offset"), names.alias("names"))
-                )
-            ).alias("lacking"),
+            F.max(sound & lacks()).alias("lacking"),
         )
         .collect()
     )
@@ -58,7 +53,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
             summary.truncated = max(summary.truncated or (0, 0), tuple(row["truncated"]))
         summary.unchanged |= row["unchanged"]
         summary.moved |= bool(row["moved"])
-        for name in ("corrupt", "lacking"):
-            if row[name] is not None and getattr(summary, name) is None:
-                setattr(summary, name, (row["partition"], *row[name]))
+        summary.lacking |= bool(row["lacking"])
+        if row["corrupt"] is not None and summary.corrupt is None:
+            summary.corrupt = (row["partition"], *row["corrupt"])
     return summary

@@ -1,17 +1,26 @@
 """Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows."""
 
+import re
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, MapType
+from pyspark.sql.types import ArrayType, DataType, MapType
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
+from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake import LakeTable
-from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.schema import TableSchema
 
-_SAME_CHANGE = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
+# How a plan fails, with the LSN behind it.
+_LACKS: Final = "pgrelay: no row to delete at "
+
+_SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
 
 
 def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> None:
@@ -23,11 +32,10 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> N
             f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL"
         )
     rows = _rows(changes, "after", schema).dropDuplicates([COMMIT_LSN, SEQ])
-    columns = ", ".join(map(quoted, rows.columns))
+    columns, values = columns_and_values(schema.row_type.names)
     if target.rows().isEmpty():
-        target.run(f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {{rows}}", rows=rows)
+        target.run(f"INSERT INTO {target.name} ({columns}) SELECT {values} FROM {{rows}} s", rows=rows)
         return
-    values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}"
         f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
@@ -35,11 +43,13 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> N
     )
 
 
-def multiset_changes(target: LakeTable, changes: DataFrame, schema: TableSchema) -> DataFrame:
-    """What to delete and insert: the table's columns, `__commit_lsn`, `__seq` and `__deleted`.
+def multiset_changes(
+    target: LakeTable, changes: DataFrame, schema: TableSchema, *, strict: bool
+) -> DataFrame:
+    """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
     Rows with the same content are the same, so only how many there are matters: a batch that adds as many as
-    it takes away changes nothing.
+    it takes away changes nothing. `strict`: the plan fails where the target has fewer than are to be deleted.
     """
     came = _rows(changes.where(F.col("op").isin("c", "r", "u")), "after", schema)
     went = _rows(changes.where(F.col("op").isin("u", "d")), "before", schema)
@@ -49,44 +59,79 @@ def multiset_changes(target: LakeTable, changes: DataFrame, schema: TableSchema)
         .unionByName(_content(went, schema).withColumn("__change", F.lit(-1)))
         .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
     )
-    totals = counted.groupBy("__content").agg(F.sum("__change").alias("__net"))
+    went_at = F.max(F.when(F.col("__change") == -1, F.col(COMMIT_LSN))).alias("__went")
+    totals = counted.groupBy("__content").agg(F.sum("__change").alias("__net"), went_at)
     newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
-    oldest = Window.partitionBy("__content").orderBy(COMMIT_LSN, SEQ)
-    there = _content(target.rows(), schema).join(totals.where(F.col("__net") < 0), "__content")
-    deletes = there.withColumn("__rank", F.row_number().over(oldest)).where(
-        F.col("__rank") <= -F.col("__net")
-    )
-    names = [*map(quoted, schema.row_type.names), COMMIT_LSN, SEQ]
+    deletes = _deletes(_content(_there(target, schema), schema), totals.where(F.col("__net") < 0), strict)
+    names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
         deletes.select(*names, F.lit(True).alias("__deleted"))
     )
 
 
-def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema) -> None:
-    """Delete and insert whole rows, as many of each content as the batch says."""
-    rows = multiset_changes(target, changes, schema)
-    names = [*map(quoted, schema.row_type.names), COMMIT_LSN, SEQ]
-    values = ", ".join(f"s.{name}" for name in names)
+def _deletes(there: DataFrame, wanted: DataFrame, strict: bool) -> DataFrame:
+    """Of the rows that are there, the oldest, as many of each content as are wanted."""
+    found = there.join(wanted, "__content").withColumn("__found", F.lit(True))
+    is_due = F.col("__rank") <= -F.col("__net")
+    if strict:
+        # One more of each content, which comes after all that were found, and so knows how many they were.
+        end = wanted.withColumn("__found", F.lit(False))
+        found = found.unionByName(end, allowMissingColumns=True)
+        lacks = F.raise_error(F.concat(F.lit(_LACKS), F.col("__went"))).cast("boolean")
+        is_due = F.when(F.col("__found"), is_due).otherwise(F.when(is_due, lacks).otherwise(False))
+    oldest = Window.partitionBy("__content").orderBy(F.desc("__found"), COMMIT_LSN, SEQ)
+    return found.withColumn("__rank", F.row_number().over(oldest)).where(is_due)
+
+
+def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema, *, strict: bool) -> None:
+    """Delete and insert whole rows, as many of each content as the batch says.
+
+    Raises RecordError, if `strict`, where the target has not all rows that are to be deleted.
+    """
+    try:
+        _merge(target, multiset_changes(target, changes, schema, strict=strict), schema)
+    except (PySparkException, Py4JJavaError) as error:
+        lacks = re.search(f"{_LACKS}([0-9]+)", str(error))
+        if lacks is None:
+            raise
+        raise RecordError(
+            f"{schema.topic} LSN {format_lsn(int(lacks[1]))}: {target.name} has no such row as was deleted "
+            "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
+            "mid-life: make a new target with on_missing='null', and UPDATE every row"
+        ) from error
+
+
+def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
+    columns, values = columns_and_values(schema.row_type.names)
     target.run(
         f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
-        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({', '.join(names)}) VALUES ({values})",
+        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values})",
         rows=rows,
     )
 
 
 def _rows(changes: DataFrame, side: str, schema: TableSchema) -> DataFrame:
-    columns = [F.col(f"{side}.{quoted(name)}").alias(name) for name in schema.row_type.names]
+    columns = [F.col(f"{side}.{quoted(name)}").alias(carried(name)) for name in schema.row_type.names]
     return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+
+
+def _there(target: LakeTable, schema: TableSchema) -> DataFrame:
+    columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
+    return target.rows().select(*columns, COMMIT_LSN, SEQ)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """The rows, with one column by which those of the same content are equal."""
-    parts = [_comparable(F.col(quoted(field.name)), field.dataType) for field in schema.row_type]
+    parts = [_comparable(F.col(quoted(carried(field.name))), field.dataType) for field in schema.row_type]
     return rows.withColumn("__content", F.struct(*parts))
 
 
 def _comparable(value: Expression, kind: DataType) -> Expression:
-    return F.array_sort(F.map_entries(value)) if isinstance(kind, MapType) else value
+    if isinstance(kind, MapType):
+        return F.array_sort(F.map_entries(value))
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, MapType):
+        return F.transform(value, lambda each: _comparable(each, kind.elementType))
+    return value

@@ -16,7 +16,8 @@ from pyspark.sql.window import Window, WindowSpec
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
-from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.lost import refuse_lost
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.order import after, before
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary
@@ -33,6 +34,7 @@ class HistoryTarget(Target):
     """A target with every version of each row. Its table must have a key."""
 
     keeps_dropped = True
+    keeps_truncated = True
 
     def table_type(self, schema: TableSchema) -> StructType:
         columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
@@ -52,6 +54,8 @@ class HistoryTarget(Target):
             done = position
         rest = ~is_truncate if done is None else ~is_truncate & after(done)
         self._add(changes.where(rest), summary, schema)
+        if done is not None:
+            self.positions.truncate(done)
 
     def _close_all(self, truncated: Position, changes: DataFrame) -> None:
         """A truncate ends every version that holds and is older."""
@@ -68,23 +72,22 @@ class HistoryTarget(Target):
 
     def _add(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         """Add a version for each change, and end those that they follow."""
-        keys = [quoted(name) for name in schema.key]
-        by_key = Window.partitionBy(*keys).orderBy(COMMIT_LSN, SEQ)
-        events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates(
-            [*schema.key, COMMIT_LSN, SEQ]
-        )
-        if summary.unchanged:
-            events = self._completed(events, schema, by_key)
-        open_now = self.table.rows().where(F.col(END_LSN).isNull())
+        keys = [carried(name) for name in schema.key]
+        by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
+        events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates([*keys, COMMIT_LSN, SEQ])
+        if summary.lacking and self.on_missing == "fail":
+            refuse_lost(changes, schema, moved=summary.moved, every=True)
         first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
         ends = first.select(
-            *keys,
+            *map(quoted, keys),
             F.col("ts").alias(VALID_TO),
             F.col(COMMIT_LSN).alias(END_LSN),
             F.col(SEQ).alias(END_SEQ),
         )
-        names = [*map(quoted, schema.row_type.names), COMMIT_LSN, SEQ, VALID_FROM, *_ENDS]
-        closed = open_now.drop(*_ENDS).join(ends, list(schema.key)).where(_follows())
+        before = self._before(ends, schema, behind=self._is_behind(summary))
+        closed = before.where(_follows())
+        if summary.unchanged:
+            events = self._completed(events, before, schema, by_key)
         added = (
             events.withColumn(VALID_FROM, F.col("ts"))
             .withColumn(VALID_TO, F.lead("ts").over(by_key))
@@ -92,37 +95,73 @@ class HistoryTarget(Target):
             .withColumn(END_SEQ, F.lead(SEQ).over(by_key))
             .where(~F.col(DELETED))
         )
-        same = " AND ".join(f"t.{key} = s.{key}" for key in [*keys, COMMIT_LSN, SEQ])
-        values = ", ".join(f"s.{name}" for name in names)
+        self._merge(added, closed, schema)
+
+    def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
+        """Write new versions, and the ends of those that they follow."""
+        rows = [quoted(carried(name)) for name in schema.row_type.names]
+        rows += [COMMIT_LSN, SEQ, VALID_FROM, *_ENDS]
+        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(carried(name))}" for name in schema.key)
+        columns, values = columns_and_values(schema.row_type.names)
         self.table.run(
-            f"MERGE INTO {self.table.name} t USING {{versions}} s ON {same}"
-            f" WHEN MATCHED AND t.{END_LSN} IS NULL AND s.{END_LSN} IS NOT NULL THEN UPDATE SET"
+            f"MERGE INTO {self.table.name} t USING {{versions}} s"
+            f" ON {same} AND t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
+            f" WHEN MATCHED AND s.{END_LSN} IS NOT NULL AND (t.{END_LSN} IS NULL OR s.{END_LSN} < t.{END_LSN}"
+            f" OR s.{END_LSN} = t.{END_LSN} AND s.{END_SEQ} < t.{END_SEQ}) THEN UPDATE SET"
             f" {', '.join(f't.{name} = s.{name}' for name in _ENDS)}"
-            f" WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({values})",
-            versions=added.select(*names).unionByName(closed.select(*names)),
+            f" WHEN NOT MATCHED THEN INSERT ({columns}, {VALID_FROM}, {', '.join(_ENDS)})"
+            f" VALUES ({values}, s.{VALID_FROM}, {', '.join(f's.{name}' for name in _ENDS)})",
+            versions=added.select(*rows).unionByName(closed.select(*rows)),
         )
 
-    def _completed(self, events: DataFrame, schema: TableSchema, by_key: WindowSpec) -> DataFrame:
+    def _is_behind(self, summary: Summary) -> bool:
+        """Whether a partition of the batch was not read up to a truncate that was applied."""
+        truncated, applied = self.positions.truncated, self.positions.applied
+        return truncated is not None and any(applied.get(p, (0, 0)) < truncated for p in summary.highest)
+
+    def _before(self, ends: DataFrame, schema: TableSchema, *, behind: bool) -> DataFrame:
+        """The versions that hold as the first events of their keys come, which `ends` are, with these.
+
+        The table's columns are under their `carried` names.
+        """
+        columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
+        was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
+        versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
+        keys = [carried(name) for name in schema.key]
+        still = F.col("__was_lsn").isNull()
+        if not behind:
+            return versions.where(still).join(ends, keys)
+        later = F.struct("__was_lsn", "__was_seq") > F.struct(END_LSN, END_SEQ)
+        earliest = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
+        ended = versions.join(ends, keys).where(still | later)
+        return ended.withColumn("__number", F.row_number().over(earliest)).where("__number = 1")
+
+    def _completed(
+        self, events: DataFrame, before: DataFrame, schema: TableSchema, by_key: WindowSpec
+    ) -> DataFrame:
         """The events with what they leave out, from the version before: in the batch, or in the target."""
         so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         names = [column.name for column in schema.columns if column.toastable]
-        held = self.table.rows().where(F.col(END_LSN).isNull())
-        held = held.select(
-            *map(quoted, schema.key), F.struct(*map(quoted, names)).alias("__held"), F.lit(1).alias("__there")
+        keys = [carried(name) for name in schema.key]
+        held = before.select(
+            *map(quoted, keys),
+            F.struct(*(quoted(carried(name)) for name in names)).alias("__held"),
+            F.lit(1).alias("__there"),
         )
         for number, name in enumerate(names):
-            carried = F.when(~F.array_contains("unchanged", name), F.struct(F.col(quoted(name)).alias("v")))
-            events = events.withColumn(f"__last_{number}", F.last(carried, ignorenulls=True).over(so_far))
-        joined = events.join(held, list(schema.key), "left")
+            value = F.struct(F.col(quoted(carried(name))).alias("v"))
+            told = F.when(~F.array_contains("unchanged", name), value)
+            events = events.withColumn(f"__last_{number}", F.last(told, ignorenulls=True).over(so_far))
+        joined = events.join(held, keys, "left")
         self._refuse_unknown(joined, names, schema)
         filled = [
             F.when(F.col(f"__last_{number}").isNotNull(), F.col(f"__last_{number}.v"))
-            .otherwise(F.col(f"__held.{quoted(name)}"))
-            .alias(name)
+            .otherwise(F.col(f"__held.{quoted(carried(name))}"))
+            .alias(carried(name))
             for number, name in enumerate(names)
         ]
-        others = [c.name for c in schema.columns if c.name not in names]
-        return joined.select(*map(quoted, others), COMMIT_LSN, SEQ, DELETED, "ts", *filled)
+        others = [quoted(carried(c.name)) for c in schema.columns if c.name not in names]
+        return joined.select(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
 
     def _refuse_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> None:
         if self.on_missing == "null":
@@ -131,7 +170,7 @@ class HistoryTarget(Target):
         lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
         row = joined.where(lost).first()
         if row is not None:
-            key = ", ".join(f"{name} = {row[name]!r}" for name in schema.key)
+            key = ", ".join(f"{name} = {row[carried(name)]!r}" for name in schema.key)
             raise RecordError(
                 f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} "
                 "has no version of that row: start at the topic's beginning, or pass on_missing='null'"

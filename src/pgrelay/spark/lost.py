@@ -1,0 +1,64 @@
+"""Large values that no record tells: a row's key was changed, and they were not sent with it.
+
+Such a change is the create of a row, under its new key, that leaves columns out. The old key's row, in
+another partition, may be stale or gone, so there is nowhere to take them from.
+"""
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.errors import RecordError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.latest import DELETED, keyed_rows
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
+from pgrelay.spark.schema import TableSchema
+
+
+def lacks() -> Expression:
+    """Whether a change is a create that leaves a column out."""
+    return F.col("op").isin("c", "r") & (F.size("unchanged") > 0)
+
+
+def why_lacking() -> Expression:
+    """What is wrong with it."""
+    names = F.array_join("unchanged", ", ")
+    return F.concat(F.lit("the key of the row was changed, and the large value was not sent of "), names)
+
+
+def with_nulls(changes: DataFrame) -> DataFrame:
+    """The changes, of which such creates carry nulls; `lost` names the columns."""
+    none = F.array().cast("array<string>")
+    return changes.withColumn("lost", F.when(lacks(), F.col("unchanged")).otherwise(none)).withColumn(
+        "unchanged", F.when(lacks(), none).otherwise(F.col("unchanged"))
+    )
+
+
+def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: bool = False) -> None:
+    """Raise RecordError where `with_nulls` leaves a row without a value: at last, or with `every` ever."""
+    rows = keyed_rows(changes, schema, moved=moved, more=("lost",))
+    names = [column.name for column in schema.columns if column.toastable]
+    if every:
+        bad = rows.where(F.size("lost") > 0)
+    else:
+        position = F.struct(COMMIT_LSN, SEQ)
+        carriers = [F.when(~F.array_contains("unchanged", name), position) for name in names]
+        gone = [
+            F.when(F.max_by(F.array_contains("lost", name), has), F.lit(name))
+            for name, has in zip(names, carriers, strict=True)
+        ]
+        last = rows.groupBy(*(quoted(carried(name)) for name in schema.key)).agg(
+            F.max_by(DELETED, position).alias(DELETED),
+            F.max_by(COMMIT_LSN, position).alias(COMMIT_LSN),
+            F.array_compact(F.array(*gone)).alias("lost"),
+        )
+        bad = last.where(~F.col(DELETED) & (F.size("lost") > 0))
+    row = bad.first()
+    if row is None:
+        return
+    key = ", ".join(f"{name} = {row[carried(name)]!r}" for name in schema.key)
+    raise RecordError(
+        f"{schema.topic} LSN {format_lsn(row[COMMIT_LSN])}: the key of the row {key} was changed, and the "
+        f"large value of {', '.join(row['lost'])} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
+        "REPLICA IDENTITY FULL, and for what was written until then pass on_missing='null', or corrupt_to"
+    )

@@ -1,0 +1,98 @@
+"""Targets that follow a table's columns, and those that can't without a wrong value."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from pgrelay import spark as pg
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark.columns import Column
+from pgrelay.spark.lake import Using
+from pgrelay.spark.schema import TableSchema, TableVersion
+from tests.spark.conftest import Topic
+from tests.spark.records import change, rows
+
+NewTopic = Callable[..., Topic]
+
+ID = Column("id", "int4", key=True, encoding="integer")
+A, B = Column("a", "text"), Column("b", "text")
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+def versions(topic: Topic, *columns: list[Column]) -> TableSchema:
+    """A schema whose versions begin at the LSNs 1, 101, 201, ..."""
+    told = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
+    return TableSchema(topic.name, "public", "t", tuple(told), "1")
+
+
+def apply(topic: Topic, schema: TableSchema, target: str, using: Using, since: int = 0) -> None:
+    changes = topic.changes(schema).where(f"offset >= {since}")
+    pg.apply_changes(changes, target, schema=schema, using=using)
+
+
+def found(topic: Topic, target: str, using: Using) -> Counter[tuple[object, ...]]:
+    return rows(topic.spark.table(f"iceberg.{target}" if using == "iceberg" else target))
+
+
+@both_formats
+def test_columns_that_changed_places_are_refused_while_there_are_rows(
+    new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    swapped = versions(topic, [ID, A, B], [ID, B, A])
+    topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}))
+    apply(topic, swapped.until((1, 0)), target, using)
+    topic.write(change("u", 110, after={"id": 1, "b": "A", "a": "B"}))
+    refused = r"from LSN 0/65 on, columns 'id', 'b', 'a' stand in another order.*; to go on, drop the target"
+    with pytest.raises(SetupError, match=refused):
+        apply(topic, swapped, target, using)
+    # Nor does a new target take the values of before it.
+    with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65, from where on"):
+        apply(topic, swapped, f"{target}_new", using)
+
+
+@both_formats
+def test_names_that_differ_in_case_alone_can_be_changed(
+    new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    upper, lower = Column("Name", "text"), Column("name", "text")
+    # Two that are one to Spark, one of them renamed, and then the other's case.
+    known = versions(topic, [ID, upper, lower], [ID, upper, B], [ID, lower, B])
+    topic.write(change("c", 10, after={"id": 1, "Name": "N", "name": "n"}))
+    apply(topic, known.until((1, 0)), target, using)
+    topic.write(change("c", 110, after={"id": 2, "Name": "M", "b": "m"}))
+    apply(topic, known.until((101, 0)), target, using)
+    topic.write(change("c", 210, after={"id": 3, "name": "O", "b": "o"}))
+    apply(topic, known, target, using)
+    assert found(topic, target, using) == Counter([(1, "N", "n"), (2, "M", "m"), (3, "O", "o")])
+
+
+@both_formats
+def test_a_target_of_other_types_is_not_cast_to(new_topic: NewTopic, target: str, using: Using) -> None:
+    topic = new_topic()
+    schema = versions(
+        topic, [ID, Column("d", "date", encoding="iso-date"), Column("n", "int2", encoding="integer")]
+    )
+    topic.write(change("c", 10, after={"id": 1, "d": "2026-11-22", "n": 1}))
+    apply(topic, schema, target, using)
+    topic.write(change("c", 11, after={"id": 2, "d": "0044-03-15 BC", "n": 1}))
+    with pytest.raises(
+        RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* in a target that is made anew"
+    ):
+        apply(topic, schema, target, using)
+    with pytest.raises(SetupError, match=r"column 'd' is string, and in .* it is date: drop the target"):
+        apply(topic, schema.as_text("d"), target, using)
+
+
+@both_formats
+def test_a_target_without_rows_follows_any_change(new_topic: NewTopic, target: str, using: Using) -> None:
+    topic = new_topic()
+    swapped = versions(topic, [ID, A, B], [ID, B, A])
+    topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}), change("d", 11, before={"id": 1}))
+    apply(topic, swapped.until((1, 0)), target, using)
+    topic.write(change("c", 110, after={"id": 2, "b": "A", "a": "B"}))
+    apply(topic, swapped, target, using, since=2)
+    assert found(topic, target, using) == Counter([(2, "A", "B")])

@@ -1,0 +1,105 @@
+"""Tables whose columns are called as ours are in the plans: each must be mirrored like any other."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.spark.apply import Target
+from pgrelay.spark.columns import Column
+from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.versions import HistoryTarget
+from tests.spark.conftest import Topic
+from tests.spark.records import Message, change, table
+
+NewTopic = Callable[..., Topic]
+
+# What the plans call columns, views and sides, and what SQL has to quote.
+AS_OURS = ["ts", "unchanged", "lost", "__deleted", "__missing", "__last", "__absent_0", "__last_0", "__held"]
+AS_OURS += ["__there", "__number", "__content", "__change", "__net", "__rank", "__found", "__was_lsn"]
+TO_QUOTE = ["t", "s", "{rows}", "{versions}", "it's", "a`b", "a.b", "row:ts"]
+ID = Column("ts", "int4", key=True, encoding="integer")
+LARGE = [Column(name, "text") for name in [*AS_OURS[1:], *TO_QUOTE]]
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+def row(number: int, text: str | None) -> dict[str, object]:
+    return {"ts": number} | {column.name: text for column in LARGE}
+
+
+def apply(target: Target, topic: Topic, schema: TableSchema, messages: Iterable[Message]) -> None:
+    start = topic.changes(schema).count()
+    topic.write(*messages)
+    target.apply(topic.changes(schema).where(F.col("offset") >= start), schema)
+
+
+def found(target: Target, *more: str) -> Counter[tuple[object, ...]]:
+    """The rows, whose texts are all the same, so that one stands for them."""
+    rows: DataFrame = target.table.rows()
+    texts = F.array_distinct(F.array(*(rows[f"`{c.name.replace('`', '``')}`"] for c in LARGE)))
+    return Counter((r[0], *r[1], *r[2:]) for r in rows.select("ts", texts, *more).collect())
+
+
+@both_formats
+def test_a_table_with_our_names_is_kept_by_key(
+    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    schema = table(topic.name, ID, *LARGE)
+    kept = Target(lake_table(spark, target, using), schema)
+    names = [column.name for column in LARGE]
+    apply(kept, topic, schema, [change("c", 10 + n, after=row(n, "a")) for n in range(4)])
+    apply(
+        kept,
+        topic,
+        schema,
+        [
+            change("u", 20, after={"ts": 0}, unchanged=names),
+            change("u", 21, after=row(1, "b")),
+            change("d", 22, before={"ts": 2}),
+            change("u", 23, before=row(3, "a"), after=row(4, "moved")),
+        ],
+    )
+    assert found(kept) == Counter([(0, "a"), (1, "b"), (4, "moved")])
+
+
+@both_formats
+def test_a_table_with_our_names_has_a_history(
+    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    schema = table(topic.name, ID, *LARGE)
+    kept = HistoryTarget(lake_table(spark, target, using), schema)
+    apply(kept, topic, schema, [change("c", 10, after=row(1, "a"))])
+    names = [column.name for column in LARGE]
+    apply(
+        kept,
+        topic,
+        schema,
+        [
+            change("u", 20, after={"ts": 1}, unchanged=names),
+            change("u", 21, after=row(1, "b")),
+            change("t", 30),
+        ],
+    )
+    ends = found(kept, "__commit_lsn", "__end_lsn")
+    assert ends == Counter([(1, "a", 10, 20), (1, "a", 20, 21), (1, "b", 21, 30)])
+
+
+@both_formats
+def test_a_table_with_our_names_and_no_key_is_kept(
+    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic()
+    columns = [Column("ts", "int4", encoding="integer"), *LARGE]
+    schema = table(topic.name, *columns)
+    kept = Target(lake_table(spark, target, using), schema)
+    apply(kept, topic, schema, [change("c", 10, n, after=row(1, "a")) for n in range(2)])
+    apply(kept, topic, schema, [change("c", 11, after=row(1, "b"))])
+    whole = table(topic.name, *columns, identity="full")
+    apply(kept, topic, whole, [change("u", 12, before=row(1, "a"), after=row(1, "b"))])
+    assert found(kept) == Counter({(1, "a"): 1, (1, "b"): 2})

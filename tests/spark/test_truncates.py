@@ -1,0 +1,66 @@
+"""Truncates that are read in one partition before what came before them in another."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.apply import Target
+from pgrelay.spark.columns import Column
+from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.versions import HistoryTarget
+from tests.spark.conftest import Topic
+from tests.spark.records import change, rows, table
+
+NewTopic = Callable[..., Topic]
+
+COLUMNS = [Column("id", "int4", key=True, encoding="integer"), Column("name", "text"), Column("big", "text")]
+
+# By partition and LSN, as they are read.
+CHANGES = [
+    change("c", 10, after={"id": 1, "name": "a", "big": "x"}, partition=1),
+    change("t", 20, partition=0),
+    change("u", 15, after={"id": 1, "name": "b"}, unchanged=["big"], partition=1),
+    change("c", 16, after={"id": 2, "name": "c", "big": None}, partition=1),
+    change("t", 20, partition=1),
+    change("c", 21, after={"id": 1, "name": "new", "big": None}, partition=1),
+]
+BATCHES = ["partition = 1 AND offset = 0", "partition = 0", "partition = 1 AND offset IN (1, 2)", "true"]
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+@both_formats
+def test_what_a_truncate_made_void_is_not_applied_any_more(
+    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic(partitions=2)
+    schema, lake = table(topic.name, *COLUMNS), lake_table(spark, target, using)
+    topic.write(*CHANGES)
+    seen = []
+    for batch in BATCHES:
+        Target(lake, schema).apply(topic.changes(schema).where(batch), schema)
+        seen.append(rows(lake.rows()))
+    assert seen == [Counter([(1, "a", "x")]), Counter(), Counter(), Counter([(1, "new", None)])]
+
+
+@both_formats
+def test_history_has_what_came_before_a_truncate_when_it_comes(
+    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+) -> None:
+    topic = new_topic(partitions=2)
+    schema, lake = table(topic.name, *COLUMNS), lake_table(spark, target, using)
+    topic.write(*CHANGES)
+    for batch in BATCHES:
+        HistoryTarget(lake, schema).apply(topic.changes(schema).where(batch), schema)
+    assert rows(lake.rows(), "id", "name", "big", "__commit_lsn", "__end_lsn") == Counter(
+        [
+            (1, "a", "x", 10, 15),
+            (1, "b", "x", 15, 20),
+            (2, "c", None, 16, 20),
+            (1, "new", None, 21, None),
+        ]
+    )
+    ends = lake.rows().where("id = 1").orderBy("__commit_lsn").collect()
+    assert ends[0]["__valid_to"] == ends[1]["__valid_from"]
