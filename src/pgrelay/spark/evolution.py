@@ -17,7 +17,7 @@ from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
 from pgrelay.spark.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.widening import widens
 
-_CURE: Final = "to go on, drop the target by pgrelay.spark.drop, and mirror from the topic's beginning"
+_CURE: Final = "to go on, drop the target and its __positions, and mirror from the topic's beginning"
 
 
 def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_dropped: bool = False) -> None:
