@@ -1,5 +1,7 @@
 """What a mirror refuses before it starts."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,7 +22,8 @@ from pgrelay.spark.lake import Using
     ],
 )
 def test_two_topics_share_no_target_under_any_spelling(
-    spark: SparkSession, one: str, other: str, using: Using
+    spark: SparkSession, tmp_path: Path, one: str, other: str, using: Using
 ) -> None:
+    targets = {"p.a": one, "p.b": other}
     with pytest.raises(SetupError, match=r"two topics share a target: p\.a has .* and p\.b has"):
-        pg.mirror(spark, "nowhere", {"p.a": one, "p.b": other}, prefix="p", checkpoint="c", using=using)
+        pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path), using=using)

@@ -88,6 +88,21 @@ def birth_properties(schema: TableSchema) -> dict[str, str]:
     return {_TOPIC: schema.topic, _SYSTEMID: schema.systemid, _SCHEMA: f"{lsn}/{seq}"}
 
 
+def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
+    # Remembered is one topic's alone: the other's deleted rows would come back.
+    if topic not in (None, ours):
+        raise SetupError(
+            f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
+            f"{_drop(target)}"
+        )
+
+
+def _drop(target: LakeTable) -> str:
+    """The call that takes a target away: DROP TABLE leaves its positions, and files of earlier sessions."""
+    name = target.name.replace('"', '\\"')
+    return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
+
+
 def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     """What is remembered of a target. Raises GapError where it is another cluster's, or SetupError where it
     is another topic's or no target at all."""
@@ -133,21 +148,6 @@ def _take(mark: str | None, positions: Positions) -> None:
         if told.get("truncated"):
             lsn, seq = told["truncated"]
             positions.truncate((lsn, seq))
-
-
-def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
-    # Remembered is one topic's alone: the other's deleted rows would come back.
-    if topic not in (None, ours):
-        raise SetupError(
-            f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
-            f"{_drop(target)}"
-        )
-
-
-def _drop(target: LakeTable) -> str:
-    """The call that takes a target away: DROP TABLE leaves its positions, and files of earlier sessions."""
-    name = target.name.replace('"', '\\"')
-    return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:
