@@ -47,12 +47,12 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lake")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
     session = pg.session(warehouse, master="local[2]", options=OPTIONS)
     yield session

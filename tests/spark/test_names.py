@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pgrelay.errors import SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
@@ -88,6 +89,13 @@ def test_a_table_with_our_names_has_a_history(
     )
     ends = found(kept, "__commit_lsn", "__end_lsn")
     assert ends == Counter([(1, "a", 10, 20), (1, "a", 20, 21), (1, "b", 21, 30)])
+
+
+def test_a_name_of_a_history_itself_is_refused(spark: SparkSession, new_topic: NewTopic, target: str) -> None:
+    topic = new_topic()
+    schema = table(topic.name, ID, Column("__Valid_To", "text"))
+    with pytest.raises(SetupError, match="the name of column '__Valid_To' is ours: rename it"):
+        HistoryTarget(lake_table(spark, target, "delta"), schema).apply(topic.changes(schema), schema)
 
 
 @both_formats

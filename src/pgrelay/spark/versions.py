@@ -84,10 +84,10 @@ class HistoryTarget(Target):
             F.col(COMMIT_LSN).alias(END_LSN),
             F.col(SEQ).alias(END_SEQ),
         )
-        before = self._before(ends, schema, behind=self._is_behind(summary))
-        closed = before.where(_follows())
+        holding = self._holding(ends, schema, behind=self._is_behind(summary))
+        closed = holding.where(_follows())
         if summary.unchanged:
-            events = self._completed(events, before, schema, by_key)
+            events = self._completed(events, holding, schema, by_key)
         added = (
             events.withColumn(VALID_FROM, F.col("ts"))
             .withColumn(VALID_TO, F.lead("ts").over(by_key))
@@ -119,7 +119,7 @@ class HistoryTarget(Target):
         truncated, applied = self.positions.truncated, self.positions.applied
         return truncated is not None and any(applied.get(p, (0, 0)) < truncated for p in summary.highest)
 
-    def _before(self, ends: DataFrame, schema: TableSchema, *, behind: bool) -> DataFrame:
+    def _holding(self, ends: DataFrame, schema: TableSchema, *, behind: bool) -> DataFrame:
         """The versions that hold as the first events of their keys come, which `ends` are, with these.
 
         The table's columns are under their `carried` names.
@@ -137,13 +137,13 @@ class HistoryTarget(Target):
         return ended.withColumn("__number", F.row_number().over(earliest)).where("__number = 1")
 
     def _completed(
-        self, events: DataFrame, before: DataFrame, schema: TableSchema, by_key: WindowSpec
+        self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: WindowSpec
     ) -> DataFrame:
         """The events with what they leave out, from the version before: in the batch, or in the target."""
         so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         names = [column.name for column in schema.columns if column.toastable]
         keys = [carried(name) for name in schema.key]
-        held = before.select(
+        held = holding.select(
             *map(quoted, keys),
             F.struct(*(quoted(carried(name)) for name in names)).alias("__held"),
             F.lit(1).alias("__there"),
