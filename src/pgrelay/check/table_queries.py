@@ -69,11 +69,10 @@ class Table:
 class Published:
     """What a run gets: the tables as they are published, and as rows are stored in them.
 
-    These differ where a partitioned table is published as one: `stored` has its partitions, `roots` the OID
-    that they are published as by their own. `changed` are the
-    OIDs of tables whose updates or deletes are published. `columns` has the published columns by OID, one
-    entry for each differing list, and `listed` those that were given by a list; both are empty before
-    Postgres 15. `schemas` are those that are published whole, None: all.
+    These differ where a partitioned table is published as one: `stored` has its partitions, `roots` its OID
+    by theirs. `changed` are the OIDs of tables whose updates or deletes are published. `columns` has the
+    published columns by OID, one entry for each differing list, and `listed` those that were given by a list;
+    both are empty before Postgres 15. `schemas` are those that are published whole, None: all.
     """
 
     tables: tuple[Table, ...] = ()
@@ -287,9 +286,9 @@ async def unpublished_generated(catalog: Catalog, published: Published) -> dict[
         "WHERE attrelid = ANY (%s) AND attgenerated <> '' AND NOT attisdropped GROUP BY attrelid"
     )
     rows = await catalog.rows(query, ([table.oid for table in published.tables],))
-    sent = published.columns if catalog.server_version >= 180000 else {}
+    may_be_sent = catalog.server_version >= 180000
     return {
-        oid: [name for name in names if not any(name in listed for listed in sent.get(oid, []))]
+        oid: [name for name in names if not (may_be_sent and _is_published(oid, name, published))]
         for oid, names in rows
     }
 
