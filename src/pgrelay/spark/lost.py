@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.latest import DELETED, keyed_rows
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted, told_key
 from pgrelay.spark.schema import TableSchema
 
 
@@ -56,7 +56,7 @@ def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: 
     row = bad.first()
     if row is None:
         return
-    key = ", ".join(f"{name} = {row[carried(name)]!r}" for name in schema.key)
+    key = told_key(row, schema.key)
     raise RecordError(
         f"{schema.topic} LSN {format_lsn(row[COMMIT_LSN])}: the key of the row {key} was changed, and the "
         f"large value of {', '.join(row['lost'])} was not sent: ALTER TABLE {schema.schema}.{schema.table} "

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import RecordError
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
 from pgrelay.spark.schema import Position, TableSchema
 
 _NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
@@ -54,7 +54,7 @@ def refuse_missing(target: LakeTable, rows: DataFrame, schema: TableSchema) -> N
     first = lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti").first()
     if first is None:
         return
-    key = ", ".join(f"{name} = {first[carried(name)]!r}" for name in schema.key)
+    key = told_key(first, schema.key)
     raise RecordError(
         f"{schema.topic}: an update of the row {key} leaves out the large value of "
         f"{', '.join(first[MISSING])}, and {target.name} has no such row: start the mirror at the topic's "

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from pyspark.sql import Row
+
 COMMIT_LSN: Final = "__commit_lsn"
 SEQ: Final = "__seq"
 
@@ -10,6 +12,11 @@ SEQ: Final = "__seq"
 def carried(name: str) -> str:
     """What a table's column is called in frames where ours stand beside it: no name of ours has a colon."""
     return f"row:{name}"
+
+
+def told_key(row: Row, key: Iterable[str]) -> str:
+    """Which row it is, for people: the columns of its key and their values, where they are `carried`."""
+    return ", ".join(f"{name} = {row[carried(name)]!r}" for name in key)
 
 
 def columns_and_values(names: Iterable[str]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
 from pgrelay.spark.lost import refuse_lost
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
 from pgrelay.spark.order import after, before
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary
@@ -170,7 +170,7 @@ class HistoryTarget(Target):
         lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
         row = joined.where(lost).first()
         if row is not None:
-            key = ", ".join(f"{name} = {row[carried(name)]!r}" for name in schema.key)
+            key = told_key(row, schema.key)
             raise RecordError(
                 f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} "
                 "has no version of that row: start at the topic's beginning, or pass on_missing='null'"
