@@ -57,12 +57,21 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
 
 def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
     """What it means that a topic could not be made."""
-    if reason.retriable() or reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+    unanswered = reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+    if unanswered or reason.retriable() or fenced(reason):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
         "or sink.partitions, replication_factor and topic_config"
     )
+
+
+def fenced(reason: KafkaError) -> bool:
+    """Whether a topic could not be made since no broker takes part now: they start, or were out of touch.
+
+    Kafka has one code for this and for a replication factor that no try makes fit; its text tells them apart.
+    """
+    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in reason.str()
 
 
 def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:

@@ -93,6 +93,12 @@ def test_topics_that_the_cluster_would_not_create(code: int, cure: str) -> None:
     assert cure in finding.cure
 
 
+def test_brokers_that_do_not_take_part_are_no_mistake_in_the_configuration() -> None:
+    refusal = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced")
+    (finding,) = uncreatable({"orders": refusal}, sink(replication_factor=1), brokers=1)
+    assert finding.cure == "a run tries again by itself; look into the brokers' logs if it lasts"
+
+
 def test_a_topic_that_is_there_after_all_is_no_refusal() -> None:
     assert uncreatable({"orders": KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)}, sink(), 1) == []
 

@@ -11,6 +11,7 @@ from pgrelay.check.findings import Finding, counted, error, ok, size, some, warn
 from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
+from pgrelay.kafka_errors import fenced
 from pgrelay.sink import largest_record, new_topic
 
 # Where Kafka keeps its transactions.
@@ -133,13 +134,16 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: Sink, brokers: int) 
         error(
             f"{counted(len(names), 'topic')} can't be created: {some(names)}",
             refusals[names[0]].str(),
-            _creation_cure(code, names[0], config, brokers),
+            _creation_cure(refusals[names[0]], names[0], config, brokers),
         )
-        for code, names in topics.items()
+        for names in topics.values()
     ]
 
 
-def _creation_cure(code: int, topic: str, config: Sink, brokers: int) -> str:
+def _creation_cure(refusal: KafkaError, topic: str, config: Sink, brokers: int) -> str:
+    code = refusal.code()
+    if fenced(refusal):
+        return "a run tries again by itself; look into the brokers' logs if it lasts"
     if code == KafkaError.INVALID_REPLICATION_FACTOR:
         return f"set sink.replication_factor to {brokers} or less, it is {config.replication_factor}"
     if code in _DENIED:

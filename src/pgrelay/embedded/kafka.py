@@ -37,7 +37,7 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    "broker.session.timeout.ms": "2000",
+    "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
     "log.cleaner.dedupe.buffer.size": "16777216",
 }

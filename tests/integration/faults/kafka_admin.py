@@ -1,5 +1,6 @@
-"""What an operator changes at the broker."""
+"""What an operator changes at the broker, or asks it."""
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -12,6 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from confluent_kafka.cimpl import NewTopic
+
+from pgrelay.kafka_errors import what_it_says
 
 
 def allow_records_of(size: int, bootstrap: str, topic: str) -> None:
@@ -19,6 +23,15 @@ def allow_records_of(size: int, bootstrap: str, topic: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.incremental_alter_configs([resource])[resource].result()
+
+
+def refusal_of_topics(client: AdminClient) -> str:
+    """Why no topic could be made now; empty where one could."""
+    try:
+        client.create_topics([NewTopic("new")], validate_only=True)["new"].result()
+    except KafkaException as refusal:
+        return what_it_says(refusal)
+    return ""
 
 
 class Acls:

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.kafka import Kafka
 from tests.integration.changes import place
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.history import history
+from tests.integration.faults.kafka_admin import refusal_of_topics
 from tests.integration.faults.memory import memory
 from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.own_servers import own_kafka
@@ -173,6 +175,23 @@ def test_a_topic_whose_making_is_cut_short_ends_no_session(
         database.execute(f"INSERT INTO t{size} VALUES (0)")
         relay.caught_up()
         assert kafka_proxy.cut_after is None
+    assert relay.events(WAITING) == []
+
+
+@own_kafka(**{"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "6000"})
+def test_a_topic_is_made_once_a_broker_takes_part_again(
+    broker: Kafka, database: Database, new_relay: NewRelay
+) -> None:
+    """Row 3: this one is out of touch with its controller for five seconds of six."""
+    relay = new_relay(sink={"kafka": QUICK}).start().wait_streaming()
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    # One that knows the broker by now: a new one finds none while it is fenced.
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    relay.wait_for(lambda: not refusal_of_topics(client), "the broker to take part")
+    relay.wait_for(lambda: "currently fenced" in refusal_of_topics(client), "the fence")
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    assert ids(relay) == [0]
     assert relay.events(WAITING) == []
 
 
