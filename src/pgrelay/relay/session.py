@@ -21,7 +21,6 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Final, Protocol
 
@@ -29,7 +28,7 @@ from pgrelay.assembler import Assembler
 from pgrelay.catalog import Catalog
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
-from pgrelay.encode.records import Record, Segment
+from pgrelay.encode.records import Segment
 from pgrelay.errors import SetupError
 from pgrelay.events import Reached
 from pgrelay.handover import Delivery
@@ -39,6 +38,7 @@ from pgrelay.progress import InFlight, Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.outbox import Outbox
 from pgrelay.sink import Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool
@@ -115,8 +115,7 @@ class Session:
         self._rest_s = _REST_LEAST_S
         self._frames: list[bytes] = []
         self._taken = 0
-        self._outbox: deque[tuple[Delivery, list[Record]]] = deque()
-        self._produced = 0
+        self._outbox = Outbox()
         self._delivery: Delivery | None = None
         self._entry: InFlight | None = None
 
@@ -197,7 +196,7 @@ class Session:
             return self._committing(self._commits)
         if not self.ledger.waiting:
             return False
-        self._produce()
+        self._hand_over()
         return True
 
     def _committing(self, commits: Commits) -> bool:
@@ -207,7 +206,8 @@ class Session:
         self._advance()
         if not self.ledger.waiting or self.ledger.in_transaction or not commits.pending:
             return False
-        if not self._outbox or self._produce():
+        self._hand_over()
+        if not self._outbox:
             self._commit(commits)
         return True
 
@@ -231,7 +231,7 @@ class Session:
         if self._errand is not None and not self._errand_done(self._errand):
             return False
         if self._outbox:
-            return self._produce()
+            return self._hand_over()
         if self._commits is not None and self._commits.due(nothing_else=False):
             return self._commit(self._commits)
         if self.encoder.need is not None:
@@ -255,6 +255,7 @@ class Session:
         self.recovering = False
 
     def _commit(self, commits: Commits) -> bool:
+        assert not self._outbox, "a commit covers all that entered the ledger"
         self.committing = True
         return self._send_on_errand(commits.commit())
 
@@ -320,7 +321,7 @@ class Session:
                     self._commits.hold(position, records=False)
             else:
                 self._enter(out)
-        self._produce()
+        self._hand_over()
 
     def _enter(self, segment: Segment) -> None:
         if segment.begin is not None:
@@ -336,23 +337,14 @@ class Session:
             records = self.sink.to_every_partition(records)
         if records:
             entry.records += len(records)
-            self._outbox.append((delivery, records))
+            self._outbox.add(delivery, records)
         if segment.end_lsn is not None:
             self.ledger.end(segment.end_lsn)
             self._delivery = None
 
-    def _produce(self) -> bool:
+    def _hand_over(self) -> bool:
         """Hand the outbox to the producer; false where it has no room for anything now."""
-        outbox = self._outbox
-        before = self._produced
-        while outbox:
-            delivery, records = outbox[0]
-            self._produced = self.sink.produce(records, self._produced, delivery)
-            if self._produced < len(records):
-                return self._produced > before
-            outbox.popleft()
-            self._produced = before = 0
-        return True
+        return self._outbox.hand_over(self.sink.produce)
 
     async def _rest(self) -> None:
         """Wait for bytes, for a report, or for the next status update."""

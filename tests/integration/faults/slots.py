@@ -52,3 +52,12 @@ def cut_off(relay: Relay) -> Iterator[None]:
     wait_free(database, slot)
     yield
     relay.send(signal.SIGCONT)
+
+
+def cut_stream(relay: Relay) -> None:
+    """The server ends the relay's connection; returns once the slot is free."""
+    owner = walsender(relay.database, relay.prefix)
+    assert owner is not None
+    with relay.database.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
+    wait_free(relay.database, relay.prefix)

@@ -20,7 +20,9 @@ from tests.integration.faults.once import (
     ids,
     position,
 )
+from tests.integration.faults.outcomes import WAITING
 from tests.integration.faults.own_servers import own_kafka, own_postgres
+from tests.integration.faults.slots import cut_stream
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
@@ -28,6 +30,7 @@ from tests.integration.waiting import wait_until
 
 KILLS = 6
 LARGE = 20_000  # rows
+ROOM = 100  # records that the producer's queue takes
 GRACE = 2.0  # seconds
 AT_ONCE = 10.0  # seconds, on a busy machine; waiting for Kafka would take for ever
 
@@ -158,6 +161,32 @@ def test_a_reader_sees_nothing_of_a_transaction_before_all_of_it_is_there(
     database.execute("INSERT INTO t SELECT generate_series(1, 2000)")
     seen = wait_until(lambda: size if (size := len(relay.records("t"))) > 1 else 0, "the transaction")
     assert seen == 2001
+
+
+@pytest.mark.parametrize("end", ["stopped", "cut off"])
+def test_what_the_producer_has_no_room_for_is_in_no_commit_before_it(
+    database: Database, new_relay: NewRelay, kafka_proxy: Proxy, end: str
+) -> None:
+    """Rows 7 and 36: asked to stop, or cut off by Postgres, while a whole transaction waits for room."""
+    database.execute(TABLE)
+    proxied = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", "queue.buffering.max.messages": ROOM}
+    relay = exactly_once(new_relay, proxied).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    kafka_proxy.latency = 0.1
+    database.execute(f"INSERT INTO t SELECT generate_series(1, {4 * ROOM})")
+    relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") >= ROOM, "a full queue")
+    if end == "stopped":
+        assert relay.stop() == 0
+        kafka_proxy.release()
+        relay.start()
+    else:
+        cut_stream(relay)
+        relay.wait_event(WAITING)
+        kafka_proxy.release()
+    relay.wait_streaming()
+    relay.caught_up()
+    assert ids(relay) == list(range(4 * ROOM + 1))
 
 
 def test_a_stop_waits_no_longer_than_the_grace(

@@ -24,7 +24,7 @@ from tests.integration.faults.once import (
     position,
 )
 from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, WRONG, last_words
-from tests.integration.faults.slots import exists, wait_free, walsender
+from tests.integration.faults.slots import cut_stream, exists, wait_free
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
@@ -281,15 +281,6 @@ def test_a_relay_that_wakes_up_when_another_has_taken_over_doubles_nothing(
     database.execute(f"INSERT INTO t VALUES ({rows + 2})")
     zombie.caught_up()
     assert ids(zombie) == list(range(rows + 3))
-
-
-def cut_stream(relay: Relay) -> None:
-    """The server ends the relay's connection; returns once the slot is free."""
-    owner = walsender(relay.database, relay.prefix)
-    assert owner is not None
-    with relay.database.connect() as connection:
-        connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
-    wait_free(relay.database, relay.prefix)
 
 
 # --- What moves it
