@@ -22,6 +22,9 @@ from pgrelay.postgres import connect, one_line, server_error
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0
+
+# For a command. Ahead of a stream, the server may have much to remove that an earlier one has spilled.
+_PATIENCE_S: Final = 60.0
 _FLUSH_RETRY_S: Final = 0.01
 _WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -105,21 +108,29 @@ class Source:
     async def _execute(self, command: str) -> pq.abc.PGresult:
         """One command of the replication grammar. Raises what the server's error means."""
         try:
-            self._pgconn.send_query(command.encode())
-            while self._pgconn.flush():
-                await self.wait_readable(_FLUSH_RETRY_S)
-            while self._pgconn.is_busy():
-                await self.wait_readable(None)
-                self._pgconn.consume_input()
-            result = self._pgconn.get_result()
-            if result is not None and result.status in _WHOLE:
-                # The connection is idle again only once the end of the results was read.
-                while self._pgconn.get_result() is not None:
-                    pass
+            async with asyncio.timeout(_PATIENCE_S):
+                result = await self._ask(command)
+        except TimeoutError:
+            text = f"Postgres has not answered {command.split()[0]} for {_PATIENCE_S:g} s"
+            raise SourceUnavailable(text) from None
         except psycopg.OperationalError as error:
             raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
         if result is None or result.status not in (*_WHOLE, pq.ExecStatus.COPY_BOTH):
             raise self._result_error(result)
+        return result
+
+    async def _ask(self, command: str) -> pq.abc.PGresult | None:
+        self._pgconn.send_query(command.encode())
+        while self._pgconn.flush():
+            await self.wait_readable(_FLUSH_RETRY_S)
+        while self._pgconn.is_busy():
+            await self.wait_readable(None)
+            self._pgconn.consume_input()
+        result = self._pgconn.get_result()
+        if result is not None and result.status in _WHOLE:
+            # The connection is idle again only once the end of the results was read.
+            while self._pgconn.get_result() is not None:
+                pass
         return result
 
     def _result_error(self, result: pq.abc.PGresult | None) -> PgrelayError:
@@ -135,8 +146,7 @@ class Source:
         )
 
     async def wait_readable(self, timeout_s: float | None) -> None:
-        """Return once bytes have arrived, or after the time given."""
-        self._readable.clear()
+        """Return once bytes have arrived or `wake` was called, be it before, or after the time given."""
         loop = asyncio.get_running_loop()
         # Only now: while nothing is read, bytes that wait would make the loop spin.
         loop.add_reader(self._socket, self._readable.set)
@@ -147,6 +157,7 @@ class Source:
             pass
         finally:
             loop.remove_reader(self._socket)
+            self._readable.clear()
 
     def wake(self) -> None:
         """End a `wait_readable` early."""
@@ -188,9 +199,9 @@ class Source:
 
     async def _end_copy(self) -> None:
         """Leave the stream as the protocol wants it, so that the slot is free when we return."""
-        self._pgconn.put_copy_end()
-        self._pgconn.flush()
         try:
+            self._pgconn.put_copy_end()
+            self._pgconn.flush()
             while (length := self._pgconn.get_copy_data(1)[0]) >= 0:
                 if length == 0:
                     await self.wait_readable(None)

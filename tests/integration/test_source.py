@@ -1,7 +1,13 @@
 """The replication socket, on real servers."""
 
+import asyncio
+import os
+import signal
+
 import pytest
 
+from pgrelay.errors import SourceUnavailable
+from pgrelay.source import Source
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 
@@ -22,3 +28,24 @@ def test_the_servers_own_reason_for_ending_the_stream_is_told(
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
     assert relay.start().wait_exit() == 2
     assert 'publication "pgrelay" does not exist' in relay.log[-1]["event"]
+
+
+async def test_a_server_that_does_not_answer_a_command_is_given_up(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a relay would wait for ever, without a word, for one that hangs."""
+    monkeypatch.setattr("pgrelay.source._PATIENCE_S", 0.5)
+    async with Source(database.dsn) as source:
+        os.kill(source.walsender_pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(SourceUnavailable, match=r"has not answered IDENTIFY_SYSTEM for 0\.5 s"):
+                await source.identify()
+        finally:
+            os.kill(source.walsender_pid, signal.SIGCONT)
+
+
+async def test_a_wake_ahead_of_the_wait_is_not_lost(database: Database) -> None:
+    async with Source(database.dsn) as source:
+        source.wake()
+        async with asyncio.timeout(20):
+            await source.wait_readable(None)
