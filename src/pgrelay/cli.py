@@ -10,12 +10,15 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pgrelay import __version__, early_stop
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn, parse_lsn
 from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
+
+if TYPE_CHECKING:
+    from pgrelay.check.findings import Finding
 
 _EPILOG: Final = """\
 exit codes:
@@ -31,19 +34,6 @@ Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 _COLOURS: Final = {"ok": "32", "warning": "33", "error": "1;31"}
 
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
-
-
-class Finding(Protocol):
-    """What `pgrelay.check` tells: `level` is error, warning or ok; the others are one line each."""
-
-    @property
-    def level(self) -> str: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def why(self) -> str: ...
-    @property
-    def cure(self) -> str: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,7 +131,7 @@ def _check(options: argparse.Namespace) -> int:
     log.configure("warning")
     from pgrelay.check import check
 
-    findings: Sequence[Finding] = asyncio.run(check(config))
+    findings: "Sequence[Finding]" = asyncio.run(check(config))
     tell(_as_json(findings) if options.json else _as_text(findings, _colours_wanted()))
     return 2 if any(finding.level == "error" for finding in findings) else 0
 
@@ -205,7 +195,7 @@ def _schema(options: argparse.Namespace) -> int:
     return 0
 
 
-def _as_json(findings: Sequence[Finding]) -> str:
+def _as_json(findings: "Sequence[Finding]") -> str:
     names = ("level", "what", "why", "cure")
     return json.dumps([{name: getattr(finding, name) for name in names} for finding in findings], indent=2)
 
@@ -215,7 +205,7 @@ def _colours_wanted() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _as_text(findings: Sequence[Finding], coloured: bool) -> str:
+def _as_text(findings: "Sequence[Finding]", coloured: bool) -> str:
     """Each finding on a line, why and cure below it; the count of errors and warnings last."""
     lines: list[str] = []
     for finding in findings:

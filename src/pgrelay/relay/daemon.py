@@ -268,18 +268,18 @@ class Daemon:
         elif sink.has_topic(offsets.topic):
             positions = Positions(sink, offsets, server.slot_lsn, server.timeline)
         return Session(
-            source,
-            catalog,
-            sink,
-            Assembler(spool, prepared, config.transactions.memory_mb << 20),
-            encoder,
-            ledger,
-            spool,
-            self._metrics,
-            config.source.publications,
-            Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
-            commits,
-            self._registry,
+            source=source,
+            catalog=catalog,
+            sink=sink,
+            assembler=Assembler(spool, prepared, config.transactions.memory_mb << 20),
+            encoder=encoder,
+            ledger=ledger,
+            spool=spool,
+            metrics=self._metrics,
+            publications=config.source.publications,
+            confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
+            commits=commits,
+            registry=self._registry,
         )
 
     def _make_sink(self, offsets: Offsets) -> Sink:

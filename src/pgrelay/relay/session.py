@@ -61,14 +61,14 @@ _REST_MOST_S: Final = 0.05
 _KEEP_S: Final = 2.0
 
 
-class Observer(Protocol):
-    """Whoever watches the session: called once a turn, never per row."""
+class Watcher(Protocol):
+    """Whoever looks on: called once a turn, never per row."""
 
     def turned(self, session: "Session") -> None: ...
 
 
 class Session:
-    """Its parts are public for the observer.
+    """Its parts are public for the watcher.
 
     `wal_end` is where the server's WAL ended when it was last asked, `safe_wal` how many bytes of it may
     follow until the slot is lost (inf: no limit, nan: not known); `published` are the tables that it would
@@ -78,6 +78,7 @@ class Session:
 
     def __init__(
         self,
+        *,
         source: Source,
         catalog: Catalog,
         sink: Sink,
@@ -119,14 +120,14 @@ class Session:
         self._delivery: Delivery | None = None
         self._entry: InFlight | None = None
 
-    async def run(self, stop: asyncio.Event, observer: Observer) -> None:
+    async def run(self, stop: asyncio.Event, watcher: Watcher) -> None:
         """Relay until `stop` is set."""
         if self._commits is not None:
             self._send_on_errand(self._recover(self._commits))
         try:
             while not stop.is_set():
                 self._acknowledge()
-                observer.turned(self)
+                watcher.turned(self)
                 self._look_at_server()
                 if self._work():
                     # Let signals and other tasks have their turn.
