@@ -27,6 +27,8 @@ from pgrelay.wire.pgoutput import Relation
 Row = tuple[Any, ...]
 
 _PATIENCE_S: Final = 10.0
+_SERVER_GIVES_UP: Final = "9s"
+_UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
@@ -68,10 +70,13 @@ class Catalog:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._turn = asyncio.Lock()
+        self._given_up = False
         self._connection: psycopg.AsyncConnection[Row]
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn)
+        # A server's process that waits for a lock does not notice that we have gone.
+        await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
         return self
 
     async def __aexit__(
@@ -91,10 +96,9 @@ class Catalog:
         self,
         query: sql.SQL | sql.Composed,
         parameters: Sequence[object] = (),
-        patience_s: float | None = _PATIENCE_S,
     ) -> list[Row]:
         """What a query gives, parameters as %s. Raises what the server's error means."""
-        async with self._asking(patience_s) as connection:
+        async with self._asking() as connection:
             cursor = await connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
 
@@ -103,11 +107,9 @@ class Catalog:
         self, patience_s: float | None = _PATIENCE_S
     ) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
         """One question at a time. A server that does not answer it in time is SourceUnavailable."""
-        silent = False
 
         def give_up() -> None:
-            nonlocal silent
-            silent = True
+            self._given_up = True
             # To cancel psycopg's query is no way out: it asks the server to, and waits for the answer again.
             with socket.socket(fileno=os.dup(self._connection.fileno())) as twin:
                 twin.shutdown(socket.SHUT_RDWR)
@@ -118,10 +120,9 @@ class Catalog:
             try:
                 yield self._connection
             except psycopg.Error as error:
-                if silent:
-                    text = f"Postgres has not answered a query on its catalogue for {patience_s:g} s"
-                    raise SourceUnavailable(text) from error
-                raise query_error(error) from error
+                # Whoever waited for the turn meanwhile finds the connection closed, for the same reason.
+                unanswered = self._given_up or isinstance(error, psycopg.errors.QueryCanceled)
+                raise SourceUnavailable(_UNANSWERED) if unanswered else query_error(error) from error
             finally:
                 if timer is not None:
                     timer.cancel()
@@ -151,15 +152,25 @@ class Catalog:
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended: the server waits for them."""
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
-        await self.rows(query, (name,), patience_s=None)
+        async with self._asking(patience_s=None) as connection, connection.transaction():
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            await connection.execute(query, (name,))
 
     async def drop_slot(self, name: str) -> None:
         await self.rows(sql.SQL("SELECT FROM pg_drop_replication_slot(%s)"), (name,))
 
-    async def missing_publications(self, names: Sequence[str]) -> list[str]:
-        rows = await self.rows(sql.SQL("SELECT pubname FROM pg_publication"))
-        present = {row[0] for row in rows}
-        return [name for name in names if name not in present]
+    async def publications(self, names: Sequence[str]) -> dict[str, int]:
+        """The OIDs of those that there are, by name."""
+        query = sql.SQL("SELECT pubname, oid FROM pg_publication WHERE pubname = ANY (%s)")
+        return dict(await self.rows(query, (list(names),)))
+
+    async def changed_publications(self, names: Sequence[str], slot: str) -> list[str]:
+        """Those whose row in the catalogue is younger than what the slot goes on from."""
+        query = sql.SQL(
+            "SELECT pubname FROM pg_publication p, pg_replication_slots s WHERE pubname = ANY (%s) "
+            "AND slot_name = %s AND age(p.xmin) BETWEEN 0 AND age(s.catalog_xmin) ORDER BY 1"
+        )
+        return [row[0] for row in await self.rows(query, (list(names), slot))]
 
     async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]] | None:
         """Schema and name of what these publications send rows of: of partitions, or of their root.
@@ -275,10 +286,13 @@ class Catalog:
         """A partition whose old rows the server does not send whole; empty where there is none."""
         if self.server_version < 130000:
             return ""
+        # Not by pg_partition_tree, which would wait for whoever has locked one of them.
         query = sql.SQL(
-            "SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_partition_tree(%s::oid::regclass) p "
-            "JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE p.isleaf AND c.relreplident NOT IN ('f', 'n') ORDER BY 1 LIMIT 1"
+            "WITH RECURSIVE part AS (SELECT inhrelid FROM pg_inherits WHERE inhparent = %s UNION ALL "
+            "SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.inhrelid) "
+            "SELECT format('%%I.%%I', n.nspname, c.relname) FROM part JOIN pg_class c ON c.oid = inhrelid "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relispartition AND c.relkind <> 'p' "
+            "AND c.relreplident NOT IN ('f', 'n') ORDER BY 1 LIMIT 1"
         )
         rows = await self.rows(query, (relation_oid,))
         return rows[0][0] if rows else ""

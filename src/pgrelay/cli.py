@@ -131,7 +131,7 @@ def _check(options: argparse.Namespace) -> int:
     log.configure("warning")
     from pgrelay.check import check
 
-    findings: "Sequence[Finding]" = asyncio.run(check(config))
+    findings: Sequence[Finding] = asyncio.run(check(config))
     tell(_as_json(findings) if options.json else _as_text(findings, _colours_wanted()))
     return 2 if any(finding.level == "error" for finding in findings) else 0
 

@@ -115,6 +115,10 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
         return SourceUnavailable(f"{text}: a bug of Postgres's streaming; set source.streaming: off")
     if sqlstate is None or sqlstate.startswith(_PASSING):
         return SourceUnavailable(text)
+    if context:
+        return SetupError(
+            f"{text} ({context}): the server can't decode this by the publication of that time; {BEGIN_ANEW}"
+        )
     return SetupError(text)
 
 

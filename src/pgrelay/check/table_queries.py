@@ -198,9 +198,10 @@ async def leaves(catalog: Catalog, oids: Collection[int]) -> list[tuple[int, int
     if catalog.server_version < _PARTITIONED_SINCE:
         return [(oid, oid) for oid in oids]
     query = sql.SQL(
-        "SELECT DISTINCT coalesce(l.relid::oid, p.oid), p.oid FROM unnest(%s::oid[]) p(oid) "
-        "LEFT JOIN LATERAL (SELECT relid FROM pg_partition_tree(p.oid) WHERE isleaf) l ON true "
-        "JOIN pg_class c ON c.oid = coalesce(l.relid::oid, p.oid) AND c.relkind = 'r'"
+        "WITH RECURSIVE part AS (SELECT w.oid AS root, w.oid FROM unnest(%s::oid[]) w(oid) UNION ALL "
+        "SELECT part.root, c.oid FROM part JOIN pg_inherits i ON i.inhparent = part.oid "
+        "JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition) "
+        "SELECT DISTINCT c.oid, part.root FROM part JOIN pg_class c ON c.oid = part.oid AND c.relkind = 'r'"
     )
     return [(row[0], row[1]) for row in await catalog.rows(query, (list(oids),))]
 

@@ -68,7 +68,7 @@ async def _look(config: Config) -> _Server:
                 "PGRELAY_SOURCE__DSN overrides the file's"
             )
         slot = await catalog.slot(source.slot)
-        published = not await catalog.missing_publications(source.publications)
+        published = len(await catalog.publications(source.publications)) == len(set(source.publications))
         return _Server(catalog.server_version, slot, published, await tables(catalog, source))
 
 

@@ -43,6 +43,7 @@ from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
+from pgrelay.relay.publications import Publications
 from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, server_of
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
@@ -115,6 +116,7 @@ class Daemon:
         self._sink: Sink | None = None
         self._registry: Registry | None = None
         self._position = Position()
+        self._publications = Publications(config.source)
         self._backoff = Backoff()
         self._observer = observer
         self._refusals = Refusals(config)
@@ -229,7 +231,7 @@ class Daemon:
                 await refuse_new_slot(sink, offsets)
                 if config.source.create:
                     await self._require_topics(sink)
-        slot = await prepare(catalog, config.source, self._position)
+        slot = await prepare(catalog, config.source, self._publications, self._position)
         await check_topics(catalog, config)
         self._position.check_slot(slot, config.source.slot)
         if not isinstance(sink, TransactionalSink):
@@ -276,7 +278,7 @@ class Daemon:
             ledger=ledger,
             spool=spool,
             metrics=self._metrics,
-            publications=config.source.publications,
+            publications=self._publications,
             confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits=commits,
             registry=self._registry,

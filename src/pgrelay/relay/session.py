@@ -21,7 +21,7 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Final, Protocol
 
 from pgrelay.assembler import Assembler
@@ -29,16 +29,15 @@ from pgrelay.catalog import Catalog
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
 from pgrelay.encode.records import Segment
-from pgrelay.errors import SetupError
 from pgrelay.events import Reached
 from pgrelay.handover import Delivery
-from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.outbox import Outbox
+from pgrelay.relay.publications import Publications
 from pgrelay.sink import Sink
 from pgrelay.source import Source
 from pgrelay.spool import Spool
@@ -87,7 +86,7 @@ class Session:
         ledger: Ledger,
         spool: Spool,
         metrics: Metrics,
-        publications: Sequence[str],
+        publications: Publications,
         confirmations: Confirmations,
         commits: Commits | None,
         registry: Registry | None,
@@ -152,19 +151,11 @@ class Session:
             self._look = asyncio.create_task(self._ask_server())
 
     async def _ask_server(self) -> None:
-        """What the stream does not tell: how far behind we are, and which rows the server skips in silence.
-
-        PostgreSQL 18 only warns, in its own log, when a publication is gone.
-        """
+        """What the stream does not tell: how far behind we are, and which rows are skipped in silence."""
         self.wal_end = await self._catalog.wal_end()
         self.safe_wal = await self._catalog.safe_wal(self.source.walsender_pid)
-        missing = await self._catalog.missing_publications(self._publications)
-        tables = await self._catalog.published_tables(self._publications)
-        if missing:
-            raise SetupError(
-                f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
-                f"{format_lsn(self.ledger.flush_lsn)} on; create it again, and copy its tables anew"
-            )
+        await self._publications.check(self._catalog, self.ledger.flush_lsn)
+        tables = await self._catalog.published_tables(self._publications.names)
         if tables is not None:
             self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
 

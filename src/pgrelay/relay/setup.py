@@ -8,6 +8,7 @@ from pgrelay.config import Source as SourceConfig
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.relay.publications import Publications
 from pgrelay.relay.recall import check_history
 from pgrelay.relay.records import record_options
 from pgrelay.source import Source, System
@@ -86,7 +87,9 @@ class Position:
         self.confirmed_lsn = max(self.confirmed_lsn, confirmed_lsn)
 
 
-async def prepare(catalog: Catalog, config: SourceConfig, position: Position) -> Slot:
+async def prepare(
+    catalog: Catalog, config: SourceConfig, publications: Publications, position: Position
+) -> Slot:
     """Make the publication and the slot where the configuration says so, and return the slot.
 
     Raises SetupError where something is missing or not what it should be, GapError where the slot is gone.
@@ -99,7 +102,8 @@ async def prepare(catalog: Catalog, config: SourceConfig, position: Position) ->
         )
     if slot is not None:
         check_kind(slot, config.slot, catalog.database)
-    await _require_publications(catalog, config, slot)
+    await publications.require(catalog, slot)
+    await publications.check(catalog, position.flush_lsn)
     return slot or await _make_slot(catalog, config)
 
 
@@ -115,26 +119,6 @@ async def check_topics(catalog: Catalog, config: Config) -> None:
     for schema, table in await catalog.published_tables(config.source.publications) or ():
         if records.selection.takes(f"{schema}.{table}"):
             topics.of_table(schema, table)
-
-
-async def _require_publications(catalog: Catalog, config: SourceConfig, slot: Slot | None) -> None:
-    missing = await catalog.missing_publications(config.publications)
-    if not missing:
-        return
-    if slot is not None:
-        # What was written while it was missing stays out of the stream, even if it is there again.
-        raise SetupError(
-            f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
-            f"although slot {config.slot} does: was it dropped? Correct the name; or {BEGIN_ANEW}"
-        )
-    if not config.create or len(config.publications) > 1:
-        raise SetupError(
-            f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
-            "CREATE PUBLICATION it, or correct the name"
-        )
-    await catalog.create_publication(missing[0], config.table_names())
-    holds = ", ".join(config.tables) or "all tables"
-    _log.info("publication created", publication=missing[0], tables=holds)
 
 
 async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:

@@ -40,6 +40,51 @@ def test_a_publication_that_came_back_too_late(database: Database, relay: Relay)
     assert "begin anew with pgrelay reset" in last_words(relay.start(), WRONG)
 
 
+def test_a_publication_that_was_dropped_and_made_anew(database: Database, relay: Relay) -> None:
+    """Row 13: between two looks at it; PostgreSQL 18 has skipped the row in silence."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.caught_up()
+    database.execute("DROP PUBLICATION pgrelay")
+    database.execute("INSERT INTO t VALUES (1)")
+    database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
+    words = last_words(relay, WRONG)
+    assert "dropped" in words
+    assert "copy its tables anew" in words
+
+
+def test_a_publication_that_was_another_while_the_relay_was_down(database: Database, relay: Relay) -> None:
+    """Row 13: no one can tell whether rows were written meanwhile, so that it is told."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay.caught_up()
+    relay.stop()
+    assert changed_publications(relay.start().wait_streaming()) == []
+    relay.stop()
+    database.execute("ALTER PUBLICATION pgrelay RENAME TO other")
+    database.execute("INSERT INTO t VALUES (1)")
+    database.execute("ALTER PUBLICATION other RENAME TO pgrelay")
+    assert changed_publications(relay.start().wait_streaming()) == [["pgrelay"]]
+
+
+def changed_publications(relay: Relay) -> list[list[str]]:
+    """What the relay has warned of."""
+    return [event["publications"] for event in relay.log if "renamed or altered" in event["event"]]
+
+
+def test_a_partition_that_is_locked_holds_up_nobody(database: Database, relay: Relay) -> None:
+    """Neither its table's other partitions nor any other table."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    database.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    database.execute("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (10)")
+    database.execute("CREATE TABLE high PARTITION OF t FOR VALUES FROM (10) TO (20)")
+    database.execute("ALTER TABLE low REPLICA IDENTITY FULL; ALTER TABLE high REPLICA IDENTITY FULL")
+    database.execute("ALTER PUBLICATION pgrelay SET (publish_via_partition_root = true)")
+    with database.connect() as other, other.transaction():
+        other.execute("LOCK TABLE high")
+        database.execute("INSERT INTO low VALUES (1)")
+        relay.caught_up()
+    assert [record.json["after"]["id"] for record in relay.records("t")] == [1]
+
+
 def test_a_publication_that_is_misspelt(new_relay: NewRelay) -> None:
     """Row 13."""
     relay = new_relay(source={"publications": ["pgrelais"], "create": False}).start()

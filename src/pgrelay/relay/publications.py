@@ -1,0 +1,75 @@
+"""The publications that a stream is of: made where the configuration says so, and the same ones throughout.
+
+PostgreSQL 18 sends nothing of what was written while one was missing, and only warns of it in its own log.
+"""
+
+from collections.abc import Mapping
+
+import structlog
+
+from pgrelay.catalog import Catalog, Slot
+from pgrelay.config import Source as SourceConfig
+from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.lsn import format_lsn
+
+_log = structlog.get_logger(__name__)
+
+
+class Publications:
+    """Those of the configuration, by name and OID, as this process has seen them."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self.names = config.publications
+        self._oids: Mapping[str, int] = {}
+
+    async def require(self, catalog: Catalog, slot: Slot | None) -> None:
+        """See that they are there, and make what may be made where there is no slot. Raises SetupError."""
+        config = self._config
+        missing = self._missing(await catalog.publications(self.names))
+        if not missing:
+            if slot is not None and not self._oids:
+                await self._warn_of_changes(catalog)
+            return
+        if slot is not None:
+            # What was written while it was missing stays out of the stream, even if it is there again.
+            raise SetupError(
+                f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
+                f"although slot {config.slot} does: was it dropped? Correct the name; or {BEGIN_ANEW}"
+            )
+        if not config.create or len(self.names) > 1:
+            raise SetupError(
+                f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
+                "CREATE PUBLICATION it, or correct the name"
+            )
+        await catalog.create_publication(missing[0], config.table_names())
+        holds = ", ".join(config.tables) or "all tables"
+        _log.info("publication created", publication=missing[0], tables=holds)
+
+    async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
+        """Raises SetupError where one is gone, or another has its name, since this process looked first."""
+        now = await catalog.publications(self.names)
+        if missing := self._missing(now):
+            raise SetupError(
+                f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
+                f"{format_lsn(relayed_lsn)} on; create it again, and copy its tables anew"
+            )
+        if anew := [name for name, oid in now.items() if self._oids.get(name, oid) != oid]:
+            raise SetupError(
+                f"publication {', '.join(anew)} was dropped and made anew: rows written in between are "
+                f"missing, from {format_lsn(relayed_lsn)} on; copy its tables anew, and start again; where "
+                "one transaction did both, none are missing"
+            )
+        self._oids = now
+
+    def _missing(self, present: Mapping[str, int]) -> list[str]:
+        return [name for name in self.names if name not in present]
+
+    async def _warn_of_changes(self, catalog: Catalog) -> None:
+        changed = await catalog.changed_publications(self.names, self._config.slot)
+        if changed:
+            _log.warning(
+                "publications were made, renamed or altered since the slot's position; rows that they did "
+                "not publish before are missing: if there were any, copy the tables anew",
+                publications=changed,
+            )
