@@ -1,12 +1,14 @@
 """The store of prepared transactions: durable, by transaction id and gid, and gone when it may go."""
 
+import errno
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pgrelay.errors import SpoolError
+from pgrelay.errors import SpoolError, Verdict, verdict
 from pgrelay.prepared import PreparedStore
 from pgrelay.spool import FrameBuffer, Spool
 
@@ -216,3 +218,45 @@ def test_a_description_that_can_not_be_written(store: PreparedStore, spool: Spoo
     assert store.find(731, "g") is None
     assert loaded(spool).find(731, "g") is None
     assert files(spool) == set()
+
+
+# --- A disk that turns read-only
+
+
+@pytest.fixture
+def stuck(store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> PreparedStore:
+    """Knows a transaction that was committed, and can delete nothing any more."""
+    keep(store, spool)
+    entry = store.find(731, "g")
+    assert entry is not None
+    store.committed(entry, 0x930)
+    monkeypatch.setattr(Path, "unlink", read_only)
+    return store
+
+
+def read_only(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
+@pytest.mark.parametrize("end", [lambda it: it.purge(0x930), lambda it: it.rolled_back(731, "g")])
+def test_what_can_not_be_removed_is_waited_for_and_still_known(
+    stuck: PreparedStore, end: Callable[[PreparedStore], object]
+) -> None:
+    with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: Read-only file system") as caught:
+        end(stuck)
+    assert verdict(caught.value) is Verdict.RETRY
+    assert frames_of(stuck) == FRAMES
+
+
+@pytest.mark.parametrize("left", ["732-0000000000000900.frames", "732-0000000000000900.tmp"])
+def test_left_overs_that_can_not_be_removed_are_waited_for(
+    stuck: PreparedStore, spool: Spool, left: str
+) -> None:
+    (spool.directory / left).touch()
+    with pytest.raises(SpoolError, match=f"{left}: Read-only file system"):
+        stuck.load()
+
+
+def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(SpoolError, match="/gone: No such file or directory"):
+        PreparedStore(Spool(tmp_path / "gone")).load()

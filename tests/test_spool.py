@@ -1,5 +1,6 @@
 """The spool: frames come back as they went in, whatever is in memory or on disk, or not at all."""
 
+import errno
 import resource
 import stat
 import sys
@@ -171,6 +172,32 @@ def test_what_a_crash_left_behind_is_removed_and_nothing_else(spool: Spool) -> N
         (spool.directory / name).touch()
     assert spool.remove_stale() == 2
     assert {path.name for path in spool.directory.iterdir()} == {"702.frames", "702.prepared"}
+
+
+def read_only(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
+def test_what_can_not_be_removed_is_waited_for(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    (spool.directory / "700.spool").touch()
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system: see to that disk") as caught:
+        spool.remove_stale()
+    assert verdict(caught.value) is Verdict.RETRY
+
+
+def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "spool").touch()
+    with pytest.raises(SpoolError, match="/spool: Not a directory: see to that disk"):
+        Spool(tmp_path / "spool").remove_stale()
+
+
+def test_a_disk_that_turns_read_only_under_a_directory_of_ours_is_waited_for(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "chmod", read_only)
+    with pytest.raises(SpoolError, match="/spool: Read-only file system"):
+        spool.open()
 
 
 def test_a_file_left_behind_under_the_same_name_is_emptied(spool: Spool) -> None:

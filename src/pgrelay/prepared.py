@@ -19,7 +19,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pgrelay.errors import SpoolError
-from pgrelay.spool import FrameBuffer, Spool, open_private, read_chunks, spool_error
+from pgrelay.spool import (
+    FrameBuffer,
+    Spool,
+    files_ending,
+    open_private,
+    read_chunks,
+    remove_file,
+    spool_error,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +53,17 @@ class PreparedStore:
         self._known: dict[tuple[int, str], Prepared] = {}
 
     def load(self) -> None:
-        """Read what earlier runs kept, and remove what never became valid."""
+        """Read what earlier runs kept, and remove what never became valid. Raises SpoolError."""
         self._known = {}
-        for path in self._directory.glob("*.prepared"):
+        for path in files_ending(self._directory, ".prepared"):
             entry = _read(path)
             self._known[entry.xid, entry.gid] = entry
         names = {entry.name for entry in self._known.values()}
-        for path in self._directory.glob("*.tmp"):
-            path.unlink(missing_ok=True)
-        for path in self._directory.glob("*.frames"):
+        for path in files_ending(self._directory, ".tmp"):
+            remove_file(path)
+        for path in files_ending(self._directory, ".frames"):
             if path.stem not in names:
-                path.unlink(missing_ok=True)
+                remove_file(path)
 
     def keep(
         self,
@@ -95,16 +103,17 @@ class PreparedStore:
         self._known[entry.xid, entry.gid] = entry
 
     def rolled_back(self, xid: int, gid: str) -> None:
-        entry = self._known.pop((xid, gid), None)
+        entry = self._known.get((xid, gid))
         if entry is not None:
             self._remove(entry)
+            del self._known[xid, gid]
 
     def purge(self, restart_lsn: int) -> int:
         """Delete what was committed before `restart_lsn`, where decoding can never begin again."""
         gone = [e for e in self._known.values() if e.committed is not None and e.committed <= restart_lsn]
         for entry in gone:
-            del self._known[entry.xid, entry.gid]
             self._remove(entry)
+            del self._known[entry.xid, entry.gid]
         return len(gone)
 
     def _write(self, entry: Prepared) -> None:
@@ -121,8 +130,8 @@ class PreparedStore:
             raise spool_error(path, error) from error
 
     def _remove(self, entry: Prepared) -> None:
-        (self._directory / f"{entry.name}.prepared").unlink(missing_ok=True)
-        (self._directory / f"{entry.name}.frames").unlink(missing_ok=True)
+        remove_file(self._directory / f"{entry.name}.prepared")
+        remove_file(self._directory / f"{entry.name}.frames")
 
 
 def _read(path: Path) -> Prepared:

@@ -45,6 +45,8 @@ _NEVER_OURS: Final = frozenset(
     }
 )
 
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 def base_directory(configured: Path | None) -> Path:
     """Where the spool directories of all relays of this account are."""
@@ -64,7 +66,9 @@ class Spool:
         try:
             _make_private(self.directory)
         except OSError as error:
-            if error.errno not in _NEVER_OURS:
+            # A disk that turned read-only under a directory of ours may turn back.
+            turned = error.errno == errno.EROFS and self.directory.is_dir()
+            if turned or error.errno not in _NEVER_OURS:
                 raise spool_error(self.directory, error) from error
             raise SetupError(
                 f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that is ours"
@@ -72,9 +76,9 @@ class Spool:
 
     def remove_stale(self) -> int:
         """Delete what transactions of an earlier run left behind; returns how many files."""
-        stale = list(self.directory.glob("*" + SPOOL_SUFFIX))
+        stale = files_ending(self.directory, SPOOL_SUFFIX)
         for path in stale:
-            path.unlink(missing_ok=True)
+            remove_file(path)
         return len(stale)
 
     def count(self, size: int) -> None:
@@ -199,6 +203,23 @@ def open_private(path: Path) -> BinaryIO:
     return file
 
 
+def files_ending(directory: Path, suffix: str) -> list[Path]:
+    """The files there whose names end so. Raises SpoolError where the directory can't be read."""
+    try:
+        # Not glob: to it a directory that can't be read is an empty one.
+        return [path for path in directory.iterdir() if path.name.endswith(suffix)]
+    except OSError as error:
+        raise spool_error(directory, error) from error
+
+
+def remove_file(path: Path) -> None:
+    """Delete a file, or let it be gone. Raises SpoolError."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise spool_error(path, error) from error
+
+
 def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
     """The frames of a spool file that is known to hold `size` bytes, a chunk's at a time."""
     try:
@@ -235,6 +256,7 @@ def _split(chunk: bytes) -> list[bytes]:
 
 
 def spool_error(path: Path, error: OSError) -> SpoolError:
+    cure = "free space there" if error.errno in _NO_ROOM else "see to that disk"
     return SpoolError(
-        f"{path}: {error.strerror or error}: free space there, or set transactions.spool_dir to another disk"
+        f"{path}: {error.strerror or error}: {cure}, or set transactions.spool_dir to another disk"
     )
