@@ -256,6 +256,32 @@ def test_letters_are_counted_by_table_and_the_first_are_named() -> None:
     assert encoder.dead_letters.take_latest() == []
 
 
+def test_a_letter_is_counted_as_no_record() -> None:
+    encoder = encoder_of(taking(2_000))
+    large = "b" * 2_000
+    changes = [
+        build.insert(OID, ["1", "a", None]),
+        build.insert(OID, ["2", large, None]),
+        build.insert(OID, ["3", LATIN, None]),
+        build.update(OID, ["1", large, None]),
+        build.update(OID, ["4", large, None], key=["1", None, None]),
+        build.delete(OID, old=["1", large, None]),
+    ]
+    records(encoder, transaction(WORDS, *changes))
+    # Of the change of a key the delete is small enough.
+    assert encoder.take_counts() == [("public.words", "c", 1), ("public.words", "d", 1)]
+
+
+def test_nor_are_the_letters_of_truncates_and_messages() -> None:
+    keyed = taking(keyed=True)
+    assert keyed.dead_letters is not None
+    encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, everywhere=Limits(1_000))))
+    large = build.message("note", b"b" * 1_000)
+    letters = records(encoder, transaction(WORDS, build.truncate([OID]), large))
+    assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2
+    assert encoder.take_counts() == []
+
+
 # --- Leaving out a whole transaction
 
 

@@ -92,6 +92,13 @@ def test_the_transaction_that_was_cut_goes_on_at_the_seq_that_it_had_reached(cut
     assert relayed(skipping(FIRST + 8, SECOND, cut), stream()) == expected
 
 
+@pytest.mark.parametrize("cut", range(COUNT + 1))
+def test_what_is_skipped_is_not_counted_as_a_record(cut: int) -> None:
+    encoder = skipping(FIRST + 8, SECOND, cut)
+    relayed(encoder, stream())
+    assert sum(count for _, _, count in encoder.take_counts()) == (COUNT - cut) + COUNT
+
+
 def test_the_position_in_a_transaction_counts_what_is_skipped() -> None:
     encoder = skipping(FIRST + 8, SECOND, 5)
     events = transaction(*RELATIONS, *CHANGES[:2], commit_lsn=SECOND)[:-1]

@@ -71,8 +71,8 @@ class Changes:
         value.truncate(0)
         self.envelope.open_after(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
-        plan.creates += 1
-        self._emit(plan, self._key(plan), frame, CREATE, None)
+        if self._emit(plan, self._key(plan), frame, CREATE, None):
+            plan.creates += 1
 
     def update(self, plan: Plan, frame: bytes, body: int) -> None:
         kind = frame[body + 4]
@@ -81,8 +81,8 @@ class Changes:
         if kind == NEW_TUPLE:
             self.envelope.open_after(value, plan)
             _finish(frame, self._row.write(value, plan, frame, body + 5, False, None, None))
-            plan.updates += 1
-            self._emit(plan, self._key(plan), frame, UPDATE, None)
+            if self._emit(plan, self._key(plan), frame, UPDATE, None):
+                plan.updates += 1
             return
         old: list[OldValue | None] = []
         self._image.truncate(0)
@@ -95,8 +95,8 @@ class Changes:
         after, new_key = self._image.getvalue(), self._key(plan)
         if new_key == old_key:
             self.envelope.both(value, plan, before, after)
-            plan.updates += 1
-            self._emit(plan, new_key, frame, UPDATE, None)
+            if self._emit(plan, new_key, frame, UPDATE, None):
+                plan.updates += 1
         else:
             self._move(plan, frame, old_key, new_key, before, after)
 
@@ -115,14 +115,14 @@ class Changes:
         self.envelope.open_before(value, plan)
         value.write(before)
         self.envelope.close_before(value)
-        plan.deletes += 1
-        self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_key)])
+        if self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_key)]):
+            plan.deletes += 1
         self._row.unchanged = unchanged
         value.truncate(0)
         self.envelope.open_after(value, plan)
         value.write(after)
-        plan.creates += 1
-        self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key)])
+        if self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key)]):
+            plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body: int) -> None:
         key_only = _is_key(frame[body + 4], plan, "delete")
@@ -131,16 +131,16 @@ class Changes:
         self.envelope.open_before(value, plan)
         _finish(frame, self._row.write(value, plan, frame, body + 5, key_only, None, None))
         self.envelope.close_before(value)
-        plan.deletes += 1
-        self._emit(plan, self._key(plan), frame, DELETE, None)
+        if self._emit(plan, self._key(plan), frame, DELETE, None):
+            plan.deletes += 1
 
     def truncate(self, message: pgoutput.Truncate, plan: Plan, frame: bytes) -> None:
         value = self._value
         value.truncate(0)
         self._row.unchanged = []
         self.envelope.truncate(value, plan, message.cascade, message.restart_identity)
-        plan.truncates += 1
-        self._add(plan, plan.topic, None, EVERY, frame, TRUNCATE, None)
+        if self._add(plan, plan.topic, None, EVERY, frame, TRUNCATE, None):
+            plan.truncates += 1
         assert self.segment is not None
         self.segment.has_truncate = True
 
@@ -151,8 +151,8 @@ class Changes:
         self.envelope.message(value, message.prefix, message.content)
         keyed = self._options.key
         key, partition = (self.envelope.message_key(message.prefix), BY_KEY) if keyed else (None, 0)
-        self.messages += 1
-        self._add(None, self._message_topic, key, partition, frame, MESSAGE, None)
+        if self._add(None, self._message_topic, key, partition, frame, MESSAGE, None):
+            self.messages += 1
 
     def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
         """Make a dead letter of a change of a row that can't be encoded: as a record, it takes a `seq`."""
@@ -184,9 +184,9 @@ class Changes:
     def _key(self, plan: Plan) -> bytes | None:
         return self._row.key.getvalue() if plan.keyed else None
 
-    def _emit(self, plan: Plan, key: bytes | None, frame: bytes, op: str, extra: Headers | None) -> None:
-        """Add a row's record. Without a key there is one partition, so that order holds."""
-        self._add(plan, plan.topic, key, 0 if key is None else BY_KEY, frame, op, extra)
+    def _emit(self, plan: Plan, key: bytes | None, frame: bytes, op: str, extra: Headers | None) -> bool:
+        """Add a row's record, as `_add` does. Without a key there is one partition, so that order holds."""
+        return self._add(plan, plan.topic, key, 0 if key is None else BY_KEY, frame, op, extra)
 
     def _add(
         self,
@@ -197,8 +197,11 @@ class Changes:
         frame: bytes,
         op: str,
         extra: Headers | None,
-    ) -> None:
-        """Close the value and add the record, with a tombstone behind a keyed delete."""
+    ) -> bool:
+        """Close the value and add the record, with a tombstone behind a keyed delete.
+
+        False where it became a dead letter, or was delivered before: then it is no record to be counted.
+        """
         segment, envelope = self.segment, self.envelope
         if segment is None:
             raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} outside any transaction")
@@ -214,8 +217,9 @@ class Changes:
         size = len(value) if key is None else len(value) + len(key)
         if size > limits.most_bytes or (limits.keyed and key is None):
             self._refuse(plan, topic, key, value, frame, op)
-            return
-        if envelope.seq >= envelope.skip_below:
+            return False
+        added = envelope.seq >= envelope.skip_below
+        if added:
             if first and boundaries is not None:
                 segment.records.append(boundaries.begin_record(envelope))
             headers = self._headers(op, extra) if self._options.headers else extra
@@ -223,6 +227,7 @@ class Changes:
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
         envelope.seq += 1
+        return added
 
     def _refuse(
         self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, frame: bytes, op: str

@@ -129,7 +129,7 @@ class Encoder:
         return self._changes.dead_letters
 
     def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of the records encoded since the last call."""
+        """Table, op and number of the records since the last call: no dead letters, nothing left out."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
         self._changes.messages = 0
         for plan in self._made.values():

@@ -121,7 +121,7 @@ class Plan:
         return ColumnPlan(self.table, column, key, of, options)
 
     def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of its changes since the last call, where there were any."""
+        """Table, op and number of its records since the last call, where there were any."""
         counts = (("c", self.creates), ("u", self.updates), ("d", self.deletes), ("t", self.truncates))
         self.creates = self.updates = self.deletes = self.truncates = 0
         return [(self.table, op, count) for op, count in counts if count]
