@@ -338,6 +338,26 @@ def test_records_are_counted_by_table_and_op() -> None:
     assert encoder.take_counts() == []
 
 
+def test_counts_outlive_the_plan_that_another_one_replaces() -> None:
+    encoder = encoder_of()
+    events = transaction(relation("id", identity="f"), insert(1))
+    records_of(events, encoder)
+    records_of(events, encoder, RelationFacts(primary_key=("id",)))
+    assert encoder.take_counts() == [("public.table_16384", "c", 1)] * 2
+
+
+def test_the_session_s_plan_counts_on_when_a_scoped_transaction_replaces_it() -> None:
+    """That one brought the same Relation message, and the primary key had changed since."""
+    encoder = encoder_of()
+    full = relation("id", identity="f")
+    records_of(transaction(full, insert(1)), encoder)
+    records_of(transaction(full, insert(2), scoped=True), encoder, RelationFacts(primary_key=("id",)))
+    assert encoder.take_counts() == [("public.table_16384", "c", 1)] * 2
+    for number in (3, 4):
+        records_of(transaction(insert(number)), encoder)
+        assert encoder.take_counts() == [("public.table_16384", "c", 1)]
+
+
 def test_encoding_may_stop_at_the_end_of_a_transaction() -> None:
     encoder = encoder_of()
     segments(encoder, transaction(relation("id"), insert(1)))

@@ -91,6 +91,8 @@ class Encoder:
         self._unread: dict[int, bytes] = {}
         # Plans by the Relation message that made them: a streamed transaction sends its relations again.
         self._made: dict[bytes, Plan] = {}
+        # Plans whose place others have taken, until their counts are taken too.
+        self._replaced: list[Plan] = []
         self._announced = Announced()
         self._needed_by: bytes = b""
         # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
@@ -132,8 +134,10 @@ class Encoder:
         """Table, op and number of the records since the last call: no dead letters, nothing left out."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
         self._changes.messages = 0
-        for plan in self._made.values():
+        for plan in [*self._made.values(), *self._replaced]:
             counts += plan.take_counts()
+        # The session goes on with the one that it has where a scoped transaction has made another.
+        self._replaced = [plan for plan in self._replaced if self._session.get(plan.relation.oid) is plan]
         return counts
 
     def feed(self, events: list[Event]) -> None:
@@ -206,6 +210,8 @@ class Encoder:
     def _make(self, body: bytes, relation: pgoutput.Relation, facts: RelationFacts) -> Plan:
         plan = self._made.get(body)
         if plan is None or plan.facts != facts:
+            if plan is not None:
+                self._replaced.append(plan)
             plan = plan_of(relation, facts, self._topics, self._options)
             self._made[body] = plan
         return plan
