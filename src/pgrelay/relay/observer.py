@@ -92,16 +92,21 @@ class Observer:
         """Kafka is away where records wait, or a commit, and none is acknowledged."""
         sink = session.sink
         if sink.take_acknowledged():
-            self._acknowledged_at = now
             sink.problem = None
-            if self._stalled:
-                self._stalled = False
-                self._health.streaming()
-                _log.info("Kafka acknowledges again")
+            self._recovered(now)
         elif sink.in_queue == 0 and not session.committing:
-            self._acknowledged_at = now
+            # What a stall held up may have been a commit alone, and nothing need follow it.
+            self._recovered(now)
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
             self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
+
+    def _recovered(self, now: float) -> None:
+        """No answer of Kafka's is late. `now` is of the monotonic clock, in seconds."""
+        self._acknowledged_at = now
+        if self._stalled and not self._recovering:
+            self._stalled = False
+            self._health.streaming()
+            _log.info("Kafka acknowledges again")
 
     def _stall(self, sink: Sink, reason: str) -> None:
         self._health.waiting(f"Kafka does not acknowledge: {reason}")

@@ -1,0 +1,123 @@
+"""A stall of Kafka is told once, and ends with an acknowledged record or when nothing waits any more."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from pgrelay.http import Health
+from pgrelay.metrics import Metrics
+from pgrelay.relay.observer import Observer
+from pgrelay.relay.session import Session
+from pgrelay.sink import Sink
+from tests.clock import Clock
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+STALLED = "Kafka does not acknowledge: no answer for 10 s"
+AGAIN = "Kafka acknowledges again"
+
+
+class FakeSink(Sink):
+    """Its producer has so many records under way."""
+
+    def __init__(self) -> None:
+        self.problem = None
+        self.under_way = 0
+        self.acknowledged = False
+
+    @property
+    def in_queue(self) -> int:
+        return self.under_way
+
+    def take_acknowledged(self) -> bool:
+        taken, self.acknowledged = self.acknowledged, False
+        return taken
+
+
+class FakeSession(Session):
+    """What the observer looks at to tell whether Kafka answers."""
+
+    def __init__(self, recovering: bool = False) -> None:
+        self.sink = self.kafka = FakeSink()
+        self.committing = False
+        self.recovering = recovering
+        self.published = None
+
+
+class Watching(Observer):
+    """Looks at Kafka alone."""
+
+    def __init__(self, health: Health) -> None:
+        super().__init__(Metrics(), health)
+
+    def publish(self, session: Session) -> None:
+        pass
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+def observer(health: Health) -> Observer:
+    return Watching(health)
+
+
+def watch(observer: Observer, session: FakeSession, clock: Clock, seconds: int) -> None:
+    """A turn each second."""
+    for _ in range(seconds):
+        clock.now += 1
+        observer.turned(session)
+
+
+def stalled(observer: Observer, clock: Clock, *, committing: bool) -> FakeSession:
+    """A session whose commit, or else its one record, Kafka leaves without an answer."""
+    session = FakeSession()
+    observer.begins(session)
+    session.committing, session.kafka.under_way = committing, int(not committing)
+    watch(observer, session, clock, 11)
+    return session
+
+
+def test_a_commit_that_comes_through_ends_a_stall_though_nothing_follows(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    session = stalled(observer, clock, committing=True)
+    assert health.reason == STALLED
+    session.committing = False
+    with capture_logs() as logs:
+        watch(observer, session, clock, 3)
+    assert health.ready
+    assert [event["event"] for event in logs] == [AGAIN]
+
+
+def test_a_record_that_is_acknowledged_ends_a_stall(observer: Observer, health: Health, clock: Clock) -> None:
+    session = stalled(observer, clock, committing=False)
+    assert health.reason == STALLED
+    session.kafka.acknowledged = True
+    with capture_logs() as logs:
+        watch(observer, session, clock, 3)
+    assert health.ready
+    assert [event["event"] for event in logs] == [AGAIN]
+
+
+def test_a_session_that_learns_what_was_delivered_is_not_ready_for_want_of_records(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    stalled(observer, clock, committing=True)
+    session = FakeSession(recovering=True)
+    observer.begins(session)
+    watch(observer, session, clock, 3)
+    assert health.reason == "learning from Kafka what was delivered"
+    session.recovering = False
+    watch(observer, session, clock, 1)
+    assert health.ready
+
+
+def test_nothing_is_told_where_nothing_waits(observer: Observer, health: Health, clock: Clock) -> None:
+    session = FakeSession()
+    with capture_logs() as logs:
+        observer.begins(session)
+        watch(observer, session, clock, 60)
+    assert health.ready
+    assert logs == []
