@@ -246,6 +246,8 @@ def test_topic_templates_that_are_refused(topic: str, line: str) -> None:
         ("127.0.0.1:8080", ("127.0.0.1", 8080)),
         ("localhost:0", ("localhost", 0)),
         ("[::1]:65535", ("::1", 65535)),
+        ("[fe80::1%eth0]:80", ("fe80::1%eth0", 80)),
+        ("bücher.example.:80", ("bücher.example.", 80)),
         ("null", None),
         ("", None),
         (None, None),
@@ -256,7 +258,11 @@ def test_listen(listen: str | None, address: tuple[str, int] | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "listen", ["8080", ":8080", "host", "host:", "host:x", "host:65536", "::1:80", "[x]:80", "[]:80"]
+    "listen",
+    [
+        *("8080", ":8080", "host", "host:", "host:x", "host:65536", "::1:80", "[x]:80", "[]:80"),
+        *("a..b:80", ".:80", f"{'x' * 64}:80", "\udcff:80"),
+    ],
 )
 def test_listen_that_is_no_address(listen: str) -> None:
     with pytest.raises(
