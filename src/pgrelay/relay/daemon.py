@@ -42,6 +42,7 @@ from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
+from pgrelay.relay.optional import optional
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, server_of
@@ -77,7 +78,7 @@ async def run(config: Config) -> None:
     metrics.describe(version=__version__, slot=config.source.slot)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
-    sampling = asyncio.create_task(_sample(status, daemon))
+    sampling = optional(_sample(status, daemon), "the status page's samples")
     address = config.http.address
     try:
         with StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext():
@@ -303,7 +304,7 @@ class Daemon:
         self._session_now = session
         if self._advice is None:
             # Only now: what merely waited for a server to come back is no finding.
-            self._advice = asyncio.create_task(advise(self._config))
+            self._advice = optional(advise(self._config), "the advice of a check")
         self._observer.begins(session)
         grace_s = self._config.sink.shutdown_grace_s
         try:

@@ -1,0 +1,81 @@
+"""What a run can do without says that it failed, once, and the run goes on."""
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from pgrelay.config import Config
+from pgrelay.embedded.ports import free_port
+from pgrelay.relay.advice import advise
+from pgrelay.relay.daemon import run
+from pgrelay.relay.optional import optional
+from pgrelay.status.status import Status
+
+
+class Bug(Exception):
+    pass
+
+
+@pytest.fixture
+def config() -> Config:
+    """Of servers that are not there."""
+    source = {"dsn": f"host=127.0.0.1 port={free_port()}"}
+    kafka = {"bootstrap.servers": "127.0.0.1:1"}
+    return Config.model_validate({"source": source, "sink": {"kafka": kafka}, "http": {"listen": None}})
+
+
+@pytest.fixture
+def logs() -> Iterator[list[EventDict]]:
+    with capture_logs() as captured:
+        yield captured
+
+
+def going_on(logs: list[EventDict]) -> list[str]:
+    """What a run goes on without, as its warnings say."""
+    warnings = [log for log in logs if log["log_level"] == "warning"]
+    return [log["event"] for log in warnings if log["event"].startswith("going on without ")]
+
+
+async def test_a_failure_is_a_warning_with_its_traceback(
+    config: Config, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(_: Config) -> None:
+        raise Bug("of the check")
+
+    monkeypatch.setattr("pgrelay.check.check", check)
+    await asyncio.wait([optional(advise(config), "advice")])
+    (warning,) = logs
+    assert (warning["event"], warning["reason"]) == ("going on without advice", "of the check")
+    assert isinstance(warning["exc_info"], Bug)
+
+
+async def test_an_end_and_a_cancellation_are_no_failures(logs: list[EventDict]) -> None:
+    done, cut = optional(asyncio.sleep(0), "an end"), optional(asyncio.sleep(3600), "a cut")
+    await done
+    cut.cancel()
+    await asyncio.wait([cut])
+    assert logs == []
+
+
+async def test_a_run_goes_on_without_samples(
+    config: Config, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sample(*_: object) -> None:
+        # The run is up; its stop comes as it does to a process.
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise Bug("of the samples")
+
+    monkeypatch.setattr(Status, "sample", sample)
+    collecting = gc.get_threshold()
+    try:
+        await run(config)
+    finally:
+        gc.set_threshold(*collecting)
+    assert going_on(logs) == ["going on without the status page's samples"]
+    assert logs[-1]["event"] == "stopped"
