@@ -13,10 +13,10 @@ def test_nobody_else() -> None:
 def test_others_that_are_read_or_hold_little() -> None:
     [finding] = holding([Holder("replica", True, 20 * GIB), Holder("new", False, 1 << 20)])
     assert finding.level == "ok"
-    assert finding.what == "2 other slots: replica (20 GiB), new (1.0 MiB, nobody reads it)"
+    assert finding.what == "2 other slots: replica (20.0 GiB), new (1.00 MiB, nobody reads it)"
 
 
 def test_one_that_was_forgotten() -> None:
     [finding] = holding([Holder("old", False, 3 * GIB), Holder("replica", True, 2 * GIB)])
-    assert (finding.level, finding.what) == ("warning", "WAL is held back by old (3.0 GiB, nobody reads it)")
+    assert (finding.level, finding.what) == ("warning", "WAL is held back by old (3.00 GiB, nobody reads it)")
     assert "pg_drop_replication_slot('old')" in finding.cure

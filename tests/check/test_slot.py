@@ -103,7 +103,7 @@ def test_a_slot_that_holds_much_back_says_because_of_whom(
 def test_the_budget_without_a_limit() -> None:
     finding = forecast("s", server(), WAL, 1024.0)
     assert finding.level == "ok"
-    assert finding.what.startswith("WAL grows by 1.0 KiB/s now, 84 MiB a day;")
+    assert finding.what.startswith("WAL grows by 1.00 KiB/s now, 84.4 MiB a day;")
 
 
 def test_the_budget_that_does_not_last_a_day() -> None:
@@ -111,11 +111,11 @@ def test_the_budget_that_does_not_last_a_day() -> None:
     finding = forecast("s", limited, replace(WAL, held_bytes=GIB, safe_bytes=9 * GIB), 9 * GIB / 11400)
     assert finding.level == "warning"
     assert "slot s outlives 3 h 10 min without its relay" in finding.what
-    assert "9.0 GiB are left of max_slot_wal_keep_size, 10 GiB" in finding.why
+    assert "9.00 GiB are left of max_slot_wal_keep_size, 10.0 GiB" in finding.why
     assert "max_slot_wal_keep_size = '70GB'" in finding.cure
 
 
-@pytest.mark.parametrize(("rate", "span"), [(0.0, "any time"), (1024.0, "109 d")])
+@pytest.mark.parametrize(("rate", "span"), [(0.0, "any time"), (1024.0, "109 d 5 h")])
 def test_the_budget_that_lasts(rate: float, span: str) -> None:
     finding = forecast("s", server(keep_bytes=10 * GIB), replace(WAL, safe_bytes=9 * GIB), rate)
     assert finding.level == "ok"

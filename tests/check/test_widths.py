@@ -12,7 +12,7 @@ def test_rows_that_fit() -> None:
 
 def test_rows_that_do_not() -> None:
     [finding] = judged({"public.docs": 3 * LIMIT, "public.notes": 10}, [], LIMIT)
-    assert (finding.level, finding.what) == ("warning", "rows of up to 2.9 MiB in public.docs")
+    assert (finding.level, finding.what) == ("warning", "rows of up to 2.86 MiB in public.docs")
     assert "message.max.bytes: 6000000" in finding.cure
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pgrelay.demo.change import TOMBSTONE
-from pgrelay.demo.tally import Tally, byte_count
+from pgrelay.demo.tally import Tally
 from tests.demo.changes import COMMIT_US, change
 
 
@@ -65,11 +65,4 @@ def test_the_status_line(clock: Clock) -> None:
     tally.add(change("c"))
     tally.add(change("u"))
     text = "".join(piece for _, piece in tally.status(2_048, "order 7 is paid"))
-    assert text == "2 records  c 1 u 1  167/s  lag 2.05 kB, 12 ms  rolled back 1, 0 came  order 7 is paid"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1_000, "1 kB"), (52_345, "52.3 kB"), (7e6, "7 MB")]
-)
-def test_byte_count(count: float, text: str) -> None:
-    assert byte_count(count) == text
+    assert text == "2 records  c 1 u 1  167/s  lag 2.00 KiB, 12 ms  rolled back 1, 0 came  order 7 is paid"

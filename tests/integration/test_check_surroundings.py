@@ -43,7 +43,7 @@ async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:
     assert await setup.trouble() == []
     setup.execute("INSERT INTO orders VALUES (4, repeat('x', 2000000)); ANALYZE orders")
     finding = only(await setup.trouble())
-    assert (finding.level, finding.what) == ("warning", "rows of up to 1.9 MiB in public.orders")
+    assert (finding.level, finding.what) == ("warning", "rows of up to 1.91 MiB in public.orders")
     assert "message.max.bytes" in finding.cure
     setup.publish()
     with role(setup, "REPLICATION"):

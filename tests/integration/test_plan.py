@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,7 +110,7 @@ async def test_large_values_count_though_they_are_stored_apart(shop: Database, p
     )
     count_writes(shop, "INSERT INTO events (body) SELECT 'x' FROM generate_series(1, 2000)", "events")
     told = await plan(path, 2)
-    share = next(line for line in told.splitlines() if "2.4 MiB" in line or "2.5 MiB" in line)
+    share = next(line for line in told.splitlines() if re.search(r"2\.[345]\d MiB", line))
     assert "2 tables" in share
 
 

@@ -97,14 +97,14 @@ def test_what_the_relay_tells_is_shown(told: Told, show: Open, options: dict[str
     for stage in now.stages:
         [lsn] = page.locator(f"svg:visible [data-bind='{stage.name}.lsn']").all_text_contents()
         assert lsn == stage.lsn
-    assert page.locator("svg:visible [data-bind='received.behind']").all_text_contents() == ["1.00 kB"]
-    assert page.locator("svg:visible [data-bind='acknowledged.behind']").all_text_contents() == ["2.00 kB"]
+    assert page.locator("svg:visible [data-bind='received.behind']").all_text_contents() == ["1000 B"]
+    assert page.locator("svg:visible [data-bind='acknowledged.behind']").all_text_contents() == ["1.95 KiB"]
     rows = [row.all_inner_texts() for row in map(cells, page.locator("#tables tbody tr").all())]
     assert [row[0] for row in rows] == [table.name for table in now.tables]
     assert [row[2] for row in rows] == [f"{table.records:,}" for table in now.tables]
     assert [cells(row).all_inner_texts() for row in page.locator("#open tbody tr").all()] == [
-        ["90211", "0 B", "9.00 MB"],
-        ["90377", "400 kB", "0 B"],
+        ["90211", "0 B", "8.58 MiB"],
+        ["90377", "391 KiB", "0 B"],
     ]
     assert page.locator("#troubles li p").all_inner_texts() == [
         "a record can't be delivered: too large",

@@ -28,7 +28,7 @@ def test_everything_that_the_page_shows(told: Told) -> None:
         assert stage.name in text
     for table in now.tables:
         assert re.search(rf"^{re.escape(table.name)} +[\d.,]+ +{table.records:,}$", text, re.MULTILINE)
-    assert re.search(r"^90211 +0 B +9\.00 MB$", text, re.MULTILINE)
+    assert re.search(r"^90211 +0 B +8\.58 MiB$", text, re.MULTILINE)
     assert "Postgres can't be reached (2 min 0 s ago)\n  cure: start it" in text
     assert "sasl.password: '***'" in text
     assert PASSWORD not in text

@@ -6,7 +6,8 @@ from typing import Final
 from psycopg import sql
 
 from pgrelay.catalog import Catalog
-from pgrelay.check.findings import Finding, counted, ok, size, some, warning
+from pgrelay.check.findings import Finding, ok, some, warning
+from pgrelay.figures import counted, size
 
 _GIB: Final = 1 << 30
 

@@ -7,10 +7,11 @@ from typing import Final
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
-from pgrelay.check.findings import Finding, counted, error, ok, size, some, warning
+from pgrelay.check.findings import Finding, error, ok, some, warning
 from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
+from pgrelay.figures import counted, size
 from pgrelay.kafka_errors import fenced
 from pgrelay.sink import largest_record, new_topic
 

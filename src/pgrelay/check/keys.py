@@ -7,11 +7,12 @@ from typing import Final
 
 from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, counted, ok, refused, some, warning
+from pgrelay.check.findings import Finding, ok, refused, some, warning
 from pgrelay.check.table_queries import Published, Table
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import SetupError
+from pgrelay.figures import counted
 
 _SHOWN: Final = 5
 

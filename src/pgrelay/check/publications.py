@@ -7,11 +7,12 @@ from psycopg import sql
 
 from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, counted, error, ok, refused, some, warning
+from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
 from pgrelay.check.table_queries import Entry, Publication, Published
 from pgrelay.config import Source
 from pgrelay.errors import BEGIN_ANEW, SetupError
+from pgrelay.figures import counted
 
 
 async def publication_findings(

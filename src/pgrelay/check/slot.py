@@ -6,10 +6,11 @@ from typing import Final
 
 from pgrelay.catalog import Catalog, Slot
 from pgrelay.check import queries
-from pgrelay.check.findings import Finding, duration, error, ok, size, warning
+from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.check.queries import OpenTransaction, Server, SlotWal
 from pgrelay.config import Source
 from pgrelay.errors import BEGIN_ANEW
+from pgrelay.figures import duration, size
 
 _GIB: Final = 1 << 30
 _DAY_S: Final = 86_400

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
-from pgrelay.check.findings import Finding, counted, error, ok, some, warning
+from pgrelay.check.findings import Finding, error, ok, some, warning
 from pgrelay.check.keys import key_findings
 from pgrelay.check.table_queries import Column, Published, differing
 from pgrelay.config import Config
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.figures import counted
 
 
 async def table_findings(

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pgrelay.check.findings import Finding, counted, error, refused
+from pgrelay.check.findings import Finding, error, refused
 from pgrelay.check.table_queries import Table
 from pgrelay.config import Config
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
+from pgrelay.figures import counted
 
 _SHOWN: Final = 5
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
+from pgrelay.figures import counted, size
 
 # A transaction of more than this is sent before it commits; the default, 64MB, takes longer to fill.
 _SETTINGS: Final = {"logical_decoding_work_mem": "64kB"}
@@ -41,7 +42,7 @@ class Downloads:
 
     def __str__(self) -> str:
         with self._lock:
-            return f"{sum(self._received.values()) / 1e6:.1f} MB in {len(self._received)} jars"
+            return f"{size(sum(self._received.values()))} in {counted(len(self._received), 'jar')}"
 
 
 class Servers:

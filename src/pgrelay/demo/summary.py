@@ -9,6 +9,7 @@ from pgrelay.demo.fold import Comparison
 from pgrelay.demo.screen import Line
 from pgrelay.demo.tally import Tally
 from pgrelay.demo.view import OP_STYLES
+from pgrelay.figures import counted
 
 _OPS: Final = ("c", "u", "d", TOMBSTONE, TRUNCATE, "m")
 
@@ -46,13 +47,13 @@ def summary(outcome: Outcome) -> Iterator[Line]:
     transactions, parts = outcome.streamed
     if transactions:
         yield _point(
-            "streamed", f"{_many(transactions, 'large transaction')} sent before commit, in {parts} parts"
+            "streamed", f"{counted(transactions, 'large transaction')} sent before commit, in {parts} parts"
         )
     tally = outcome.tally
     yield _point("lag", f"{tally.lag_ms:.0f} ms from commit to consumer, {tally.longest_ms:.0f} ms at most")
     yield _point(
         "records",
-        f"{tally.total:,} in {outcome.elapsed_s:.1f} s; {_many(outcome.shown, 'row change')} shown above",
+        f"{tally.total:,} in {outcome.elapsed_s:.1f} s; {counted(outcome.shown, 'row change')} shown above",
     )
     code = outcome.relay_exit_code
     yield _point("relay", f"stopped with exit code {code}", good=code == 0)
@@ -75,15 +76,15 @@ def _equality(comparisons: Sequence[Comparison]) -> Iterator[Line]:
     different = [comparison for comparison in comparisons if not comparison.equal]
     for each in different:
         text = (
-            f"{each.table}: {each.missing:,} of its {_many(each.rows, 'row')} not in the topic, "
-            f"{_many(each.surplus, 'row')} of the topic not in the table"
+            f"{each.table}: {each.missing:,} of its {counted(each.rows, 'row')} not in the topic, "
+            f"{counted(each.surplus, 'row')} of the topic not in the table"
         )
         yield _point("DIFFERENT", text, good=False)
     if not different:
         rows = sum(comparison.rows for comparison in comparisons)
         yield _point(
             "equal",
-            f"the topics, folded, are the {len(comparisons)} tables: {_many(rows, 'row')}, value for value",
+            f"the topics, folded, are the {len(comparisons)} tables: {counted(rows, 'row')}, value for value",
         )
 
 
@@ -102,17 +103,13 @@ def _lake(outcome: Outcome) -> Iterator[Line]:
 
 
 def _taken_back(tally: Tally) -> Iterator[Line]:
-    count = len(tally.taken_back)
+    rows = counted(len(tally.taken_back), "row")
     if tally.seen_anyway:
-        text = f"{len(tally.seen_anyway):,} of {_many(count, 'row')} that savepoints rolled back are in Kafka"
+        text = f"{len(tally.seen_anyway):,} of {rows} that savepoints rolled back are in Kafka"
         yield _point("ROLLED BACK", text, good=False)
-    elif count:
-        yield _point("rolled back", f"{_many(count, 'row')} at savepoints; none of them came")
+    elif tally.taken_back:
+        yield _point("rolled back", f"{rows} at savepoints; none of them came")
 
 
 def _point(label: str, text: str, *, good: bool = True) -> Line:
     return [("green" if good else "red", f"{label:<13}"), ("", text)]
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -10,6 +10,7 @@ from pgrelay.demo.change import Change
 from pgrelay.demo.screen import Line
 from pgrelay.demo.shop import Key
 from pgrelay.demo.view import OP_STYLES
+from pgrelay.figures import size
 
 _RATE_OVER_S: Final = 3.0
 _LAGS_KEPT: Final = 50
@@ -74,17 +75,7 @@ class Tally:
         for op in ("c", "u", "d", "t", "m"):
             if count := self.of_op(op):
                 line.append((OP_STYLES[op], f" {op} {count:,}"))
-        line += [("", f"  {self.rate():,.0f}/s  lag {byte_count(lag_bytes)}, {self.lag_ms:.0f} ms")]
+        line += [("", f"  {self.rate():,.0f}/s  lag {size(lag_bytes)}, {self.lag_ms:.0f} ms")]
         if self.taken_back:
             line.append(("", f"  rolled back {len(self.taken_back)}, {len(self.seen_anyway)} came"))
         return [*line, ("dim", f"  {note}")]
-
-
-def byte_count(count: float) -> str:
-    """A number of bytes in three digits or so."""
-    units = iter(("B", "kB", "MB", "GB"))
-    unit = next(units)
-    while count >= 1000:
-        count /= 1000
-        unit = next(units)
-    return f"{count:.3g} {unit}"

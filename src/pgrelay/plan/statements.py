@@ -7,8 +7,8 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.check.findings import counted, size
 from pgrelay.config import Config
+from pgrelay.figures import counted, size
 from pgrelay.plan.shards import Shard
 from pgrelay.plan.tables import Tables
 

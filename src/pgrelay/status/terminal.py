@@ -6,7 +6,7 @@ from typing import Final
 
 import yaml
 
-from pgrelay.status.figures import age, ago, count, duration, size
+from pgrelay.figures import age, ago, count, duration, size
 from pgrelay.status.snapshot import Snapshot
 
 Paint = Callable[[str, str], str]

@@ -12,18 +12,19 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 function number(n) { return n > 0 && n < 10 ? String(Math.round(n * 10) / 10) : whole.format(n); }
 function three(n) { return n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2); }
 function bytes(n) {
-  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let unit = 0;
-  for (; n >= 1000 && unit < units.length - 1; unit++) n /= 1000;
+  for (; n >= 1023.5 && unit < units.length - 1; unit++) n /= 1024;
   return [unit ? three(n) : String(n), units[unit]];
 }
 function duration(s) {
   if (s === 0) return ["0", "s"];
   if (s < 1) return [three(s * 1000), "ms"];
-  if (s < 60) return [three(s), "s"];
-  if (s < 3600) return [`${Math.floor(s / 60)} min ${Math.floor(s % 60)}`, "s"];
-  if (s < 86400) return [`${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)}`, "min"];
-  return [`${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)}`, "h"];
+  const n = Math.round(s);
+  if (n < 60) return [three(s), "s"];
+  if (n < 3600) return [`${Math.floor(n / 60)} min ${n % 60}`, "s"];
+  if (n < 86400) return [`${Math.floor(n / 3600)} h ${Math.floor(n % 3600 / 60)}`, "min"];
+  return [`${whole.format(Math.floor(n / 86400))} d ${Math.floor(n % 86400 / 3600)}`, "h"];
 }
 const age = (s) => (s < 60 ? `${Math.floor(s)} s` : text(duration(s)));
 const ago = (s) => (s < 1 ? "just now" : `${age(s)} ago`);

@@ -1,19 +1,22 @@
-"""Figures as people read them: three digits and a unit. The page's script writes them the same way."""
+"""Figures as people read them: three digits or so and a unit. The status page's script writes them so too."""
 
 from typing import Final
 
-_BYTES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+_BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_KIB: Final = 1024
+# From here on it would be rounded to 1024 of a unit.
+_NEXT_UNIT: Final = 1023.5
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
 
 
-def size(n: int) -> str:
-    """Bytes, in powers of ten: `12.4 kB`."""
-    value, unit = float(n), 0
-    while value >= 1000 and unit < len(_BYTES) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{_three(value) if unit else n} {_BYTES[unit]}"
+def size(n: float) -> str:
+    """Bytes, in powers of two: `12.4 KiB`."""
+    unit = 0
+    while n >= _NEXT_UNIT and unit < len(_BYTES) - 1:
+        n, unit = n / _KIB, unit + 1
+    return f"{_three(n) if unit else f'{n:.0f}'} {_BYTES[unit]}"
 
 
 def duration(s: float) -> str:
@@ -22,14 +25,14 @@ def duration(s: float) -> str:
         return "0 s"
     if s < 1:
         return f"{_three(s * 1000)} ms"
-    if s < _MINUTE_S:
+    whole = round(s)
+    if whole < _MINUTE_S:
         return f"{_three(s)} s"
-    whole = int(s)
-    if s < _HOUR_S:
+    if whole < _HOUR_S:
         return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
-    if s < _DAY_S:
+    if whole < _DAY_S:
         return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
-    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+    return f"{whole // _DAY_S:,} d {whole % _DAY_S // _HOUR_S} h"
 
 
 def age(s: float) -> str:
@@ -47,6 +50,11 @@ def count(n: float) -> str:
     return f"{n:.1f}".removesuffix(".0") if 0 < n < 10 else f"{n:,.0f}"
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 table`, `1,600 tables`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def _three(value: float) -> str:
-    """Three digits at least, of a value between 0 and 1000."""
+    """Three digits at least, of a value that is not negative."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
