@@ -47,6 +47,11 @@ def check_dimensions(found: int, wanted: int) -> None:
         )
 
 
+def unescaped(text: bytes) -> bytes:
+    """What stood between quotes, without the backslashes in front of quotes and backslashes."""
+    return _UNESCAPE(rb"\1", text) if b"\\" in text else text
+
+
 class _ArrayText:
     def __init__(self, element: Converter, between: bytes, marks: Marks, dimensions: int) -> None:
         self._element = element
@@ -97,7 +102,7 @@ class _ArrayText:
                 raise _malformed(text)
             item = quoted[1]
             self._check(depth)
-            out.append(self._element(_UNESCAPE(rb"\1", item) if b"\\" in item else item))
+            out.append(self._element(unescaped(item)))
             return quoted.end()
         end = text.find(self._between, at)
         close = text.find(b"}", at) if end < 0 else text.find(b"}", at, end)

@@ -6,11 +6,10 @@ infinity and -infinity.
 
 from typing import Final
 
-from pgrelay.encode.civil import civil_from_days
+from pgrelay.encode.civil import DAY_US, civil_from_days
 from pgrelay.encode.fields import i32, i64, sized
 
 _EPOCH_DAYS: Final = 10_957  # from 1970-01-01 to 2000-01-01
-_DAY_US: Final = 86_400_000_000
 _I32_MAX: Final = 2**31 - 1
 _I32_MIN: Final = -(2**31)
 _I64_MAX: Final = 2**63 - 1
@@ -85,7 +84,7 @@ def _date(days: int) -> tuple[bytes, bytes]:
 
 def _time(micros: int) -> bytes:
     """``14:54:02`` and, where there is one, the fraction without its trailing zeros."""
-    if not 0 <= micros <= _DAY_US:
+    if not 0 <= micros <= DAY_US:
         raise ValueError(f"{micros} microseconds are no time of day")
     seconds, fraction = divmod(micros, 1_000_000)
     time = b"%02d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
@@ -97,7 +96,7 @@ def _timestamp(micros: int, zone: bytes) -> bytes:
         return b"infinity"
     if micros == _I64_MIN:
         return b"-infinity"
-    days, of_day = divmod(micros, _DAY_US)
+    days, of_day = divmod(micros, DAY_US)
     date, era = _date(days)
     return date + b" " + _time(of_day) + zone + era
 

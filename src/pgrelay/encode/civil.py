@@ -10,6 +10,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+DAY_US: Final = 86_400_000_000
+
 _DAYS_OF_ERA: Final = 146_097  # in 400 years
 _EPOCH: Final = 719_468  # days from 0000-03-01 to 1970-01-01
 

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from pgrelay.encode.arrays import unescaped
 from pgrelay.encode.marks import JSON_OBJECT, Marks
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import Converter
@@ -11,7 +12,6 @@ from pgrelay.encode.types import Converter
 _PAIR: Final = re.compile(
     rb'"([^"\\]*(?:\\.[^"\\]*)*)"=>(?:"([^"\\]*(?:\\.[^"\\]*)*)"|NULL)(?:, (?=")|\Z)', re.DOTALL
 ).match
-_UNESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL).sub
 
 
 def hstore_converter(
@@ -32,8 +32,8 @@ def hstore_converter(
             if pair is None:
                 raise refusal(value, "an hstore as Postgres prints one")
             key, text = pair[1], pair[2]
-            written = marks.null if text is None else convert_item(_unescaped(text))
-            members.append(string(_unescaped(key)) + marks.colon + written)
+            written = marks.null if text is None else convert_item(unescaped(text))
+            members.append(string(unescaped(key)) + marks.colon + written)
             at = pair.end()
         return joined(members, marks)
 
@@ -43,7 +43,3 @@ def hstore_converter(
 def joined(members: list[bytes], marks: Marks) -> bytes:
     """The members as one map."""
     return marks.opening + marks.between.join(members) + marks.closing if members else marks.empty
-
-
-def _unescaped(text: bytes) -> bytes:
-    return _UNESCAPE(rb"\1", text) if b"\\" in text else text

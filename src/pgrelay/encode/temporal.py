@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from pgrelay.encode import oids
-from pgrelay.encode.civil import days_from_civil
+from pgrelay.encode.civil import DAY_US, days_from_civil
 from pgrelay.encode.digits import number
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
@@ -25,8 +25,6 @@ from pgrelay.encode.types import (
     QUOTED,
     Encoding,
 )
-
-_DAY_US: Final = 86_400_000_000
 
 _PLUS: Final = ord("+")
 _MINUS: Final = ord("-")
@@ -86,7 +84,7 @@ def utc_day_micros(value: bytes) -> int:
     if offset == 0:
         return local
     east = value[at] == _PLUS
-    return (local - offset if east else local + offset) % _DAY_US
+    return (local - offset if east else local + offset) % DAY_US
 
 
 def _infinity(value: bytes) -> bytes:
@@ -116,7 +114,7 @@ def micros(value: bytes) -> int:
         raise refusal(value, "a timestamp as Postgres prints it in ISO style and UTC")
     day: int = _days(value, space, bc)
     within_day: int = day_micros(value, space + 1, end)
-    return day * _DAY_US + within_day
+    return day * DAY_US + within_day
 
 
 def _days(value: bytes, end: i64, bc: bool) -> i64:

@@ -12,6 +12,7 @@ from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, w
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import long, sized
+from pgrelay.encode.civil import DAY_US
 from pgrelay.encode.digits import COMPILED, MINUS, SAFE, ZERO, integer
 from pgrelay.encode.marks import Marks
 from pgrelay.encode.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
@@ -19,7 +20,6 @@ from pgrelay.encode.refusal import refusal
 from pgrelay.encode.temporal import day_micros, days, micros, utc_day_micros
 from pgrelay.encode.types import Converter
 
-_DAY_US: Final = 86_400_000_000
 _I64_MAX: Final = (1 << 63) - 1
 
 _POINT: Final = ord(".")
@@ -139,7 +139,7 @@ def utc_time(value: bytes) -> bytes:
 
 
 def _within_day(value: bytes, found: i64) -> bytes:
-    if found >= _DAY_US:
+    if found >= DAY_US:
         raise refusal(value, "a time that Avro's logical type holds: 23:59:59.999999 is its last")
     return long(found)
 
