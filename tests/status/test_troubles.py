@@ -53,7 +53,7 @@ def test_a_message_that_says_what_to_do_is_cut_there(troubles: Troubles) -> None
     [
         (SourceUnavailable("no"), "Postgres"),
         (KafkaUnavailable("no"), "brokers"),
-        (SpoolError("no"), "spool_dir"),
+        (SpoolError("no"), "spool_dir is writable"),
         (ZeroDivisionError("no"), "log"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

@@ -24,7 +24,7 @@ _CURES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (SourceUnavailable, "pgrelay tries again by itself; see that Postgres runs and can be reached from here"),
     (KafkaUnavailable, "pgrelay tries again by itself; see that the brokers of sink.kafka run and answer"),
     (RegistryUnavailable, "pgrelay tries again by itself; see that the schema registry runs and answers"),
-    (SpoolError, "pgrelay tries again by itself; free space on the disk of transactions.spool_dir"),
+    (SpoolError, "pgrelay tries again by itself; see that transactions.spool_dir is writable and has room"),
     (SetupError, "pgrelay check --config FILE tells what is wrong with the set-up"),
     (GapError, "see Recovering a slot in docs/operations.md"),
     (RecordError, "see A record that will not go in docs/operations.md"),
