@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -15,6 +16,7 @@ from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
 from pgrelay.transactional import TransactionalSink
 from tests.clock import Clock
+from tests.threads import threads, without_collections
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -30,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def sink(clock: Clock) -> Iterator[Sink]:
     sink = Sink(SinkConfig(kafka=NOBODY))
     yield sink
-    sink.close()
+    asyncio.run(sink.close())
 
 
 def produce(sink: Sink) -> None:
@@ -60,7 +62,7 @@ def test_a_configured_linger_stands(option: str, clock: Clock) -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, option: "5"}))
     produce(sink)
     assert not sink.hurry()
-    sink.close()
+    asyncio.run(sink.close())
 
 
 SPEAKS_OAUTH = {
@@ -75,7 +77,7 @@ async def test_a_complaint_does_not_show_a_secret() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, **SPEAKS_OAUTH}))
     with pytest.raises(SetupError, match=r"Unrecognized sasl\.oauthbearer\.config") as caught:
         await sink.connect()
-    sink.close()
+    await sink.close()
     assert "hunter2" not in str(caught.value)
 
 
@@ -150,6 +152,19 @@ def test_who_waits_for_a_transactional_call_rests(monkeypatch: pytest.MonkeyPatc
     looks = count()
     assert not asyncio.run(sink.drain(lambda: next(looks) >= 0, 0.1))
     assert next(looks) <= 12
+
+
+@pytest.mark.parametrize("make", [lambda: Sink(SinkConfig(kafka=NOBODY)), lambda: transactional_sink()])
+async def test_nothing_of_a_closed_sink_is_left(make: Callable[[], Sink]) -> None:
+    await asyncio.to_thread(threads)  # the loop's own thread for such calls stays
+    with without_collections():
+        before = threads()
+        sink = make()
+        closed = weakref.ref(sink)
+        await sink.close()
+        del sink
+        assert threads() == before
+        assert closed() is None
 
 
 def transactional_sink() -> TransactionalSink:

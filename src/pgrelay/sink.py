@@ -76,6 +76,7 @@ _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
 _HURRY_AGAIN_S: Final = 0.01
+_PURGE_S: Final = 5.0
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
@@ -362,8 +363,21 @@ class Sink:
             await self._await_report(min(left, _ANSWER_S))
         return True
 
-    def close(self) -> None:
-        """Let go of everything that was not delivered; it was not confirmed either."""
+    async def close(self) -> None:
+        """Let go of everything that was not delivered; it was not confirmed either. Nothing follows it."""
         self._producer.purge()
-        with contextlib.suppress(KafkaException):
-            self._producer.poll(0)
+        # Their callbacks refer to us: unless let go of, they would live until a collection of cycles.
+        clients: list[Any] = [self._producer, self._admin]
+        del self._producer, self._admin
+        await asyncio.to_thread(_end, clients)
+
+
+def _end(clients: list[Any]) -> None:
+    """Take in what a purged producer, the first, still reports, and let go of all clients.
+
+    Blocks until their threads have ended, which may be looking up a broker's name.
+    """
+    # A report that nobody takes in is never freed, nor what it refers to.
+    with contextlib.suppress(KafkaException):
+        clients[0].flush(_PURGE_S)
+    clients.clear()

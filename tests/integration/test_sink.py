@@ -2,14 +2,18 @@
 
 import asyncio
 import uuid
+import weakref
 
 from pgrelay.config import Sink as SinkConfig
+from pgrelay.embedded.kafka import Kafka
 from pgrelay.encode.records import BY_KEY
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
 from tests.integration.servers import KafkaServer
 from tests.integration.waiting import eventually
+from tests.threads import without_collections
 
+PATIENCE = 60.0  # seconds
 LINGERING = {"linger.ms": "60000"}  # longer than any test waits
 
 
@@ -17,6 +21,10 @@ async def produced(sink: Sink) -> InFlight:
     """One record, handed over to the producer."""
     topic = f"sink.{uuid.uuid4().hex}"
     await sink.require_topic(topic)
+    return produced_to(topic, sink)
+
+
+def produced_to(topic: str, sink: Sink) -> InFlight:
     inflight = InFlight(None, 1)
     assert sink.produce([(topic, b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1
     return inflight
@@ -44,6 +52,28 @@ def test_how_long_to_linger_is_as_the_configuration_says(kafka: KafkaServer) -> 
             sink.hurry()
         sink.poll()
         assert inflight.acknowledged == 0
-        sink.close()
+        await sink.close()
 
     asyncio.run(run())
+
+
+def test_what_a_hanging_broker_never_answered_is_let_go(embedded_kafka: Kafka) -> None:
+    """A report that is not taken in keeps all that it refers to."""
+
+    async def run() -> None:
+        sink = Sink(SinkConfig(kafka={"bootstrap.servers": embedded_kafka.bootstrap}))
+        topic = f"sink.{uuid.uuid4().hex}"
+        await sink.require_topic(topic)
+        acknowledged = produced_to(topic, sink)
+        # So its broker is known, and what follows waits there.
+        await sink.drain(lambda: acknowledged.acknowledged == 0, PATIENCE)
+        embedded_kafka.pause()
+        for _ in range(1000):
+            produced_to(topic, sink)
+        closed = weakref.ref(sink)
+        await sink.close()
+        del sink
+        assert closed() is None
+
+    with without_collections():
+        asyncio.run(run())

@@ -47,10 +47,16 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE comes as a record."""
     try:
         # The producer takes the options as a run gives them; the admin client knows fewer rules.
-        Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else None).close()
+        await Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else None).close()
     except SetupError as refusal:
         return [refused(refusal, "librdkafka does not take these options")]
-    cluster = Cluster(config)
+    async with Cluster(config) as cluster:
+        return await _findings(cluster, config, wanted, truncates)
+
+
+async def _findings(
+    cluster: Cluster, config: SinkConfig, wanted: Sequence[WantedTopic], truncates: bool
+) -> list[Finding]:
     try:
         overview = await cluster.overview()
     except KafkaException as failure:

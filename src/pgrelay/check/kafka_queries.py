@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -75,7 +76,10 @@ class Broker:
 
 
 class Cluster:
-    """An admin client. `complaint` is what librdkafka said first when something went wrong."""
+    """An admin client, until its block ends.
+
+    `complaint` is what librdkafka said first when something went wrong.
+    """
 
     def __init__(self, config: Sink) -> None:
         """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
@@ -84,6 +88,17 @@ class Cluster:
         log.setLevel(logging.CRITICAL)
         options: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
         self._admin = AdminClient(options, logger=log)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Its callback refers to us, and its threads are waited for: see `Sink.close`.
+        clients = [self._admin]
+        del self._admin
+        await asyncio.to_thread(clients.clear)
 
     def _complain(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:

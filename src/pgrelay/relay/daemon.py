@@ -138,7 +138,7 @@ class Daemon:
                 except RecordRefused as error:
                     if not await self._refusals.learn(error):
                         raise
-                    self._close_sink()
+                    await self._close_sink()
                 except Exception as error:
                     if verdict(error) is Verdict.STOP:
                         raise
@@ -148,7 +148,7 @@ class Daemon:
             if self._advice is not None:
                 self._advice.cancel()
                 await asyncio.gather(self._advice, return_exceptions=True)
-            self._close_sink()
+            await self._close_sink()
             if self._registry is not None:
                 await self._registry.close()
         _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
@@ -162,10 +162,11 @@ class Daemon:
         elif self._task is not None:
             self._task.cancel()
 
-    def _close_sink(self) -> None:
-        if self._sink is not None:
-            self._sink.close()
-            self._sink = None
+    async def _close_sink(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            self._metrics.set_inflight_records(0)
+            await sink.close()
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
@@ -180,15 +181,14 @@ class Daemon:
 
     async def _recover(self, error: Exception) -> None:
         """Wait before the next try, telling why, once."""
-        kafka = isinstance(error, KafkaUnavailable)
         self._metrics.add_reconnect(_end_of(error))
-        if kafka:
-            self._close_sink()
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
         if str(error) not in self._told:
             self._told.add(str(error))
             _log.warning("waiting, will go on by itself", reason=str(error))
+        if isinstance(error, KafkaUnavailable):
+            await self._close_sink()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._backoff.next_s())
 
@@ -317,15 +317,15 @@ class Daemon:
             raise
         finally:
             await session.close()
-            if isinstance(self._sink, TransactionalSink):
-                # What it has open belongs to this session: the next one's producer aborts it.
-                self._close_sink()
             self._session_now = None
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._position.flush_lsn:
                 self._backoff.reset()
                 self._told.clear()
             self._position.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
+            if isinstance(self._sink, TransactionalSink):
+                # What it has open belongs to this session: the next one's producer aborts it.
+                await self._close_sink()
 
     async def _settle(self, session: Session, follows: Verdict) -> None:
         """Save what is whole before a session ends in an error, so that little is sent again."""

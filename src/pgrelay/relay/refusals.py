@@ -52,7 +52,8 @@ class Refusals:
         if self._config.errors.on_record == "stop" or topic in self._limits:
             return False
         try:
-            found = (await Cluster(self._config.sink).topic_limits([topic])).get(topic)
+            async with Cluster(self._config.sink) as cluster:
+                found = (await cluster.topic_limits([topic])).get(topic)
         except KafkaException:
             found = None
         if found is None:

@@ -32,7 +32,7 @@ async def reset(config: Config) -> str:
                 await catalog.drop_slot(name)
             forgotten = await _forget(sink, offsets)
         finally:
-            sink.close()
+            await sink.close()
     dropped = "dropped" if slot is not None else "was gone already"
     position = "its position in Kafka is forgotten" if forgotten else "Kafka had no position of it"
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"

@@ -20,11 +20,13 @@ from tests.integration.faults.slots import walsender
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
+from tests.threads import threads
 
 MIB = 1 << 20
 SOON = 5.0  # seconds: less than the 10 that a lookup may take
 QUEUE = 1000  # records
 CUTS = 10
+OF_A_SINK = 7 + 2  # threads, and of the pool that calls it
 ROWS = 10_000  # of 10 kB, 100 MB in all
 QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
 PATIENCE = timedelta(seconds=2)  # of the server
@@ -128,6 +130,17 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     assert ids(relay) == [1]
+
+
+@own_kafka()
+def test_no_try_to_reach_the_broker_leaves_threads(broker: Kafka, new_relay: NewRelay) -> None:
+    """Row 3."""
+    broker.stop()
+    relay = new_relay(sink={"kafka": QUICK}).start()
+    relay.wait_event(WAITING)
+    least = threads(relay.pid)
+    relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") >= 4, "three more tries", 60)
+    assert threads(relay.pid) < least + OF_A_SINK
 
 
 @own_kafka()
