@@ -10,14 +10,15 @@ import pytest
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import BY_KEY
-from pgrelay.errors import KafkaUnavailable, SetupError
-from pgrelay.offsets import Identity, Offsets
+from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
+from pgrelay.offsets import Delivered, Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
 from pgrelay.transactional import TransactionalSink
 from tests.clock import Clock
 from tests.threads import threads, without_collections
 
+TOO_LARGE = 1_000_001  # bytes
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -110,6 +111,22 @@ async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
     monkeypatch.setattr("pgrelay.sink._METADATA_TROUBLED_S", 0)
     with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
         await sink.connect()
+
+
+async def test_a_record_that_can_t_be_published_is_refused_by_its_topic(sink: Sink) -> None:
+    with pytest.raises(RecordRefused, match=r"^a record of topic app\.schema can't be delivered: ") as caught:
+        await sink.publish([("app.schema", None, b"x" * TOO_LARGE, None, BY_KEY)])
+    assert caught.value.topic == "app.schema"
+
+
+async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = transactional_sink()
+    # To librdkafka none has begun, as none has once it has failed.
+    monkeypatch.setattr(sink, "_begun", True)
+    with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
+        await sink.commit(Delivered(1))
 
 
 class Calls:

@@ -41,12 +41,13 @@ _POISON: Final[Mapping[int, str]] = {
 
 
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
-    """What it means that a record was refused for good."""
+    """What it means that a record was refused for good. `commit_lsn` is 0 where it is of no transaction."""
     code = error.code()
     if code in _POISON:
+        of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
         refused = RecordRefused(
-            f"a record of topic {topic}, of the transaction committed at {format_lsn(commit_lsn)}, can't be "
-            f"delivered: {error.str()}; {_POISON[code]}; or take the table out of the publication"
+            f"a record of topic {topic}{of} can't be delivered: {error.str()}; {_POISON[code]}; or take the "
+            "table out of the publication"
         )
         refused.topic, refused.commit_lsn = topic, commit_lsn
         return refused

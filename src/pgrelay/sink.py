@@ -219,7 +219,10 @@ class Sink:
         self._fail(delivery_error(error, message.topic() or "?", commit_lsn))
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
-        """Hand over the records from index `start`; returns the index of the first there was no room for."""
+        """Hand over the records from index `start`; returns the index of the first there was no room for.
+
+        Raises what it means that librdkafka does not take one at all.
+        """
         end = len(records)
         try:
             hand_over(self._producer.produce, records, start, delivery.report)
@@ -250,14 +253,10 @@ class Sink:
 
     async def _enqueue(self, record: Record, delivery: Delivery) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
-        topic, key, value, _, partition = record
         while True:
-            try:
-                self._producer.produce(topic, value, key, partition, delivery.report)
-                self._handed_over += 1
+            if self.produce([record], 0, delivery):
                 return
-            except BufferError:
-                await asyncio.sleep(_FULL_RETRY_S)
+            await asyncio.sleep(_FULL_RETRY_S)
 
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
         """The same records, those for every partition of their topic once for each."""

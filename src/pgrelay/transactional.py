@@ -7,7 +7,7 @@ left open. Source: librdkafka's "Introduction to librdkafka", "Transactional pro
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -57,10 +57,6 @@ class TransactionalSink(Sink):
         self._begin()
         return super().produce(records, start, delivery)
 
-    async def publish(self, records: Sequence[Record]) -> None:
-        self._begin()
-        await super().publish(records)
-
     def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
         # A transactional call serves the reports itself: two threads at it would fight for each of them.
         return super()._serve(serve, timeout_s) if not self._calling else 0
@@ -100,7 +96,6 @@ class TransactionalSink(Sink):
 
     async def commit(self, position: Delivered) -> None:
         """Commit what was produced, together with the position."""
-        self._begin()
         await self._enqueue(self._offsets.record(position), self.delivery(InFlight(None), 0))
         await self._call(self._producer.commit_transaction)
         self._begun = False

@@ -10,6 +10,7 @@ from pgrelay.encode.records import BY_KEY
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
 from tests.integration.servers import KafkaServer
+from tests.integration.topics import read_topic
 from tests.integration.waiting import eventually
 from tests.threads import without_collections
 
@@ -77,3 +78,16 @@ def test_what_a_hanging_broker_never_answered_is_let_go(embedded_kafka: Kafka) -
 
     with without_collections():
         asyncio.run(run())
+
+
+def test_what_is_published_has_its_headers(kafka: KafkaServer) -> None:
+    topic = f"sink.{uuid.uuid4().hex}"
+
+    async def run() -> None:
+        sink = Sink(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap}))
+        await sink.require_topic(topic)
+        await sink.publish([(topic, b"k", b"v", [("op", b"c")], BY_KEY)])
+        await sink.close()
+
+    asyncio.run(run())
+    assert [record.headers for record in read_topic(kafka.bootstrap, topic)] == [(("op", b"c"),)]
