@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import BY_KEY
-from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.offsets import Delivered, Identity, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
@@ -127,6 +128,34 @@ async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(
     monkeypatch.setattr(sink, "_begun", True)
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
         await sink.commit(Delivered(1))
+
+
+class Failing:
+    """A producer whose transactions fail."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def begin_transaction(self) -> None:
+        raise KafkaException(KafkaError(self._code))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "cure"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, RecordRefused, "; raise the topic's max.message.bytes"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, SetupError, "; grant WRITE on all topics"),
+        (KafkaError._STATE, KafkaUnavailable, ""),
+    ],
+)
+async def test_a_transaction_that_fails_is_told_as_one(
+    code: int, kind: type[PgrelayError], cure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = transactional_sink()
+    monkeypatch.setattr(sink, "_producer", Failing(code))
+    with pytest.raises(kind, match=f"^a Kafka transaction failed: .*{cure}") as caught:
+        await sink.commit(Delivered(1))
+    assert getattr(caught.value, "topic", "") == ""
 
 
 class Calls:

@@ -30,7 +30,7 @@ _ALLOW_MORE: Final = (
     "small records that is too large, lower batch.size there"
 )
 # What no later try makes better, and what does.
-_POISON: Final[Mapping[int, str]] = {
+POISON: Final[Mapping[int, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
     KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
     KafkaError.RECORD_LIST_TOO_LARGE: _ALLOW_MORE,
@@ -43,10 +43,10 @@ _POISON: Final[Mapping[int, str]] = {
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
     """What it means that a record was refused for good. `commit_lsn` is 0 where it is of no transaction."""
     code = error.code()
-    if code in _POISON:
+    if code in POISON:
         of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
         refused = RecordRefused(
-            f"a record of topic {topic}{of} can't be delivered: {error.str()}; {_POISON[code]}; or take the "
+            f"a record of topic {topic}{of} can't be delivered: {error.str()}; {POISON[code]}; or take the "
             "table out of the publication"
         )
         refused.topic, refused.commit_lsn = topic, commit_lsn

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
-from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka_errors import delivery_error
+from pgrelay.kafka_errors import DENIED, POISON
 from pgrelay.offsets import Delivered, Offsets
 from pgrelay.progress import InFlight
 from pgrelay.sink import Sink
@@ -125,4 +125,9 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
         return KafkaUnavailable("another relay of this slot has taken over (the producer was fenced)")
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
-    return delivery_error(error, "of this transaction", 0)
+    failed = f"a Kafka transaction failed: {error.str()}"
+    if error.code() in POISON:
+        return RecordRefused(f"{failed}; {POISON[error.code()]}")
+    if error.code() in DENIED:
+        return SetupError(f"{failed}; grant WRITE on all topics")
+    return KafkaUnavailable(failed)

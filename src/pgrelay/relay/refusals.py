@@ -47,9 +47,9 @@ class Refusals:
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(least)}})
 
     async def learn(self, error: RecordRefused) -> bool:
-        """Ask for the limits of the topic that refused; false where that would change nothing."""
+        """Ask for the limits of the topic that refused; false where none is known, or nothing new."""
         topic = error.topic
-        if self._config.errors.on_record == "stop" or topic in self._limits:
+        if self._config.errors.on_record == "stop" or not topic or topic in self._limits:
             return False
         try:
             async with Cluster(self._config.sink) as cluster:
