@@ -132,6 +132,14 @@ def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
     assert len(metrics.tables) == MOST_TABLES + 1
 
 
+def test_so_are_their_dead_letters(metrics: Metrics) -> None:
+    for number in range(MOST_TABLES + 2):
+        metrics.add_dead_letters(f"public.t{number}", 1)
+    metrics.add_dead_letters("public.t0", 1)
+    assert value(metrics, "pgrelay_dead_letters_total", table="public.t0") == 2
+    assert value(metrics, "pgrelay_dead_letters_total", table=OTHER_TABLES) == 2
+
+
 def test_what_is_not_known_is_no_number(metrics: Metrics) -> None:
     for name in ("published_tables", "slot_safe_wal_bytes"):
         assert math.isnan(value(metrics, f"pgrelay_{name}") or 0)

@@ -70,6 +70,7 @@ class Metrics:
         self._oldest_commit_s: float | None = None
         self.positions = Positions()
         self.tables: Tally[str] = Tally()
+        self._named: set[str] = set()
         self.transactions = 0
         self.inflight_records = 0
         self.spooled_bytes = 0
@@ -262,7 +263,8 @@ class Metrics:
         self._spooled_bytes.set(on_disk)
 
     def add_dead_letters(self, table: str, count: int) -> None:
-        self._dead_letters.labels(table).inc(count)
+        """Count records of a table, `schema.table`, that were set aside."""
+        self._dead_letters.labels(self._shown(table)).inc(count)
 
     def add_spooled_bytes(self, written: int) -> None:
         """Count bytes of open transactions written to disk."""
@@ -270,13 +272,19 @@ class Metrics:
 
     def add_records(self, table: str, op: str, n: int) -> None:
         """Count n records given to the producer; `table` is `schema.table`, `op` the record's letter."""
-        if table not in self.tables and len(self.tables) >= MOST_TABLES:
-            table = OTHER_TABLES
+        table = self._shown(table)
         self.tables[table] += n
         counter = self._records_of.get((table, op))
         if counter is None:
             counter = self._records_of[table, op] = self._records.labels(table, op)
         counter.inc(n)
+
+    def _shown(self, table: str) -> str:
+        """The label for a table: its own name, unless it came past the limit."""
+        if table not in self._named and len(self._named) >= MOST_TABLES:
+            return OTHER_TABLES
+        self._named.add(table)
+        return table
 
     def add_transactions(self, n: int) -> None:
         """Count n acknowledged transactions."""
