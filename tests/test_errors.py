@@ -10,6 +10,7 @@ from pgrelay.errors import (
     GapError,
     KafkaUnavailable,
     PgrelayError,
+    PositionError,
     ProtocolError,
     RecordError,
     RecordRefused,
@@ -25,6 +26,7 @@ from pgrelay.errors import (
 
 STOPS: dict[type[PgrelayError], int] = {
     SetupError: 2,
+    PositionError: 2,
     GapError: 3,
     RecordError: 4,
     RecordRefused: 4,

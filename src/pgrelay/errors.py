@@ -32,6 +32,10 @@ class SetupError(PgrelayError):
     exit_code: ClassVar[int] = 2
 
 
+class PositionError(SetupError):
+    """A record of the offsets topic can't be read, so it is not known what was delivered."""
+
+
 class GapError(PgrelayError):
     """The stream cannot go on without losing data: slot lost, moved by another, or another cluster's."""
 

@@ -7,15 +7,15 @@ rows; one that delivers at least once, ahead of every confirmation.
 
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
-from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, SetupError
+from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
 
 _TIMEOUT_S: Final = 10.0
 
@@ -53,6 +53,18 @@ class Delivered:
     timeline: int | None = None
 
 
+T = TypeVar("T", Identity, Delivered)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A position as the topic has it, under the record's own key."""
+
+    key: bytes
+    identity: Identity
+    position: Delivered
+
+
 class Offsets:
     """The position of one identity."""
 
@@ -70,13 +82,14 @@ class Offsets:
         """The position; None: nothing yet. Takes as long as Kafka does, so call it off the loop.
 
         Raises GapError where the slot's name has a position of another cluster, KafkaUnavailable where the
-        topic can't be read to its end, SetupError where we may not.
+        topic can't be read to its end, SetupError where we may not, PositionError on a record that is none.
         """
-        positions = self._latest()
-        mine = positions.get(self.identity)
-        if mine is not None:
-            return mine
-        for other in self._of_slot(positions):
+        kept = self._latest()
+        mine = [each.position for each in kept if each.identity == self.identity]
+        if mine:
+            return mine[-1]
+        for each in self._of_slot(kept):
+            other = each.identity
             raise GapError(
                 f"topic {self.topic} has a position of slot {other.slot} in cluster {other.systemid}, and "
                 f"source.dsn leads to {self.identity.systemid}: point it at the old one, or {BEGIN_ANEW}"
@@ -85,29 +98,46 @@ class Offsets:
 
     def forgetting(self) -> list[Record]:
         """The records that make the topic forget the slot, in whatever cluster. As `read`, for the rest."""
-        return [(self.topic, _json(each), None, None, 0) for each in self._of_slot(self._latest())]
+        return [(self.topic, each.key, None, None, 0) for each in self._of_slot(self._latest())]
 
-    def _of_slot(self, positions: Mapping[Identity, Delivered]) -> list[Identity]:
-        return [each for each in positions if (each.db, each.slot) == (self.identity.db, self.identity.slot)]
+    def _of_slot(self, kept: Iterable[Kept]) -> list[Kept]:
+        slot = self.identity.db, self.identity.slot
+        return [each for each in kept if (each.identity.db, each.identity.slot) == slot]
 
-    def _latest(self) -> dict[Identity, Delivered]:
-        """The latest committed position of each identity.
+    def _latest(self) -> list[Kept]:
+        """The latest committed position of each key, in the topic's order."""
+        # Only now, so that one that is no position may have been replaced since.
+        return [self._kept(message) for message in self._read().values()]
+
+    def _kept(self, message: Message) -> Kept:
+        key = message.key() or b""
+        try:
+            return Kept(key, _parse(Identity, key, str), _parse(Delivered, message.value() or b"", int))
+        except (ValueError, TypeError) as error:
+            raise PositionError(
+                f"topic {self.topic}, partition {message.partition()}, offset {message.offset()}: no "
+                "position that this version of pgrelay can read; run the version that wrote it, or, if it is "
+                "not pgrelay's, write a record of the same key without a value there"
+            ) from error
+
+    def _read(self) -> dict[bytes, Message]:
+        """The latest committed record of each key, without those that have no value.
 
         A reader of committed records stops at any transaction that is open, whosever it is, and does not see
         what was committed behind it: so the end is only where there are no records at all.
         """
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
         consumer = Consumer({**self._config.kafka, **_READER}, logger=self._log)
-        positions: dict[Identity, Delivered] = {}
+        latest: dict[bytes, Message] = {}
         try:
             consumer.assign([partition])
             while (message := consumer.poll(_TIMEOUT_S)) is not None:
                 error = message.error()
                 if error is None:
-                    identity = Identity(**json.loads(message.key() or b""))
-                    positions.pop(identity, None)
-                    if (value := message.value()) is not None:
-                        positions[identity] = Delivered(**json.loads(value))
+                    key = message.key() or b""
+                    latest.pop(key, None)
+                    if message.value() is not None:
+                        latest[key] = message
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -117,13 +147,29 @@ class Offsets:
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaUnavailable(f"topic {self.topic} can't be read: {error.str()}")
                 elif (message.offset() or 0) >= consumer.get_watermark_offsets(partition, cached=True)[1]:
-                    return positions
+                    return latest
         finally:
             consumer.close()
         raise KafkaUnavailable(
             f"topic {self.topic} can't be read to its end: Kafka does not answer, or another relay has a "
             "transaction open"
         )
+
+
+def _parse(kind: type[T], text: bytes, value: type) -> T:
+    """What `_json` was given; fields that a later version has added are left out.
+
+    Raises ValueError or TypeError where it was not: fields without a default must be of the type `value`.
+    """
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise TypeError(f"{document!r} is no object")
+    known = {field.name: field.default for field in fields(kind)}
+    given = {name: document[name] for name in known if name in document}
+    for name, found in given.items():
+        if not isinstance(found, value) and found is not known[name]:
+            raise TypeError(f"{name} is {found!r}")
+    return kind(**given)
 
 
 def _json(what: Identity | Delivered) -> bytes:

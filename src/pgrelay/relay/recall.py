@@ -13,7 +13,7 @@ import structlog
 from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
+from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.offsets import Delivered, Identity, Offsets
 from pgrelay.sink import Sink
@@ -86,10 +86,15 @@ def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
 
 
 async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
-    """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap."""
+    """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap.
+
+    PositionError where that can't be known.
+    """
     await sink.connect()
     try:
         delivered = await _delivered(sink, offsets)
+    except PositionError:
+        raise
     except SetupError:
         # Whoever must know it asks again; others do without.
         return
@@ -101,7 +106,7 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
 
 
 async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
-    """At least once: hold what Kafka has of earlier runs against the server. Raises GapError.
+    """At least once: hold what Kafka has of earlier runs against the server. Raises GapError, PositionError.
 
     Where Kafka does not let us keep or read positions we do without, and say so.
     """
@@ -109,6 +114,8 @@ async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
         # Ahead of the topic's making: a new one need not be read.
         delivered = await _delivered(sink, offsets)
         await sink.require_topic(offsets.topic, lasting=True, compacted=True)
+    except PositionError:
+        raise
     except SetupError as error:
         _log.warning(
             "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",

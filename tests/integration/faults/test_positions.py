@@ -185,6 +185,18 @@ def test_a_position_that_the_server_has_not_reached_is_refused(stopped: Relay) -
     assert "it was restored from a backup, or lost WAL" in last_words(stopped.start(), LOST)
 
 
+def test_a_record_that_is_no_position_is_refused_until_it_is_replaced(stopped: Relay) -> None:
+    """Else nobody would know whether the slot was made anew."""
+    producer = Producer({"bootstrap.servers": stopped.kafka.bootstrap})
+    producer.produce(offsets_topic(stopped), b"rubbish", b"rubbish")
+    producer.flush()
+    assert "no position that this version of pgrelay can read" in last_words(stopped.start(), WRONG)
+    producer.produce(offsets_topic(stopped), None, b"rubbish")
+    producer.flush()
+    stopped.start().caught_up()
+    assert ids(stopped) == [0]
+
+
 def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str) -> None:
     """Row 9: the slot and the database have the names of ours."""
     with Postgres(version=version, contrib=True) as other:

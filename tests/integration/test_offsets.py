@@ -1,0 +1,66 @@
+"""Positions as the offsets topic has them, whoever wrote there."""
+
+import json
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+
+from pgrelay.config import Sink
+from pgrelay.errors import PositionError
+from pgrelay.offsets import Delivered, Identity, Offsets
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+
+OURS = {"systemid": "7", "db": "d", "slot": "s"}
+POSITION = {"lsn": 256, "commit_lsn": None, "seq": None, "timeline": 1}
+
+
+@pytest.fixture
+def offsets(kafka: KafkaServer) -> Offsets:
+    """Those of a slot, in a topic of its own."""
+    topic = f"offsets.{uuid.uuid4().hex}"
+    create_topic(kafka.bootstrap, topic, cleanup_policy="compact")
+    return Offsets(Sink(kafka={"bootstrap.servers": kafka.bootstrap}), topic, Identity(**OURS))
+
+
+def write(kafka: KafkaServer, offsets: Offsets, key: bytes, value: bytes | None) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(offsets.topic, value, key)
+    assert producer.flush(60) == 0
+
+
+def packed(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def test_what_a_later_version_adds_is_left_out(kafka: KafkaServer, offsets: Offsets) -> None:
+    key = packed({**OURS, "region": "north"})
+    write(kafka, offsets, packed(OURS), packed({**POSITION, "lsn": 1}))
+    write(kafka, offsets, key, packed({**POSITION, "shard": 3}))
+    assert offsets.read() == Delivered(256, timeline=1)
+    assert [record[1] for record in offsets.forgetting()] == [packed(OURS), key]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"rubbish", b"rubbish"),
+        (b"\xff", packed(POSITION)),
+        (packed("s"), packed(POSITION)),
+        (packed({"slot": "s"}), packed(POSITION)),
+        (packed(OURS), packed({"seq": 1})),
+        (packed(OURS), packed({**POSITION, "lsn": "0/100"})),
+        (packed(OURS), packed({**POSITION, "lsn": None})),
+    ],
+)
+def test_what_is_no_position_is_told_by_its_place(
+    kafka: KafkaServer, offsets: Offsets, key: bytes, value: bytes
+) -> None:
+    write(kafka, offsets, packed({**OURS, "slot": "other"}), packed(POSITION))
+    write(kafka, offsets, key, value)
+    place = f"topic {offsets.topic}, partition 0, offset 1: no position"
+    with pytest.raises(PositionError, match=f"^{place}.*; run the version .* without a value there$"):
+        offsets.read()
+    write(kafka, offsets, key, None)
+    assert offsets.read() is None
