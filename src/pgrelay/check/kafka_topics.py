@@ -12,13 +12,11 @@ from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
 from pgrelay.figures import counted, size
-from pgrelay.kafka_errors import fenced
+from pgrelay.kafka_errors import UNAUTHORIZED, fenced
 from pgrelay.sink import largest_record, new_topic
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"
-
-_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 
 async def topic_findings(
@@ -147,7 +145,7 @@ def _creation_cure(refusal: KafkaError, topic: str, config: Sink, brokers: int) 
         return "a run tries again by itself; look into the brokers' logs if it lasts"
     if code == KafkaError.INVALID_REPLICATION_FACTOR:
         return f"set sink.replication_factor to {brokers} or less, it is {config.replication_factor}"
-    if code in _DENIED:
+    if code in UNAUTHORIZED:
         acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --operation Write --topic"
         return f"{acl} {topic}"
     if code == KafkaError.TOPIC_EXCEPTION:
