@@ -266,6 +266,12 @@ class Sink:
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
 
+    async def recount(self, topics: Iterable[str]) -> None:
+        """Learn how many partitions they have by now. Raises KafkaUnavailable where nobody answers."""
+        for topic in topics:
+            counts = await self._topics(topic)
+            self._partitions |= {name: count for name, count in counts.items() if count}
+
     async def connect(self) -> None:
         """Return once the cluster has told its topics. Raises KafkaUnavailable where nobody answers."""
         if not self._partitions:
@@ -301,12 +307,13 @@ class Sink:
                     f"topic {new.topic} does not exist; create it, or set sink.create_topics: true"
                 )
 
-    async def _topics(self) -> dict[str, int]:
+    async def _topics(self, only: str | None = None) -> dict[str, int]:
+        """How many partitions each has."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
             try:
-                metadata = await asyncio.to_thread(self._producer.list_topics, timeout=_METADATA_TRY_S)
+                metadata = await asyncio.to_thread(self._producer.list_topics, only, _METADATA_TRY_S)
             except KafkaException as error:
                 self.poll()
                 troubled = self.problem is not None

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
-from tests.integration.topics import Record, topic_names
+from tests.integration.topics import Record, add_partitions, topic_names
 
 _NAMES = [
     ("public", "plain_name"),
@@ -56,6 +56,23 @@ def test_every_table_has_a_legal_topic_of_its_own(database: Database, relay: Rel
     assert sorted(found[0] for found in tables.values()) == sorted(_NAMES)
     assert tables[relay.topic("plain_name")] == [("public", "plain_name")]
     assert tables[relay.topic("Plain-Name1")] == [("public", "Plain-Name1")]
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_truncate_goes_to_partitions_that_were_added_since_the_start_too(
+    database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    relay = new_relay(sink={"partitions": 2, "delivery": delivery}).start().wait_streaming()
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    add_partitions(relay.kafka.bootstrap, relay.topic("t"), 5)
+    database.execute("BEGIN; INSERT INTO t VALUES (2); TRUNCATE t; INSERT INTO t VALUES (3); COMMIT")
+    relay.caught_up()
+    records = relay.records("t")
+    truncates = [record for record in records if record.json["op"] == "t"]
+    assert sorted(record.partition for record in truncates) == [0, 1, 2, 3, 4]
+    assert len(records) == 3 + 5
 
 
 def test_two_tables_that_kafka_would_not_tell_apart_are_refused_by_name(

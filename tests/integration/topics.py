@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.waiting import wait_until
 
@@ -39,6 +39,13 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
     settings = {key.replace("_", "."): value for key, value in config.items()}
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
+
+
+def add_partitions(bootstrap: str, topic: str, total: int) -> None:
+    """Returns once clients are told of them."""
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_partitions([NewPartitions(topic, total)])[topic].result()
+    wait_until(lambda: len(client.list_topics(topic, 10).topics[topic].partitions) == total, "the partitions")
 
 
 def topic_names(bootstrap: str) -> set[str]:

@@ -28,7 +28,7 @@ from pgrelay.assembler import Assembler
 from pgrelay.catalog import Catalog
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
-from pgrelay.encode.records import Segment
+from pgrelay.encode.records import EVERY, Segment
 from pgrelay.events import Reached
 from pgrelay.handover import Delivery
 from pgrelay.metrics import Metrics
@@ -306,7 +306,21 @@ class Session:
     def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
         to_end = self._commits is not None and self._commits.wants_boundary
-        for out in self.encoder.encode(time.time_ns() // 1000, to_end):
+        encoded = list(self.encoder.encode(time.time_ns() // 1000, to_end))
+        truncates = [out for out in encoded if isinstance(out, Segment) and out.has_truncate]
+        if truncates:
+            self._send_on_errand(self._enter_truncates(truncates, encoded))
+        else:
+            self._enter_all(encoded)
+
+    async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
+        """A truncate goes to every partition of its topic, of which there may be more by now."""
+        records = [record for segment in truncates for record in segment.records]
+        await self.sink.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
+        self._enter_all(encoded)
+
+    def _enter_all(self, encoded: list[Segment | Reached]) -> None:
+        for out in encoded:
             if isinstance(out, Reached):
                 position = self.ledger.reached(out.lsn)
                 if self._commits is not None and position is not None:
