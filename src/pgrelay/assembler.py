@@ -24,18 +24,18 @@ Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical D
 Transactions" and "Two-phase Commit Support".
 """
 
-from typing import Final
-
 from pgrelay.errors import GapError, ProtocolError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.lsn import format_lsn
 from pgrelay.prepared import PreparedStore
 from pgrelay.replay import Replay
 from pgrelay.spool import FrameBuffer, Spool
-from pgrelay.wire import pgoutput, transactions
+from pgrelay.wire import pgoutput, tags, transactions
 from pgrelay.wire.replication import (
+    BODY,
     HEADER_SIZE,
     KEEPALIVE,
+    STREAMED_BODY,
     XLOG_DATA,
     PrimaryKeepalive,
     XLogData,
@@ -43,12 +43,6 @@ from pgrelay.wire.replication import (
     frame_lsn,
     id_after_tag,
 )
-
-_CHANGES: Final = b"IUDTMO"
-_SCHEMA: Final = b"RY"
-_RELATION: Final = ord("R")
-_TYPE: Final = ord("Y")
-_MESSAGE: Final = ord("M")
 
 
 class OpenTransaction:
@@ -118,16 +112,16 @@ class Assembler:
             return
         check_frame(frame)
         tag = frame[HEADER_SIZE]
-        if self._plain is not None and tag in _CHANGES:
+        if self._plain is not None and tag in tags.CHANGES:
             self._events.append(frame)
-        elif self._segment is not None and (tag in _CHANGES or tag in _SCHEMA):
+        elif self._segment is not None and (tag in tags.CHANGES or tag in tags.SCHEMA):
             id_after_tag(frame)
             self._hold(self._segment, frame)
-        elif tag in _SCHEMA:
+        elif tag in tags.SCHEMA:
             self._schema(tag, frame)
-        elif self._preparing is not None and tag in _CHANGES:
+        elif self._preparing is not None and tag in tags.CHANGES:
             self._prepare_change(self._preparing, tag, frame)
-        elif tag == _MESSAGE:
+        elif tag == tags.MESSAGE:
             self._standalone(frame)
         else:
             self._control(frame)
@@ -170,15 +164,15 @@ class Assembler:
             self._hold(self._preparing, frame)
 
     def _learn(self, tag: int, frame: bytes) -> None:
-        (self._relations if tag == _RELATION else self._types)[id_after_tag(frame)] = frame
+        (self._relations if tag == tags.RELATION else self._types)[id_after_tag(frame)] = frame
 
     def _prepare_change(self, transaction: OpenTransaction, tag: int, frame: bytes) -> None:
-        if tag == ord("T"):
+        if tag == tags.TRUNCATE:
             message = self._parse(frame)
             assert isinstance(message, pgoutput.Truncate)
             for oid in message.relation_oids:
                 self._rely(transaction, oid)
-        elif tag in b"IUD":
+        elif tag in tags.ROWS:
             self._rely(transaction, id_after_tag(frame))
         self._hold(transaction, frame)
 
@@ -350,9 +344,9 @@ class Assembler:
         for frame in replay.take(size):
             self._events.append(frame)
             tag = frame[HEADER_SIZE]
-            if (tag == _RELATION or tag == _TYPE) and replay.buffer is not None:
+            if (tag == tags.RELATION or tag == tags.TYPE) and replay.buffer is not None:
                 # A stream's Relations are the session's once it commits: the server does not repeat them.
-                self._learn(tag, frame[: HEADER_SIZE + 1] + frame[HEADER_SIZE + 5 :])
+                self._learn(tag, frame[:BODY] + frame[STREAMED_BODY:])
         if replay.done:
             self._replay = None
             replay.discard()

@@ -1,12 +1,10 @@
 """A committed transaction on its way out of the spool, in slices."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from pgrelay.spool import FrameBuffer
+from pgrelay.wire import tags
 from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
-
-_ORIGIN: Final = ord("O")
 
 
 class Replay:
@@ -54,4 +52,4 @@ class Replay:
 
 def _subtransaction(frame: bytes) -> int:
     """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
-    return 0 if frame[HEADER_SIZE] == _ORIGIN else id_after_tag(frame)
+    return 0 if frame[HEADER_SIZE] == tags.ORIGIN else id_after_tag(frame)

@@ -7,14 +7,11 @@ is found is a hint: whatever is not asked for ahead is asked for when its row co
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from pgrelay.events import Event, TransactionBegin, TransactionEnd
+from pgrelay.wire import tags
 from pgrelay.wire.cursor import read_u32
-from pgrelay.wire.replication import HEADER_SIZE
-
-_ROWS: Final = b"IUD"
-_RELATION: Final = ord("R")
+from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +41,17 @@ def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int)
     for index in range(begin, len(events)):
         event = events[index]
         if isinstance(event, TransactionBegin):
-            body = HEADER_SIZE + (5 if event.streamed else 1)
+            body = STREAMED_BODY if event.streamed else BODY
             commit_lsn = event.commit_lsn
         elif isinstance(event, TransactionEnd):
-            body = HEADER_SIZE + 1
+            body = BODY
         elif isinstance(event, bytes) and len(event) >= body + 4:
             tag, oid = event[HEADER_SIZE], read_u32(event, body)
-            if tag == _RELATION:
+            if tag == tags.RELATION:
                 known = described.setdefault(oid, (event[body:], event, body))
                 if known[0] != event[body:]:
                     changed.add(oid)
-            elif tag in _ROWS and oid in described:
+            elif tag in tags.ROWS and oid in described:
                 used.setdefault(oid, commit_lsn)
     for oid, first_lsn in used.items():
         if oid not in changed:

@@ -29,7 +29,7 @@ from pgrelay.encode.topics import Topics
 from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
-from pgrelay.wire.replication import HEADER_SIZE, frame_lsn
+from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
 
 
 class Changes:
@@ -158,7 +158,7 @@ class Changes:
         """Make a dead letter of a change of a row that can't be encoded: as a record, it takes a `seq`."""
         if self.segment is None:
             raise error
-        streamed = body != HEADER_SIZE + 1
+        streamed = body == STREAMED_BODY
         row = row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
         headers = [*self._headers(op, None), ("row", row)]
         self._dead_letter(self._key_alone(plan, frame, body), error.value, error, headers)

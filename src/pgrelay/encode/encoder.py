@@ -36,17 +36,11 @@ from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
 from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
-from pgrelay.wire import pgoutput
+from pgrelay.wire import pgoutput, tags
 from pgrelay.wire.cursor import read_u32
-from pgrelay.wire.replication import HEADER_SIZE, frame_lsn
+from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, frame_lsn
 
-_INSERT: Final = ord("I")
-_UPDATE: Final = ord("U")
-_DELETE: Final = ord("D")
-_RELATION: Final = ord("R")
-_TYPE: Final = ord("Y")
-_ORIGIN: Final = ord("O")
-_OPS: Final = {_INSERT: CREATE, _UPDATE: UPDATE, _DELETE: DELETE}
+_OPS: Final = {tags.INSERT: CREATE, tags.UPDATE: UPDATE, tags.DELETE: DELETE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ class Encoder:
         self._known_ahead: set[bytes] = set()
         self._events: list[Event] = []
         self._next = 0
-        self._body = HEADER_SIZE + 1
+        self._body = BODY
         # Whether the transaction's changes are passed by, which were delivered before or are left out.
         self._passing = False
         self._passed = 0
@@ -164,9 +158,9 @@ class Encoder:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
-                if not self._passing or event[HEADER_SIZE] == _RELATION:
+                if not self._passing or event[HEADER_SIZE] == tags.RELATION:
                     self._frame(event)
-                elif event[HEADER_SIZE] != _TYPE and event[HEADER_SIZE] != _ORIGIN:
+                elif event[HEADER_SIZE] != tags.TYPE and event[HEADER_SIZE] != tags.ORIGIN:
                     self._passed += 1
             elif isinstance(event, TransactionBegin):
                 if self._lacks_boundaries():
@@ -175,7 +169,7 @@ class Encoder:
                 segment = Segment(event)
                 done.append(segment)
                 changes.begin(segment)
-                self._body = HEADER_SIZE + (5 if event.streamed else 1)
+                self._body = STREAMED_BODY if event.streamed else BODY
                 self._scoped = {} if event.scoped else None
                 self._passing = changes.envelope.all_skipped
                 self._passed = 0
@@ -184,7 +178,7 @@ class Encoder:
                     self.left_out = self._passed, event.end_lsn
                 self._passing = False
                 changes.end(event.end_lsn)
-                self._body = HEADER_SIZE + 1
+                self._body = BODY
                 self._scoped = None
                 if to_end:
                     break
@@ -279,7 +273,7 @@ class Encoder:
         self._changes.set_aside(plan, frame, self._body, op, error)
 
     def _message(self, tag: int, frame: bytes) -> None:
-        if tag == _INSERT or tag == _UPDATE or tag == _DELETE:
+        if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body)
             if self._must_wait(oid):
                 self._next -= 1
@@ -287,13 +281,13 @@ class Encoder:
             plan = self._plan(oid)
             if plan is None:
                 return
-            if tag == _INSERT:
+            if tag == tags.INSERT:
                 self._changes.insert(plan, frame, self._body)
-            elif tag == _UPDATE:
+            elif tag == tags.UPDATE:
                 self._changes.update(plan, frame, self._body)
             else:
                 self._changes.delete(plan, frame, self._body)
-        elif tag == _RELATION:
+        elif tag == tags.RELATION:
             self._take_relation(frame)
         else:
             self._rare(frame)
@@ -307,7 +301,7 @@ class Encoder:
     def _must_wait(self, oid: int) -> bool:
         """Whether a change of this relation can't be encoded yet; if so, what it waits for is under way."""
         if self._scoped is None and oid in self._unread:
-            self._relation(self._unread.pop(oid), HEADER_SIZE + 1)
+            self._relation(self._unread.pop(oid), BODY)
             return True
         plan = self._plan(oid)
         if plan is None or plan.announced:
@@ -335,7 +329,7 @@ class Encoder:
             self._known_ahead.discard(body)
             self._known()[oid] = plan
             return
-        message = pgoutput.parse(frame, start != HEADER_SIZE + 1, HEADER_SIZE)
+        message = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
         assert isinstance(message, pgoutput.Relation)
         if not self._options.selection.takes(str(message)):
             self._known()[oid] = None
@@ -348,7 +342,7 @@ class Encoder:
         for coming in self._ahead():
             if coming.body == body or coming.body in self._made:
                 continue
-            message = pgoutput.parse(coming.frame, coming.start != HEADER_SIZE + 1, HEADER_SIZE)
+            message = pgoutput.parse(coming.frame, coming.start == STREAMED_BODY, HEADER_SIZE)
             if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
                 self._bodies_ahead.append(coming.body)
                 yield message
@@ -370,7 +364,7 @@ class Encoder:
 
     def _rare(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, being few."""
-        streamed = self._body != HEADER_SIZE + 1 and frame[HEADER_SIZE] != _ORIGIN
+        streamed = self._body == STREAMED_BODY and frame[HEADER_SIZE] != tags.ORIGIN
         message = pgoutput.parse(frame, streamed, HEADER_SIZE)
         match message:
             case pgoutput.Type():

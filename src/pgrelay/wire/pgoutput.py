@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.errors import ProtocolError
+from pgrelay.wire import tags
 from pgrelay.wire.cursor import Cursor
 from pgrelay.wire.transactions import (
     Begin,
@@ -241,27 +242,27 @@ def _unknown_tuple(cursor: Cursor, kind: int) -> ProtocolError:
 
 # Messages that carry an xid prefix inside a stream, and those that never do.
 _PREFIXED: Final[dict[int, tuple[str, Callable[[Cursor, bool], PgoutputMessage]]]] = {
-    ord("R"): ("Relation", Relation.parse),
-    ord("Y"): ("Type", Type.parse),
-    ord("I"): ("Insert", Insert.parse),
-    ord("U"): ("Update", Update.parse),
-    ord("D"): ("Delete", Delete.parse),
-    ord("T"): ("Truncate", Truncate.parse),
-    ord("M"): ("Message", Message.parse),
+    tags.RELATION: ("Relation", Relation.parse),
+    tags.TYPE: ("Type", Type.parse),
+    tags.INSERT: ("Insert", Insert.parse),
+    tags.UPDATE: ("Update", Update.parse),
+    tags.DELETE: ("Delete", Delete.parse),
+    tags.TRUNCATE: ("Truncate", Truncate.parse),
+    tags.MESSAGE: ("Message", Message.parse),
 }
 _PLAIN: Final[dict[int, tuple[str, Callable[[Cursor], PgoutputMessage]]]] = {
-    ord("B"): ("Begin", Begin.parse),
-    ord("C"): ("Commit", Commit.parse),
-    ord("O"): ("Origin", Origin.parse),
-    ord("S"): ("StreamStart", StreamStart.parse),
-    ord("E"): ("StreamStop", StreamStop.parse),
-    ord("c"): ("StreamCommit", StreamCommit.parse),
-    ord("A"): ("StreamAbort", StreamAbort.parse),
-    ord("b"): ("BeginPrepare", BeginPrepare.parse),
-    ord("P"): ("Prepare", Prepare.parse),
-    ord("K"): ("CommitPrepared", CommitPrepared.parse),
-    ord("r"): ("RollbackPrepared", RollbackPrepared.parse),
-    ord("p"): ("StreamPrepare", StreamPrepare.parse),
+    tags.BEGIN: ("Begin", Begin.parse),
+    tags.COMMIT: ("Commit", Commit.parse),
+    tags.ORIGIN: ("Origin", Origin.parse),
+    tags.STREAM_START: ("StreamStart", StreamStart.parse),
+    tags.STREAM_STOP: ("StreamStop", StreamStop.parse),
+    tags.STREAM_COMMIT: ("StreamCommit", StreamCommit.parse),
+    tags.STREAM_ABORT: ("StreamAbort", StreamAbort.parse),
+    tags.BEGIN_PREPARE: ("BeginPrepare", BeginPrepare.parse),
+    tags.PREPARE: ("Prepare", Prepare.parse),
+    tags.COMMIT_PREPARED: ("CommitPrepared", CommitPrepared.parse),
+    tags.ROLLBACK_PREPARED: ("RollbackPrepared", RollbackPrepared.parse),
+    tags.STREAM_PREPARE: ("StreamPrepare", StreamPrepare.parse),
 }
 
 

@@ -18,6 +18,10 @@ KEEPALIVE: Final = ord("k")
 # XLogData is one tag byte, three 8-byte integers, then the payload: the per-row path relies on it.
 HEADER_SIZE: Final = 25
 
+# Where the body of a change begins in its frame: behind the tag, and behind the xid too within a stream.
+BODY: Final = 26
+STREAMED_BODY: Final = 30
+
 
 @dataclass(frozen=True, slots=True)
 class XLogData:
@@ -88,9 +92,9 @@ def check_frame(frame: bytes) -> None:
 
 def id_after_tag(frame: bytes) -> int:
     """The first field of every change: the xid inside a stream, the relation's or type's OID outside."""
-    if len(frame) < HEADER_SIZE + 5:
+    if len(frame) < STREAMED_BODY:
         raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
-    return read_u32(frame, HEADER_SIZE + 1)
+    return read_u32(frame, BODY)
 
 
 @dataclass(frozen=True, slots=True)
