@@ -55,6 +55,7 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
         "pgrelay_lag_bytes gauge",
         "pgrelay_lag_seconds gauge",
         "pgrelay_slot_safe_wal_bytes gauge",
+        "pgrelay_slot_retained_wal_bytes gauge",
         "pgrelay_records_total counter",
         "pgrelay_transactions_total counter",
         "pgrelay_delivery_latency_seconds histogram",
@@ -133,14 +134,15 @@ def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
 
 
 def test_what_is_not_known_is_no_number(metrics: Metrics) -> None:
-    for name in ("published_tables", "slot_safe_wal_bytes"):
+    for name in ("published_tables", "slot_safe_wal_bytes", "slot_retained_wal_bytes"):
         assert math.isnan(value(metrics, f"pgrelay_{name}") or 0)
 
 
-def test_what_the_server_may_still_write_before_the_slot_is_lost(metrics: Metrics) -> None:
-    metrics.set_slot_safe_wal(4096.0)
+def test_what_the_server_keeps_for_the_slot_and_may_still_write_before_it_is_lost(metrics: Metrics) -> None:
+    metrics.set_slot_wal(retained=8192.0, safe=4096.0)
+    assert value(metrics, "pgrelay_slot_retained_wal_bytes") == 8192
     assert value(metrics, "pgrelay_slot_safe_wal_bytes") == 4096
-    metrics.set_slot_safe_wal(math.inf)
+    metrics.set_slot_wal(retained=8192.0, safe=math.inf)
     assert value(metrics, "pgrelay_slot_safe_wal_bytes") == math.inf
 
 

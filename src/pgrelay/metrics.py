@@ -73,6 +73,7 @@ class Metrics:
         self.transactions = 0
         self.inflight_records = 0
         self.spooled_bytes = 0
+        self.slot_retained_wal = math.nan
         self.slot_safe_wal = math.nan
         self._make_positions()
         self._make_volumes()
@@ -115,9 +116,15 @@ class Metrics:
         self._slot_safe_wal = self._gauge(
             "slot_safe_wal_bytes",
             "WAL that the server may still write before it gives up the slot (max_slot_wal_keep_size); +Inf: "
-            "no limit, NaN: not known. If it falls: let the relay catch up, or raise the limit.",
+            "no limit, NaN: not known. If it falls: see docs/operations.md, PgrelayWalBudget.",
         )
         self._slot_safe_wal.set(math.nan)
+        self._slot_retained_wal = self._gauge(
+            "slot_retained_wal_bytes",
+            "WAL that the server keeps for the slot; NaN: not known. If it grows without pgrelay_lag_bytes: "
+            "an old transaction holds the slot, look for it in pg_stat_activity.",
+        )
+        self._slot_retained_wal.set(math.nan)
 
     def _make_volumes(self) -> None:
         self._records = Counter(
@@ -234,10 +241,11 @@ class Metrics:
         self._server_lsn.set(server)
         self._lag_bytes.set(self.positions.lag_bytes)
 
-    def set_slot_safe_wal(self, size: float) -> None:
-        """Set the bytes of WAL until the slot is lost; inf: no limit, nan: not known."""
-        self.slot_safe_wal = size
-        self._slot_safe_wal.set(size)
+    def set_slot_wal(self, *, retained: float, safe: float) -> None:
+        """Set the bytes of WAL kept for the slot, and until it is lost; inf: no limit, nan: not known."""
+        self.slot_retained_wal, self.slot_safe_wal = retained, safe
+        self._slot_retained_wal.set(retained)
+        self._slot_safe_wal.set(safe)
 
     def set_oldest_commit(self, unix_us: int | None) -> None:
         """Set the commit time (microseconds since 1970) of the oldest unacknowledged transaction, if any.

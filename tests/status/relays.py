@@ -84,7 +84,7 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
     told.health.streaming()
     metrics, lsn = told.metrics, 0x2A_0000_0000
     metrics.set_published_tables(7)
-    metrics.set_slot_safe_wal(18.2e9)
+    metrics.set_slot_wal(retained=1.4e9, safe=18.2e9)
     large, small = open_transaction(spool, 90_211, 9_000_000), open_transaction(spool, 90_377, 400_000)
     large.frames.spill()
     for second in range(seconds):

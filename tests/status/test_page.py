@@ -113,6 +113,7 @@ def test_what_the_relay_tells_is_shown(told: Told, show: Open, options: dict[str
         f"Cure {now.troubles[1].cure}",
     ]
     assert shown(page, "p50") == "2.90ms"
+    assert (shown(page, "retained"), shown(page, "budget")) == ("1.40GB", "18.2 GB of budget left")
 
 
 def cells(row: Any) -> Any:

@@ -1,5 +1,6 @@
 """The page's content in a terminal."""
 
+import math
 import re
 from pathlib import Path
 
@@ -47,6 +48,19 @@ def test_the_bytes_stand_between_the_lsns(told: Told) -> None:
         "─ 0 B →",
         "0/200",
     ]
+
+
+@pytest.mark.parametrize(
+    ("retained", "safe", "line"),
+    [
+        (2e6, 5e6, "slot        2.00 MB of WAL kept for it, 5.00 MB of budget left"),
+        (2e6, math.inf, "slot        2.00 MB of WAL kept for it, no limit"),
+        (math.nan, math.nan, "slot        WAL kept for it not known"),
+    ],
+)
+def test_the_budget_of_the_slot(told: Told, retained: float, safe: float, line: str) -> None:
+    told.metrics.set_slot_wal(retained=retained, safe=safe)
+    assert line in render(told.status.snapshot(), coloured=False).splitlines()
 
 
 def test_why_it_waits(told: Told) -> None:

@@ -276,6 +276,7 @@ class Daemon:
             ledger,
             spool,
             self._metrics,
+            config.source.slot,
             config.source.publications,
             Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits,

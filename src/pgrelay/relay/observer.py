@@ -67,7 +67,8 @@ class Observer:
             confirmed=session.confirmations.confirmed_lsn,
             server=max(ledger.server_lsn, session.wal_end),
         )
-        metrics.set_slot_safe_wal(session.safe_wal)
+        if session.wal is not None:
+            metrics.set_slot_wal(retained=session.wal.retained, safe=session.wal.safe)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
         metrics.set_open_transactions(session.assembler.open_transactions)

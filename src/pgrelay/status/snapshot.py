@@ -50,8 +50,9 @@ class Chart:
 class Snapshot:
     """One moment. Times are Unix seconds; None stands for what is not known.
 
-    `tables` and `open` are the largest only, of `tables_total` and `open_total`. `safe_wal_bytes` may be
-    written until the slot is lost; None also where there is no limit. `config` holds no secret.
+    `tables` and `open` are the largest only, of `tables_total` and `open_total`. `retained_wal_bytes` are
+    kept for the slot, `safe_wal_bytes` may be written until it is lost; None also where `wal_limited` is
+    false. `config` holds no secret.
     """
 
     version: str
@@ -63,7 +64,9 @@ class Snapshot:
     stages: list[Stage]
     lag_s: float
     lag_bytes: int
+    retained_wal_bytes: int | None
     safe_wal_bytes: int | None
+    wal_limited: bool | None
     records_per_s: float
     transactions_per_s: float
     latency_p50_s: float | None

@@ -68,10 +68,10 @@ def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
 
 
 def _figures(now: Snapshot) -> Iterator[str]:
-    budget = "no known limit" if now.safe_wal_bytes is None else f"{size(now.safe_wal_bytes)} of budget left"
     chart = now.chart
-    yield _figure("lag", f"{duration(now.lag_s)}; {size(now.lag_bytes)} of WAL not confirmed, {budget}")
+    yield _figure("lag", f"{duration(now.lag_s)}; {size(now.lag_bytes)} of WAL not confirmed")
     yield _figure("", f"{_spark(chart.lag_s)}  at worst {duration(max(chart.lag_s, default=0.0))}")
+    yield _figure("slot", _slot(now))
     rates = f"{count(now.records_per_s)} records/s, {count(now.transactions_per_s)} transactions/s"
     yield _figure("throughput", rates)
     yield _figure(
@@ -83,6 +83,16 @@ def _figures(now: Snapshot) -> Iterator[str]:
         latency = f"half within {duration(now.latency_p50_s)}, 99 % within {duration(now.latency_p99_s)}"
         yield _figure("latency", latency)
     yield _figure("on the way", f"{count(now.inflight_records)} records that Kafka has not acknowledged")
+
+
+def _slot(now: Snapshot) -> str:
+    if now.retained_wal_bytes is None:
+        return "WAL kept for it not known"
+    if now.safe_wal_bytes is None:
+        budget = "budget not known" if now.wal_limited is None else "no limit"
+    else:
+        budget = f"{size(now.safe_wal_bytes)} of budget left"
+    return f"{size(now.retained_wal_bytes)} of WAL kept for it, {budget}"
 
 
 def _figure(label: str, text: str) -> str:

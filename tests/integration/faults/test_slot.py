@@ -75,6 +75,29 @@ def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streamin
     assert "the server removed WAL that it needs" in last_words(relay, LOST)
 
 
+@own_postgres(max_slot_wal_keep_size="128MB")
+def test_an_old_transaction_uses_up_the_budget_of_a_relay_that_is_not_behind(
+    database: Database, relay: Relay
+) -> None:
+    """Row 12: PgrelayWalBudget tells it before the slot is lost."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with database.connect() as old, old.transaction(force_rollback=True), database.connect() as busy:
+        old.execute("INSERT INTO t VALUES (1)")
+        for _ in range(7):
+            # A segment each, 16 MB of WAL that no publication has.
+            busy.execute("SELECT pg_current_xact_id()")
+            busy.execute("SELECT pg_switch_wal()")
+            busy.execute("CHECKPOINT")
+        relay.wait_for(lambda: 0 < budget_left(relay) < 0.25, "the budget to be told")
+        relay.wait_for(lambda: relay.metric("pgrelay_lag_bytes") < 16_000_000, "the relay to catch up")
+
+
+def budget_left(relay: Relay) -> float:
+    """What PgrelayWalBudget asks for: the share of what the server may keep for the slot."""
+    safe = relay.metric("pgrelay_slot_safe_wal_bytes")
+    return safe / (safe + relay.metric("pgrelay_slot_retained_wal_bytes"))
+
+
 @own_postgres(idle_replication_slot_timeout="1s")
 def test_a_slot_that_nobody_read_for_too_long(database: Database, relay: Relay) -> None:
     """Row 12: PostgreSQL 18 ends it at the next checkpoint, and the line says why."""

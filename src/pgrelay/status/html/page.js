@@ -50,7 +50,9 @@ function tiles(now) {
   putFigure("p50", now.latency_p50_s === null ? ["–"] : duration(now.latency_p50_s));
   put("p99", now.latency_p99_s === null ? "no transaction just now" : `99 % within ${text(duration(now.latency_p99_s))}`);
   putFigure("inflight", [whole.format(now.inflight_records), now.inflight_records === 1 ? "record" : "records"]);
-  put("budget", now.safe_wal_bytes === null ? "no known limit to its WAL" : `${text(bytes(now.safe_wal_bytes))} of WAL budget left`);
+  putFigure("retained", now.retained_wal_bytes === null ? ["–"] : bytes(now.retained_wal_bytes));
+  put("budget", now.safe_wal_bytes !== null ? `${text(bytes(now.safe_wal_bytes))} of budget left`
+    : now.wal_limited === null ? "budget not known" : "no limit");
 }
 
 function flow(now) {
