@@ -97,11 +97,27 @@ def test_the_lag_in_seconds_grows_while_a_commit_waits(metrics: Metrics, clock: 
     assert value(metrics, "pgrelay_lag_seconds") == 5
 
 
-def test_the_lag_in_seconds_is_0_when_nothing_waits(metrics: Metrics) -> None:
+def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metrics, tmp_path: Path) -> None:
+    metrics.watch(lambda: True, tmp_path)
     assert value(metrics, "pgrelay_lag_seconds") == 0
     metrics.set_oldest_commit(us(NOW_S - 3))
     metrics.set_oldest_commit(None)
     assert value(metrics, "pgrelay_lag_seconds") == 0
+
+
+def test_the_lag_in_seconds_is_not_known_while_nothing_flows(metrics: Metrics, tmp_path: Path) -> None:
+    metrics.watch(lambda: False, tmp_path)
+    assert math.isnan(value(metrics, "pgrelay_lag_seconds") or 0)
+    metrics.set_oldest_commit(us(NOW_S - 3))
+    assert value(metrics, "pgrelay_lag_seconds") == 3
+
+
+def test_how_far_the_slot_is_behind_is_told_while_nothing_flows(metrics: Metrics) -> None:
+    metrics.set_slot(server=500, confirmed=200)
+    assert value(metrics, "pgrelay_lag_bytes") == 300
+    assert math.isnan(value(metrics, "pgrelay_received_lsn") or 0)
+    metrics.set_slot(server=500, confirmed=None)
+    assert math.isnan(value(metrics, "pgrelay_lag_bytes") or 0)
 
 
 def test_a_server_clock_ahead_of_ours_makes_no_negative_time(metrics: Metrics) -> None:
@@ -134,7 +150,9 @@ def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
 
 
 def test_what_is_not_known_is_no_number(metrics: Metrics) -> None:
-    for name in ("published_tables", "slot_safe_wal_bytes", "slot_retained_wal_bytes"):
+    lsns = (f"{stage}_lsn" for stage in ("server", "received", "acknowledged", "confirmed"))
+    slot = ("slot_safe_wal_bytes", "slot_retained_wal_bytes")
+    for name in ("published_tables", *slot, *lsns, "lag_bytes", "lag_seconds"):
         assert math.isnan(value(metrics, f"pgrelay_{name}") or 0)
 
 

@@ -9,7 +9,7 @@ from pgrelay.assembler import OpenTransaction
 from pgrelay.config import Config
 from pgrelay.http import Health, StatusServer
 from pgrelay.metrics import Metrics
-from pgrelay.spool import Spool
+from pgrelay.spool import Spool, base_directory
 from pgrelay.status.status import Status
 from pgrelay.status.troubles import Troubles
 
@@ -66,6 +66,7 @@ class Told:
         self.metrics = Metrics(self.clock)
         self.health = Health()
         self.health.troubles = Troubles(self.clock)
+        self.metrics.watch(lambda: self.health.ready, base_directory(self.config.transactions.spool_dir))
         self.status = Status(self.config, self.metrics, self.health, self.clock)
 
     def pass_second(self, *open_transactions: OpenTransaction) -> None:

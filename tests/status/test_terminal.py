@@ -77,6 +77,7 @@ def test_colours_add_nothing_but_colours(told: Told) -> None:
 
 def test_a_relay_that_has_just_begun() -> None:
     text = render(Told().status.snapshot(), coloured=False)
+    assert re.search(r"^lag +not known while nothing flows$", text, re.MULTILINE)
     for line in ("no record yet", "none since the start", "waiting: starting"):
         assert line in text
 

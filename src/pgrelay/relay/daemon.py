@@ -193,7 +193,9 @@ class Daemon:
         """One session, from connecting to its end. Returns when asked to stop."""
         config = self._config
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
-            # First, since a standby that is promoted meanwhile would tell the timeline that it leaves.
+            # Whatever is waited for from here on, how far behind the slot is stays true.
+            self._observer.asked(await catalog.slot_wal(config.source.slot))
+            # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
             standby = await catalog.in_recovery()
             system = await source.identify()
             self._position.check_cluster(system)

@@ -5,6 +5,7 @@ from typing import Final
 
 import structlog
 
+from pgrelay.catalog import SlotWal
 from pgrelay.http import Health
 from pgrelay.metrics import Metrics
 from pgrelay.relay.session import Session
@@ -37,6 +38,11 @@ class Observer:
         self._stalled = False
         self._recovering = False
         self._published: frozenset[str] | None = None
+
+    def asked(self, wal: SlotWal) -> None:
+        """Ahead of a session, which may not come: what the server itself says of the slot."""
+        self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
+        self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or from when it is known what was delivered."""

@@ -1,5 +1,6 @@
 """Postgres stops, cuts connections, refuses us or is not there yet: rows 7, 21, 29 and more of faults.md."""
 
+import math
 import time
 
 import psycopg
@@ -156,6 +157,9 @@ def test_a_second_relay_waits_and_takes_over(
     relay.caught_up()
     assert second.get("/readyz")[0] == 503
     assert len(second.events(WAITING)) == 1
+    moved_to = relay.confirmed_lsn()
+    second.wait_for(lambda: second.metric("pgrelay_confirmed_lsn") >= moved_to, "the slot's place to be told")
+    assert math.isnan(second.metric("pgrelay_lag_seconds"))
     getattr(relay, end)()
     second.wait_streaming()
     database.execute("INSERT INTO t VALUES (2)")
