@@ -218,8 +218,9 @@ def test_the_other_counts(metrics: Metrics) -> None:
     assert value(metrics, "pgrelay_delivery_errors_total") == 2
 
 
-def test_both_ends_of_reconnections_are_there_from_the_start(metrics: Metrics) -> None:
-    assert value(metrics, "pgrelay_reconnects_total", end="kafka") == 0
+def test_every_end_of_reconnections_is_there_from_the_start(metrics: Metrics) -> None:
+    for end in ("kafka", "postgres", "registry", "spool"):
+        assert value(metrics, "pgrelay_reconnects_total", end=end) == 0
     metrics.add_reconnect("postgres")
     assert value(metrics, "pgrelay_reconnects_total", end="postgres") == 1
 

@@ -12,7 +12,7 @@ from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,7 +25,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-End = Literal["postgres", "kafka", "registry"]
+End = Literal["postgres", "kafka", "registry", "spool"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -189,16 +189,13 @@ class Metrics:
     def _make_failures(self) -> None:
         reconnects = Counter(
             "pgrelay_reconnects_total",
-            "Connections made anew after trouble, by the end that had it. If it keeps growing: read the log.",
+            "Tries to go on after trouble, by the end that had it: postgres, kafka, registry, spool. If it "
+            "keeps growing: /readyz and the log say why; a relay that waits for its slot counts every try.",
             ["end"],
             registry=self.registry,
         )
         # All are there from the start, so that a first reconnection shows as an increase.
-        self._reconnects: dict[End, Counter] = {
-            "postgres": reconnects.labels("postgres"),
-            "kafka": reconnects.labels("kafka"),
-            "registry": reconnects.labels("registry"),
-        }
+        self._reconnects: dict[End, Counter] = {end: reconnects.labels(end) for end in get_args(End)}
         self._delivery_errors = self._counter(
             "delivery_errors_total",
             "Records that Kafka refused for good. If it is not 0: the log names LSN, table and error.",

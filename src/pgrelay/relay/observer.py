@@ -37,6 +37,7 @@ class Observer:
         self._acknowledged_at = 0.0
         self._stalled = False
         self._recovering = False
+        self._spool_failed_at: tuple[int, int] | None = None
         self._published: frozenset[str] | None = None
 
     def asked(self, wal: SlotWal) -> None:
@@ -44,10 +45,22 @@ class Observer:
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
+    @property
+    def spool_failing(self) -> bool:
+        """No session has got past where the spool's disk last failed."""
+        return self._spool_failed_at is not None
+
+    def spool_failed(self, session: Session) -> None:
+        """Until a session gets past here it only tries again, and nothing flows."""
+        self._spool_failed_at = session.assembler.server_lsn, session.ledger.flush_lsn
+
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or from when it is known what was delivered."""
         self._recovering = session.recovering
         self._acknowledged_at = time.monotonic()
+        if self.spool_failing:
+            # The reason stands: this is one more try.
+            return
         if self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
         else:
@@ -56,6 +69,8 @@ class Observer:
     def turned(self, session: Session) -> None:
         if self._recovering and not session.recovering:
             self.begins(session)
+        if self._spool_failed_at is not None:
+            self._watch_spool(session, *self._spool_failed_at)
         now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
@@ -94,6 +109,13 @@ class Observer:
             self._health.troubles.tell(f"dead letters of {table}", _LETTERS_CURE)
         for letter in letters.take_latest():
             _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)
+
+    def _watch_spool(self, session: Session, received_lsn: int, flush_lsn: int) -> None:
+        """The server sends all again up to where the spool failed, and only then names a later end."""
+        if session.assembler.server_lsn > received_lsn or session.ledger.flush_lsn > flush_lsn:
+            self._spool_failed_at = None
+            self._health.streaming()
+            _log.info("the spool has room again")
 
     def _watch_kafka(self, session: Session, now: float) -> None:
         """Kafka is away where records wait, or a commit, and none is acknowledged."""
