@@ -152,7 +152,7 @@ def test_a_second_relay_waits_and_takes_over(
     assert owner is not None
     second = new_relay().start()
     second.wait_event(WAITING)
-    assert f"active for PID {owner.pid}" in second.get("/readyz")[1]
+    assert f"active for PID {owner.pid}; another relay or client has it" in second.get("/readyz")[1]
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     assert second.get("/readyz")[0] == 503
