@@ -16,6 +16,7 @@ from pgrelay import __version__, early_stop
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn, parse_lsn
 from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
+from pgrelay.status.figures import counted
 
 _EPILOG: Final = """\
 exit codes:
@@ -226,12 +227,8 @@ def _as_text(findings: Sequence[Finding], coloured: bool) -> str:
         if finding.level != "ok":
             lines += [f"{'':8} why: {finding.why}", f"{'':8} fix: {finding.cure}"]
     levels = [finding.level for finding in findings]
-    counts = f"{_counted(levels.count('error'), 'error')}, {_counted(levels.count('warning'), 'warning')}"
+    counts = f"{counted(levels.count('error'), 'error')}, {counted(levels.count('warning'), 'warning')}"
     return "\n".join([*lines, counts])
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.status.figures import age, ago, count, duration, size
+from pgrelay.status.figures import age, ago, count, counted, duration, size
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,7 @@ def test_ages_have_whole_seconds() -> None:
 @pytest.mark.parametrize(("n", "text"), [(0, "0"), (3.26, "3.3"), (3, "3"), (4039.4, "4,039")])
 def test_counts(n: float, text: str) -> None:
     assert count(n) == text
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [counted(n, "record") for n in (0, 1, 4039)] == ["0 records", "1 record", "4,039 records"]

@@ -63,6 +63,11 @@ def test_the_budget_of_the_slot(told: Told, retained: float, safe: float, line: 
     assert line in render(told.status.snapshot(), coloured=False).splitlines()
 
 
+def test_one_record_is_no_plural(told: Told) -> None:
+    told.metrics.set_inflight_records(1)
+    assert "1 record that Kafka has not acknowledged" in render(told.status.snapshot(), coloured=False)
+
+
 def test_why_it_waits(told: Told) -> None:
     told.health.waiting("waiting for slot shop")
     assert "\nwaiting: waiting for slot shop\n" in render(told.status.snapshot(), coloured=False)

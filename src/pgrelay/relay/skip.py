@@ -21,6 +21,7 @@ from pgrelay.relay.daemon import Daemon, stop_on_signals
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_free
+from pgrelay.status.figures import counted
 
 _log = structlog.get_logger(__name__)
 
@@ -55,7 +56,8 @@ async def skip(config: Config, lsn: int) -> str:
             "that ended the relay names the LSN"
         )
     _log.warning("left out a transaction, as asked", commit_lsn=format_lsn(lsn), changes=passing.changes)
-    return f"left out the transaction that commits at {format_lsn(lsn)}, with {passing.changes} changes"
+    changes = counted(passing.changes, "change")
+    return f"left out the transaction that commits at {format_lsn(lsn)}, with {changes}"
 
 
 async def _require_free(source: Source) -> None:

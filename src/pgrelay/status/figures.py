@@ -47,6 +47,11 @@ def count(n: float) -> str:
     return f"{n:.1f}".removesuffix(".0") if 0 < n < 10 else f"{n:,.0f}"
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 record`, `4,039 records`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def _three(value: float) -> str:
     """Three digits at least, of a value between 0 and 1000."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

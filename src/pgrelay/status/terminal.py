@@ -6,7 +6,7 @@ from typing import Final
 
 import yaml
 
-from pgrelay.status.figures import age, ago, count, duration, size
+from pgrelay.status.figures import age, ago, count, counted, duration, size
 from pgrelay.status.snapshot import Snapshot
 
 Paint = Callable[[str, str], str]
@@ -84,7 +84,7 @@ def _figures(now: Snapshot) -> Iterator[str]:
     else:
         latency = f"half within {duration(now.latency_p50_s)}, 99 % within {duration(now.latency_p99_s)}"
         yield _figure("latency", latency)
-    yield _figure("on the way", f"{count(now.inflight_records)} records that Kafka has not acknowledged")
+    yield _figure("on the way", f"{counted(now.inflight_records, 'record')} that Kafka has not acknowledged")
 
 
 def _lag(now: Snapshot) -> str:
