@@ -44,7 +44,7 @@ function putFigure(name, [value, unit]) {
 
 function tiles(now) {
   putFigure("lag", now.lag_s === null ? ["not known"] : duration(now.lag_s));
-  put("lagBytes", now.lag_bytes === null ? "" : `${text(bytes(now.lag_bytes))} of WAL not confirmed`);
+  put("lagBytes", now.lag_bytes === null ? "" : `${text(bytes(now.lag_bytes))} not confirmed`);
   putFigure("rate", [number(now.records_per_s), "records/s"]);
   put("transactions", `${number(now.transactions_per_s)} transactions/s`);
   putFigure("p50", now.latency_p50_s === null ? ["–"] : duration(now.latency_p50_s));
