@@ -1,9 +1,12 @@
 """What becomes of the slot behind the relay's back: rows 10, 11 and 12 of faults.md."""
 
+import math
 import signal
 
 import pytest
+from psycopg import sql
 
+from pgrelay.catalog import Catalog
 from pgrelay.embedded.postgres import Postgres
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
@@ -96,6 +99,21 @@ def budget_left(relay: Relay) -> float:
     """What PgrelayWalBudget asks for: the share of what the server may keep for the slot."""
     safe = relay.metric("pgrelay_slot_safe_wal_bytes")
     return safe / (safe + relay.metric("pgrelay_slot_retained_wal_bytes"))
+
+
+@own_postgres(max_slot_wal_keep_size="1MB")
+async def test_a_lost_slot_has_no_budget(database: Database) -> None:
+    """Row 12: the server says of it what it says of a slot without a limit."""
+    async with Catalog(database.dsn) as catalog:
+        await catalog.create_slot("lost")
+        for _ in range(4):
+            await catalog.rows(sql.SQL("SELECT pg_current_xact_id()"))
+            await catalog.rows(sql.SQL("SELECT pg_switch_wal()"))
+        await catalog.rows(sql.SQL("CHECKPOINT"))
+        assert (await catalog.slot_wal("lost")).safe == 0
+        nowhere = await catalog.slot_wal("none")
+    assert nowhere.confirmed_lsn is None
+    assert math.isnan(nowhere.safe)
 
 
 @own_postgres(idle_replication_slot_timeout="1s")
