@@ -55,6 +55,7 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
         "pgrelay_lag_bytes gauge",
         "pgrelay_lag_seconds gauge",
         "pgrelay_slot_safe_wal_bytes gauge",
+        "pgrelay_slot_retained_wal_bytes gauge",
         "pgrelay_records_total counter",
         "pgrelay_transactions_total counter",
         "pgrelay_delivery_latency_seconds histogram",
@@ -96,11 +97,27 @@ def test_the_lag_in_seconds_grows_while_a_commit_waits(metrics: Metrics, clock: 
     assert value(metrics, "pgrelay_lag_seconds") == 5
 
 
-def test_the_lag_in_seconds_is_0_when_nothing_waits(metrics: Metrics) -> None:
+def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metrics, tmp_path: Path) -> None:
+    metrics.watch(lambda: True, tmp_path)
     assert value(metrics, "pgrelay_lag_seconds") == 0
     metrics.set_oldest_commit(us(NOW_S - 3))
     metrics.set_oldest_commit(None)
     assert value(metrics, "pgrelay_lag_seconds") == 0
+
+
+def test_the_lag_in_seconds_is_not_known_while_nothing_flows(metrics: Metrics, tmp_path: Path) -> None:
+    metrics.watch(lambda: False, tmp_path)
+    assert math.isnan(value(metrics, "pgrelay_lag_seconds") or 0)
+    metrics.set_oldest_commit(us(NOW_S - 3))
+    assert value(metrics, "pgrelay_lag_seconds") == 3
+
+
+def test_how_far_the_slot_is_behind_is_told_while_nothing_flows(metrics: Metrics) -> None:
+    metrics.set_slot(server=500, confirmed=200)
+    assert value(metrics, "pgrelay_lag_bytes") == 300
+    assert math.isnan(value(metrics, "pgrelay_received_lsn") or 0)
+    metrics.set_slot(server=500, confirmed=None)
+    assert math.isnan(value(metrics, "pgrelay_lag_bytes") or 0)
 
 
 def test_a_server_clock_ahead_of_ours_makes_no_negative_time(metrics: Metrics) -> None:
@@ -141,14 +158,17 @@ def test_so_are_their_dead_letters(metrics: Metrics) -> None:
 
 
 def test_what_is_not_known_is_no_number(metrics: Metrics) -> None:
-    for name in ("published_tables", "slot_safe_wal_bytes"):
+    lsns = (f"{stage}_lsn" for stage in ("server", "received", "acknowledged", "confirmed"))
+    slot = ("slot_safe_wal_bytes", "slot_retained_wal_bytes")
+    for name in ("published_tables", *slot, *lsns, "lag_bytes", "lag_seconds"):
         assert math.isnan(value(metrics, f"pgrelay_{name}") or 0)
 
 
-def test_what_the_server_may_still_write_before_the_slot_is_lost(metrics: Metrics) -> None:
-    metrics.set_slot_safe_wal(4096.0)
+def test_what_the_server_keeps_for_the_slot_and_may_still_write_before_it_is_lost(metrics: Metrics) -> None:
+    metrics.set_slot_wal(retained=8192.0, safe=4096.0)
+    assert value(metrics, "pgrelay_slot_retained_wal_bytes") == 8192
     assert value(metrics, "pgrelay_slot_safe_wal_bytes") == 4096
-    metrics.set_slot_safe_wal(math.inf)
+    metrics.set_slot_wal(retained=8192.0, safe=math.inf)
     assert value(metrics, "pgrelay_slot_safe_wal_bytes") == math.inf
 
 
@@ -206,8 +226,9 @@ def test_the_other_counts(metrics: Metrics) -> None:
     assert value(metrics, "pgrelay_delivery_errors_total") == 2
 
 
-def test_both_ends_of_reconnections_are_there_from_the_start(metrics: Metrics) -> None:
-    assert value(metrics, "pgrelay_reconnects_total", end="kafka") == 0
+def test_every_end_of_reconnections_is_there_from_the_start(metrics: Metrics) -> None:
+    for end in ("kafka", "postgres", "registry", "spool"):
+        assert value(metrics, "pgrelay_reconnects_total", end=end) == 0
     metrics.add_reconnect("postgres")
     assert value(metrics, "pgrelay_reconnects_total", end="postgres") == 1
 

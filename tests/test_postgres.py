@@ -29,6 +29,14 @@ def test_an_error_means_wait_or_stop(sqlstate: str | None, meaning: type[Pgrelay
     assert str(error).startswith("it says so")
 
 
+def test_who_has_the_slot_is_told_and_that_it_is_waited_for() -> None:
+    error = server_error("55006", 'replication slot "pgrelay" is active for PID 77')
+    assert str(error) == (
+        'replication slot "pgrelay" is active for PID 77; another relay or client has it: '
+        "this one takes over when it goes"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -30,6 +30,10 @@ _PATIENCE_S: Final = 10.0
 _SERVER_GIVES_UP: Final = "9s"
 _UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
+_WAL_END: Final = sql.SQL(
+    "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
+)
+
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
     "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
@@ -62,6 +66,21 @@ class Slot:
             return None
         reason = self.invalidation_reason or "wal_removed"
         return _INVALIDATED.get(reason, f"the server invalidated it: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWal:
+    """The server's WAL, and what a slot has to do with it. `wal_end` is where it ends now.
+
+    `confirmed_lsn` is the slot's, None where there is none. `retained` are the bytes from where the slot
+    still needs the WAL, nan where that is nowhere; `safe` those that may follow until the slot is lost, inf
+    where there is no limit (before PostgreSQL 13 there is none).
+    """
+
+    wal_end: int
+    confirmed_lsn: int | None
+    retained: float
+    safe: float
 
 
 class Catalog:
@@ -196,24 +215,26 @@ class Catalog:
 
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""
+        return parse_lsn((await self.rows(sql.SQL("SELECT {}::text").format(_WAL_END)))[0][0])
+
+    async def slot_wal(self, name: str) -> SlotWal:
+        """What is kept for the slot, which there need not be."""
+        safe = "safe_wal_size, wal_status" if self.server_version >= 130000 else "NULL, NULL"
         query = sql.SQL(
-            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
-            "ELSE pg_current_wal_lsn() END::text"
-        )
-        return parse_lsn((await self.rows(query))[0][0])
-
-    async def safe_wal(self, walsender_pid: int) -> float:
-        """Bytes of WAL that may be written until the slot of this walsender is lost.
-
-        inf where there is no limit, nan before PostgreSQL 13, or where the slot is nobody's.
-        """
-        if self.server_version < 130000:
-            return math.nan
-        query = sql.SQL("SELECT safe_wal_size FROM pg_replication_slots WHERE active_pid = %s")
-        rows = await self.rows(query, (walsender_pid,))
-        if not rows:
-            return math.nan
-        return math.inf if rows[0][0] is None else float(rows[0][0])
+            "SELECT wal_end::text, confirmed_flush_lsn::text, slot_name IS NOT NULL, wal_end - restart_lsn, "
+            "{} FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
+        ).format(sql.SQL(safe), _WAL_END)
+        [(wal_end, confirmed, exists, kept, safe_size, status)] = await self.rows(query, (name,))
+        retained = math.nan if kept is None else float(kept)
+        if not exists:
+            safe_wal = math.nan
+        elif safe_size is None:
+            # NULL stands for both: no limit, and lost.
+            safe_wal = 0.0 if status == "lost" else math.inf
+        else:
+            # Below 0 past the limit, until the next checkpoint.
+            safe_wal = max(0.0, float(safe_size))
+        return SlotWal(parse_lsn(wal_end), _lsn(confirmed), retained, safe_wal)
 
     async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
         statement = await self.publication_statement(name, tables)

@@ -55,7 +55,7 @@ class Health:
         self._waiting_for = None
 
     def waiting(self, reason: str) -> None:
-        """The stream doesn't flow; `reason` is one line: `waiting for slot pgrelay: active for PID 77`."""
+        """The stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
         self._waiting_for = reason
 
     @property

@@ -1,7 +1,8 @@
 """What the relay counts, for Prometheus and for the status page.
 
 One `Metrics` per relay, on a registry of its own. The relay counts in plain integers and hands over sums once
-a batch; no method here is meant to be called per row. LSNs are byte positions, as numbers.
+a batch; no method here is meant to be called per row. LSNs are byte positions, as numbers; what is not known
+is NaN.
 """
 
 import math
@@ -9,9 +10,9 @@ import shutil
 import time
 from collections import Counter as Tally
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,7 +25,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-End = Literal["postgres", "kafka", "registry"]
+End = Literal["postgres", "kafka", "registry", "spool"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -41,16 +42,18 @@ OTHER_TABLES: Final = "(other)"
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The four LSNs: the end of the server's WAL, and how far each stage has come."""
+    """The four LSNs: the end of the server's WAL, and how far each stage has come; None: not known yet."""
 
-    server: int = 0
-    received: int = 0
-    acknowledged: int = 0
-    confirmed: int = 0
+    server: int | None = None
+    received: int | None = None
+    acknowledged: int | None = None
+    confirmed: int | None = None
 
     @property
-    def lag_bytes(self) -> int:
-        """WAL that the server has written and we have not confirmed."""
+    def lag_bytes(self) -> int | None:
+        """WAL that the server has written and that is not confirmed; None: not known yet."""
+        if self.server is None or self.confirmed is None:
+            return None
         return max(0, self.server - self.confirmed)
 
 
@@ -67,13 +70,14 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._clock = clock
+        self._is_streaming: Callable[[], bool] = lambda: False
         self._oldest_commit_s: float | None = None
-        self.positions = Positions()
         self.tables: Tally[str] = Tally()
         self._named: set[str] = set()
         self.transactions = 0
         self.inflight_records = 0
         self.spooled_bytes = 0
+        self.slot_retained_wal = math.nan
         self.slot_safe_wal = math.nan
         self._make_positions()
         self._make_volumes()
@@ -110,15 +114,23 @@ class Metrics:
         )
         self._gauge(
             "lag_seconds",
-            "Age of the oldest commit that Kafka has not acknowledged; 0 when there is none. "
-            "If it grows: Kafka is slow or away, or a transaction is too large for the rate.",
+            "Age of the oldest commit that Kafka has not acknowledged; 0: there is none, NaN: nothing flows "
+            "and none is known. If it grows: Kafka is slow or away, or a transaction is too large for the "
+            "rate.",
         ).set_function(self.lag_s)
+        self._set_positions(Positions())
         self._slot_safe_wal = self._gauge(
             "slot_safe_wal_bytes",
             "WAL that the server may still write before it gives up the slot (max_slot_wal_keep_size); +Inf: "
-            "no limit, NaN: not known. If it falls: let the relay catch up, or raise the limit.",
+            "no limit, NaN: not known. If it falls: see docs/operations.md, PgrelayWalBudget.",
         )
         self._slot_safe_wal.set(math.nan)
+        self._slot_retained_wal = self._gauge(
+            "slot_retained_wal_bytes",
+            "WAL that the server keeps for the slot; NaN: not known. If it grows without pgrelay_lag_bytes: "
+            "an old transaction holds the slot, look for it in pg_stat_activity.",
+        )
+        self._slot_retained_wal.set(math.nan)
 
     def _make_volumes(self) -> None:
         self._records = Counter(
@@ -178,16 +190,13 @@ class Metrics:
     def _make_failures(self) -> None:
         reconnects = Counter(
             "pgrelay_reconnects_total",
-            "Connections made anew after trouble, by the end that had it. If it keeps growing: read the log.",
+            "Tries to go on after trouble, by the end that had it: postgres, kafka, registry, spool. If it "
+            "keeps growing: /readyz and the log say why; a relay that waits for its slot counts every try.",
             ["end"],
             registry=self.registry,
         )
         # All are there from the start, so that a first reconnection shows as an increase.
-        self._reconnects: dict[End, Counter] = {
-            "postgres": reconnects.labels("postgres"),
-            "kafka": reconnects.labels("kafka"),
-            "registry": reconnects.labels("registry"),
-        }
+        self._reconnects: dict[End, Counter] = {end: reconnects.labels(end) for end in get_args(End)}
         self._delivery_errors = self._counter(
             "delivery_errors_total",
             "Records that Kafka refused for good. If it is not 0: the log names LSN, table and error.",
@@ -212,9 +221,14 @@ class Metrics:
         return Counter(f"pgrelay_{name}", help_text, registry=self.registry)
 
     def lag_s(self) -> float:
-        """Age in seconds of the oldest commit that Kafka has not acknowledged; 0 when there is none."""
+        """Age in seconds of the oldest commit that Kafka has not acknowledged; 0 when there is none.
+
+        nan where that is not known: nothing flows, and there may be commits that we have not seen.
+        """
         oldest_s = self._oldest_commit_s
-        return 0.0 if oldest_s is None else max(0.0, self._clock() - oldest_s)
+        if oldest_s is None:
+            return 0.0 if self._is_streaming() else math.nan
+        return max(0.0, self._clock() - oldest_s)
 
     def describe(self, **labels: str) -> None:
         """Set the labels of `pgrelay_info`: version, slot, ..."""
@@ -222,23 +236,32 @@ class Metrics:
 
     def watch(self, streaming: Callable[[], bool], spool: Path) -> None:
         """Look, whenever metrics are read, whether the stream flows, and at the disk under `spool`."""
+        self._is_streaming = streaming
         self._streaming.set_function(lambda: float(streaming()))
         self._spool_free.set_function(lambda: disk_bytes(spool)[0])
         self._spool_disk.set_function(lambda: disk_bytes(spool)[1])
 
     def set_positions(self, *, received: int, acknowledged: int, confirmed: int, server: int) -> None:
         """Set the four LSNs, and the lag in bytes that follows from them."""
-        self.positions = Positions(server, received, acknowledged, confirmed)
-        self._received_lsn.set(received)
-        self._acknowledged_lsn.set(acknowledged)
-        self._confirmed_lsn.set(confirmed)
-        self._server_lsn.set(server)
-        self._lag_bytes.set(self.positions.lag_bytes)
+        self._set_positions(Positions(server, received, acknowledged, confirmed))
 
-    def set_slot_safe_wal(self, size: float) -> None:
-        """Set the bytes of WAL until the slot is lost; inf: no limit, nan: not known."""
-        self.slot_safe_wal = size
-        self._slot_safe_wal.set(size)
+    def set_slot(self, *, server: int, confirmed: int | None) -> None:
+        """Set what the server itself says, also while nothing flows; `confirmed` is None without a slot."""
+        self._set_positions(replace(self.positions, server=server, confirmed=confirmed))
+
+    def _set_positions(self, positions: Positions) -> None:
+        self.positions = positions
+        self._received_lsn.set(_or_nan(positions.received))
+        self._acknowledged_lsn.set(_or_nan(positions.acknowledged))
+        self._confirmed_lsn.set(_or_nan(positions.confirmed))
+        self._server_lsn.set(_or_nan(positions.server))
+        self._lag_bytes.set(_or_nan(positions.lag_bytes))
+
+    def set_slot_wal(self, *, retained: float, safe: float) -> None:
+        """Set the bytes of WAL kept for the slot, and until it is lost; inf: no limit, nan: not known."""
+        self.slot_retained_wal, self.slot_safe_wal = retained, safe
+        self._slot_retained_wal.set(retained)
+        self._slot_safe_wal.set(safe)
 
     def set_oldest_commit(self, unix_us: int | None) -> None:
         """Set the commit time (microseconds since 1970) of the oldest unacknowledged transaction, if any.
@@ -310,6 +333,10 @@ class Metrics:
     def render(self) -> bytes:
         """All metrics in Prometheus's text format; `CONTENT_TYPE` is its media type."""
         return generate_latest(self.registry)
+
+
+def _or_nan(number: int | None) -> float:
+    return math.nan if number is None else number
 
 
 def disk_bytes(folder: Path) -> tuple[float, float]:

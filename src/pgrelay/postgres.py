@@ -36,10 +36,11 @@ PIN: Final = "SELECT " + ", ".join(
 _CONNECT_TIMEOUT_S: Final = 10
 
 # SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").
-_PASSING: Final = ("08", "40", "53", "57", "58", "55006", "XX000")
+_PASSING: Final = ("08", "40", "53", "57", "58", "XX000")
 # A character that is not in the one encoding, or has no equivalent in the other.
 _NO_UTF_8: Final = ("22021", "22P05")
 _WAL_REMOVED: Final = "58P01"
+_IN_USE: Final = "55006"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 
@@ -111,6 +112,8 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
         return RecordError(
             f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
         )
+    if sqlstate == _IN_USE:
+        return SourceUnavailable(f"{text}; another relay or client has it: this one takes over when it goes")
     if text.startswith(_UNMAPPED):
         return SourceUnavailable(f"{text}: a bug of Postgres's streaming; set source.streaming: off")
     if sqlstate is None or sqlstate.startswith(_PASSING):

@@ -9,7 +9,7 @@ from pgrelay.assembler import OpenTransaction
 from pgrelay.config import Config
 from pgrelay.http import Health, StatusServer
 from pgrelay.metrics import Metrics
-from pgrelay.spool import Spool
+from pgrelay.spool import Spool, base_directory
 from pgrelay.status.status import Status
 from pgrelay.status.troubles import Troubles
 
@@ -66,6 +66,7 @@ class Told:
         self.metrics = Metrics(self.clock)
         self.health = Health()
         self.health.troubles = Troubles(self.clock)
+        self.metrics.watch(lambda: self.health.ready, base_directory(self.config.transactions.spool_dir))
         self.status = Status(self.config, self.metrics, self.health, self.clock)
 
     def pass_second(self, *open_transactions: OpenTransaction) -> None:
@@ -84,7 +85,7 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
     told.health.streaming()
     metrics, lsn = told.metrics, 0x2A_0000_0000
     metrics.set_published_tables(7)
-    metrics.set_slot_safe_wal(18.2e9)
+    metrics.set_slot_wal(retained=1.4e9, safe=18.2e9)
     large, small = open_transaction(spool, 90_211, 9_000_000), open_transaction(spool, 90_377, 400_000)
     large.frames.spill()
     for second in range(seconds):

@@ -113,6 +113,7 @@ def test_what_the_relay_tells_is_shown(told: Told, show: Open, options: dict[str
         f"Cure {now.troubles[1].cure}",
     ]
     assert shown(page, "p50") == "2.90ms"
+    assert (shown(page, "retained"), shown(page, "budget")) == ("1.30GiB", "17.0 GiB of budget left")
 
 
 def cells(row: Any) -> Any:
@@ -174,6 +175,8 @@ def test_a_relay_that_has_just_begun(browser: Browser) -> None:
             expect(page.locator("#notice")).to_have_text("Waiting: starting")
             expect(page.locator("#troubles")).to_have_text("None since the start.")
             expect(page.locator("svg.wide [data-bind='server.lsn']")).to_have_text("not known yet")
+            expect(page.locator("[data-bind='lag']")).to_have_text("not known")
+            expect(page.locator("[data-bind='budget']")).to_have_text("budget not known")
         assert complaints == []
     finally:
         context.close()
@@ -186,6 +189,7 @@ def test_the_chart_tells_what_is_under_the_pointer(told: Told, show: Open) -> No
     assert box is not None
     page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 20)
     last = told.status.snapshot().chart.lag_s[-1]
+    assert last is not None
     expect(chart.locator(".value")).to_have_text(
         f"{'0 s' if last == 0 else f'{last * 1000:.2f} ms'}, just now"
     )
@@ -193,6 +197,19 @@ def test_the_chart_tells_what_is_under_the_pointer(told: Told, show: Open) -> No
     expect(chart.locator(".value")).to_contain_text("8.")
     page.mouse.move(0, 0)
     expect(chart.locator(".value")).to_have_text("")
+
+
+def test_the_chart_has_a_gap_where_nothing_was_known(told: Told, show: Open) -> None:
+    page = show(**DESKTOP)
+    curve = page.locator("[data-chart=lag_s] .curve")
+    assert (curve.get_attribute("d") or "").count("M") == 1
+    told.health.waiting("Postgres is away")
+    told.metrics.set_oldest_commit(None)
+    told.pass_second()
+    told.health.streaming()
+    told.pass_second()
+    told.pass_second()
+    expect(curve).to_have_attribute("d", re.compile(r"^M[^M]+M[^M]+$"))
 
 
 @pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -32,8 +32,21 @@ def test_before_anything_is_known(told: Told) -> None:
     assert (now.state, now.reason) == ("waiting", "starting")
     assert {stage.lsn for stage in now.stages} == {None}
     assert (now.tables, now.open, now.troubles) == ([], [], [])
-    assert (now.latency_p50_s, now.safe_wal_bytes) == (None, None)
-    assert now.chart.lag_s == []
+    assert now.latency_p50_s is None
+    assert (now.retained_wal_bytes, now.safe_wal_bytes, now.wal_limited) == (None, None, None)
+    assert (now.lag_s, now.lag_bytes) == (None, None)
+    assert {stage.behind_bytes for stage in now.stages} == {None}
+    told.pass_second()
+    chart = told.status.snapshot().chart
+    assert (chart.lag_s, chart.lag_bytes) == ([None], [None])
+
+
+def test_while_nothing_flows_the_slot_is_as_far_behind_as_the_server_says(told: Told) -> None:
+    told.metrics.set_slot(server=0x400, confirmed=0x100)
+    now = told.status.snapshot()
+    assert (now.lag_s, now.lag_bytes) == (None, 0x300)
+    assert [stage.lsn for stage in now.stages] == ["0/400", None, None, "0/100"]
+    assert json.loads(json.dumps(now.as_json(), allow_nan=False))["lag_s"] is None
 
 
 def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
@@ -106,10 +119,12 @@ def test_lag_grows_between_samples(told: Told) -> None:
 
 
 def test_a_budget_without_a_limit_is_no_number(told: Told) -> None:
-    told.metrics.set_slot_safe_wal(math.inf)
-    assert told.status.snapshot().safe_wal_bytes is None
-    told.metrics.set_slot_safe_wal(4096.0)
-    assert told.status.snapshot().safe_wal_bytes == 4096
+    told.metrics.set_slot_wal(retained=8192.0, safe=math.inf)
+    now = told.status.snapshot()
+    assert (now.retained_wal_bytes, now.safe_wal_bytes, now.wal_limited) == (8192, None, False)
+    told.metrics.set_slot_wal(retained=8192.0, safe=4096.0)
+    now = told.status.snapshot()
+    assert (now.retained_wal_bytes, now.safe_wal_bytes, now.wal_limited) == (8192, 4096, True)
 
 
 def test_json_there_and_back(told: Told, spool: Spool) -> None:

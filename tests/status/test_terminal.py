@@ -1,5 +1,6 @@
 """The page's content in a terminal."""
 
+import math
 import re
 from pathlib import Path
 
@@ -49,6 +50,24 @@ def test_the_bytes_stand_between_the_lsns(told: Told) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("retained", "safe", "line"),
+    [
+        (2 << 20, 5 << 20, "slot        2.00 MiB of WAL kept for it, 5.00 MiB of budget left"),
+        (2 << 20, math.inf, "slot        2.00 MiB of WAL kept for it, no limit"),
+        (math.nan, math.nan, "slot        WAL kept for it not known"),
+    ],
+)
+def test_the_budget_of_the_slot(told: Told, retained: float, safe: float, line: str) -> None:
+    told.metrics.set_slot_wal(retained=retained, safe=safe)
+    assert line in render(told.status.snapshot(), coloured=False).splitlines()
+
+
+def test_one_record_is_no_plural(told: Told) -> None:
+    told.metrics.set_inflight_records(1)
+    assert "1 record that Kafka has not acknowledged" in render(told.status.snapshot(), coloured=False)
+
+
 def test_why_it_waits(told: Told) -> None:
     told.health.waiting("waiting for slot shop")
     assert "\nwaiting: waiting for slot shop\n" in render(told.status.snapshot(), coloured=False)
@@ -63,6 +82,7 @@ def test_colours_add_nothing_but_colours(told: Told) -> None:
 
 def test_a_relay_that_has_just_begun() -> None:
     text = render(Told().status.snapshot(), coloured=False)
+    assert re.search(r"^lag +not known while nothing flows$", text, re.MULTILINE)
     for line in ("no record yet", "none since the start", "waiting: starting"):
         assert line in text
 

@@ -10,15 +10,14 @@ _MOST_S: Final = 5.0
 class Backoff:
     """Seconds between tries, each drawn between half and all of a bound that doubles."""
 
-    def __init__(self, first_s: float = _FIRST_S, most_s: float = _MOST_S) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
-        self._bound_s = first_s
+    def __init__(self) -> None:
+        self._bound_s = _FIRST_S
 
     def reset(self) -> None:
-        self._bound_s = self._first_s
+        self._bound_s = _FIRST_S
 
-    def next_s(self) -> float:
-        bound_s = self._bound_s
-        self._bound_s = min(bound_s * 2, self._most_s)
+    def next_s(self, most_s: float = _MOST_S) -> float:
+        """`most_s`: what the bound may grow to."""
+        bound_s = min(self._bound_s, most_s)
+        self._bound_s = bound_s * 2
         return random.uniform(bound_s / 2, bound_s)

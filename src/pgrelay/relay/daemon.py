@@ -3,7 +3,9 @@
 Theory of operation. A session that ends in trouble which passes is followed by another, after a pause that
 grows and is jittered; the producer is kept unless it was the trouble. Before the next session starts, what
 the producer still holds gets a moment to be acknowledged, so that little is sent twice. The reason is logged
-once, however often it comes back, and /readyz tells it. What does not pass is raised, and ends the process.
+once, however often it comes back, and /readyz tells it. After a disk that was full, the server decodes all
+again for each try: so those are rarer, each is logged, and the stream flows only once one got further. What
+does not pass is raised, and ends the process.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from pgrelay.errors import (
     PgrelayError,
     RecordRefused,
     RegistryUnavailable,
+    SpoolError,
     Verdict,
     verdict,
 )
@@ -64,6 +67,9 @@ _SETTLE_S: Final = 5.0
 # Objects until the garbage collector looks at them: what is in flight dies young and is in no cycle, and 700,
 # which is Python's own, takes an eighth of the CPU where transactions are small.
 _GARBAGE_EVERY: Final = 50_000
+
+# The most between two tries after a spool's disk was full.
+_SPOOL_PAUSE_S: Final = 60.0
 
 _BEAT_S: Final = 1.0
 _SAMPLE_EVERY_S: Final = 1.0
@@ -180,23 +186,27 @@ class Daemon:
             await asyncio.sleep(_BEAT_S)
 
     async def _recover(self, error: Exception) -> None:
-        """Wait before the next try, telling why, once."""
+        """Wait before the next try, telling why."""
+        spool = isinstance(error, SpoolError)
         self._metrics.add_reconnect(_end_of(error))
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
-        if str(error) not in self._told:
+        if spool or str(error) not in self._told:
             self._told.add(str(error))
             _log.warning("waiting, will go on by itself", reason=str(error))
         if isinstance(error, KafkaUnavailable):
             await self._close_sink()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), self._backoff.next_s())
+            pause_s = self._backoff.next_s(_SPOOL_PAUSE_S) if spool else self._backoff.next_s()
+            await asyncio.wait_for(self._stop.wait(), pause_s)
 
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
         config = self._config
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
-            # First, since a standby that is promoted meanwhile would tell the timeline that it leaves.
+            # Whatever is waited for from here on, how far behind the slot is stays true.
+            self._observer.asked(await catalog.slot_wal(config.source.slot))
+            # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
             standby = await catalog.in_recovery()
             system = await source.identify()
             self._position.check_cluster(system)
@@ -213,8 +223,9 @@ class Daemon:
             # Ours only now; until then another relay may have moved it.
             slot = await catalog.slot(config.source.slot) or slot
             self._position.started(system, slot, source.walsender_pid, standby)
-            start = format_lsn(self._position.flush_lsn)
-            _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
+            if not self._observer.spool_failing:
+                start = format_lsn(self._position.flush_lsn)
+                _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
             server = server_of(config, catalog, system, slot, standby)
             session = await self._make_session(source, catalog, self._sink, offsets, server, slot)
             await self._stream(session)
@@ -279,6 +290,7 @@ class Daemon:
             ledger=ledger,
             spool=spool,
             metrics=self._metrics,
+            slot=config.source.slot,
             publications=self._publications,
             confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits=commits,
@@ -314,6 +326,8 @@ class Daemon:
         except Exception as error:
             if not isinstance(error, KafkaUnavailable):
                 await self._settle(session, verdict(error))
+            if isinstance(error, SpoolError):
+                self._observer.spool_failed(session)
             raise
         finally:
             await session.close()
@@ -355,6 +369,8 @@ def _end_of(error: Exception) -> End:
     """Which end is the trouble, for the metrics."""
     if isinstance(error, RegistryUnavailable):
         return "registry"
+    if isinstance(error, SpoolError):
+        return "spool"
     return "kafka" if isinstance(error, KafkaUnavailable) else "postgres"
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import structlog
 
+from pgrelay.catalog import SlotWal
 from pgrelay.http import Health
 from pgrelay.metrics import Metrics
 from pgrelay.relay.session import Session
@@ -36,12 +37,30 @@ class Observer:
         self._acknowledged_at = 0.0
         self._stalled = False
         self._recovering = False
+        self._spool_failed_at: tuple[int, int] | None = None
         self._published: frozenset[str] | None = None
+
+    def asked(self, wal: SlotWal) -> None:
+        """Ahead of a session, which may not come: what the server itself says of the slot."""
+        self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
+        self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
+
+    @property
+    def spool_failing(self) -> bool:
+        """No session has got past where the spool's disk last failed."""
+        return self._spool_failed_at is not None
+
+    def spool_failed(self, session: Session) -> None:
+        """Until a session gets past here it only tries again, and nothing flows."""
+        self._spool_failed_at = session.assembler.server_lsn, session.ledger.flush_lsn
 
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or from when it is known what was delivered."""
         self._recovering = session.recovering
         self._acknowledged_at = time.monotonic()
+        if self.spool_failing:
+            # The reason stands: this is one more try.
+            return
         if self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
         else:
@@ -50,6 +69,8 @@ class Observer:
     def turned(self, session: Session) -> None:
         if self._recovering and not session.recovering:
             self.begins(session)
+        if self._spool_failed_at is not None:
+            self._watch_spool(session, *self._spool_failed_at)
         now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
@@ -67,7 +88,8 @@ class Observer:
             confirmed=session.confirmations.confirmed_lsn,
             server=max(ledger.server_lsn, session.wal_end),
         )
-        metrics.set_slot_safe_wal(session.safe_wal)
+        if session.wal is not None:
+            metrics.set_slot_wal(retained=session.wal.retained, safe=session.wal.safe)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
         metrics.set_open_transactions(session.assembler.open_transactions)
@@ -87,6 +109,13 @@ class Observer:
             self._health.troubles.tell(f"dead letters of {table}", _LETTERS_CURE)
         for letter in letters.take_latest():
             _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)
+
+    def _watch_spool(self, session: Session, received_lsn: int, flush_lsn: int) -> None:
+        """The server sends all again up to where the spool failed, and only then names a later end."""
+        if session.assembler.server_lsn > received_lsn or session.ledger.flush_lsn > flush_lsn:
+            self._spool_failed_at = None
+            self._health.streaming()
+            _log.info("the spool has room again")
 
     def _watch_kafka(self, session: Session, now: float) -> None:
         """Kafka is away where records wait, or a commit, and none is acknowledged."""

@@ -19,13 +19,12 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Coroutine
 from typing import Final, Protocol
 
 from pgrelay.assembler import Assembler
-from pgrelay.catalog import Catalog
+from pgrelay.catalog import Catalog, SlotWal
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
 from pgrelay.encode.records import EVERY, Segment
@@ -69,9 +68,8 @@ class Watcher(Protocol):
 class Session:
     """Its parts are public for the watcher.
 
-    `wal_end` is where the server's WAL ended when it was last asked, `safe_wal` how many bytes of it may
-    follow until the slot is lost (inf: no limit, nan: not known); `published` are the tables that it would
-    send rows of then, None before; `committing` is true while a commit to Kafka is under way, `recovering`
+    `wal` is what the server last said of its WAL and the slot, `published` the tables that it would send rows
+    of then; both are None before. `committing` is true while a commit to Kafka is under way, `recovering`
     until it is known what was delivered.
     """
 
@@ -86,6 +84,7 @@ class Session:
         ledger: Ledger,
         spool: Spool,
         metrics: Metrics,
+        slot: str,
         publications: Publications,
         confirmations: Confirmations,
         commits: Commits | None,
@@ -98,13 +97,13 @@ class Session:
         self.ledger = ledger
         self.confirmations = confirmations
         self.spool = spool
-        self.wal_end = 0
-        self.safe_wal = math.nan
+        self.wal: SlotWal | None = None
         self.committing = False
         self.recovering = commits is not None
         self.published: frozenset[str] | None = None
         self._catalog = catalog
         self._metrics = metrics
+        self._slot = slot
         self._publications = publications
         self._commits = commits
         self._registry = registry
@@ -118,6 +117,11 @@ class Session:
         self._outbox = Outbox()
         self._delivery: Delivery | None = None
         self._entry: InFlight | None = None
+
+    @property
+    def wal_end(self) -> int:
+        """Where the server's WAL ended when it was last asked; 0 before."""
+        return 0 if self.wal is None else self.wal.wal_end
 
     async def run(self, stop: asyncio.Event, watcher: Watcher) -> None:
         """Relay until `stop` is set."""
@@ -152,8 +156,7 @@ class Session:
 
     async def _ask_server(self) -> None:
         """What the stream does not tell: how far behind we are, and which rows are skipped in silence."""
-        self.wal_end = await self._catalog.wal_end()
-        self.safe_wal = await self._catalog.safe_wal(self.source.walsender_pid)
+        self.wal = await self._catalog.slot_wal(self._slot)
         await self._publications.check(self._catalog, self.ledger.flush_lsn)
         tables = await self._catalog.published_tables(self._publications.names)
         if tables is not None:

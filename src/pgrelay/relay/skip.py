@@ -14,6 +14,7 @@ from pgrelay.catalog import Catalog
 from pgrelay.config import Config, Source
 from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import RecordError, SetupError, SourceUnavailable
+from pgrelay.figures import counted
 from pgrelay.http import Health
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
@@ -55,7 +56,8 @@ async def skip(config: Config, lsn: int) -> str:
             "that ended the relay names the LSN"
         )
     _log.warning("left out a transaction, as asked", commit_lsn=format_lsn(lsn), changes=passing.changes)
-    return f"left out the transaction that commits at {format_lsn(lsn)}, with {passing.changes} changes"
+    changes = counted(passing.changes, "change")
+    return f"left out the transaction that commits at {format_lsn(lsn)}, with {changes}"
 
 
 async def _require_free(source: Source) -> None:

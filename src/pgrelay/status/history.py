@@ -15,11 +15,14 @@ Latencies = list[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The counts at one moment; `at_s` is Unix time, `latencies` the histogram as `Metrics` gives it."""
+    """The counts at one moment; `at_s` is Unix time, `latencies` the histogram as `Metrics` gives it.
+
+    The lag is None where it is not known.
+    """
 
     at_s: float
-    lag_s: float
-    lag_bytes: int
+    lag_s: float | None
+    lag_bytes: int | None
     transactions: int
     tables: Counter[str]
     latencies: Latencies
@@ -27,11 +30,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a chart shows of one moment."""
+    """What a chart shows of one moment; the lag is None where it was not known."""
 
     at_s: float
-    lag_s: float
-    lag_bytes: int
+    lag_s: float | None
+    lag_bytes: int | None
     records_per_s: float
 
 

@@ -12,13 +12,13 @@ State = Literal["streaming", "waiting", "stuck"]
 class Stage:
     """How far one stage has come: server, received, acknowledged, confirmed.
 
-    `lsn` is as Postgres prints it, None before anything is known; `behind_bytes` is the WAL between the stage
-    before and this one.
+    `lsn` is as Postgres prints it, `behind_bytes` is the WAL between the stage before and this one; both are
+    None before they are known.
     """
 
     name: str
     lsn: str | None
-    behind_bytes: int
+    behind_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The last minutes, one value a second, the oldest first."""
+    """The last minutes, one value a second, the oldest first; the lag is None where it was not known."""
 
-    lag_s: list[float]
-    lag_bytes: list[int]
+    lag_s: list[float | None]
+    lag_bytes: list[int | None]
     records_per_s: list[float]
 
 
@@ -50,8 +50,9 @@ class Chart:
 class Snapshot:
     """One moment. Times are Unix seconds; None stands for what is not known.
 
-    `tables` and `open` are the largest only, of `tables_total` and `open_total`. `safe_wal_bytes` may be
-    written until the slot is lost; None also where there is no limit. `config` holds no secret.
+    `tables` and `open` are the largest only, of `tables_total` and `open_total`. `retained_wal_bytes` are
+    kept for the slot, `safe_wal_bytes` may be written until it is lost; None also where `wal_limited` is
+    false. `config` holds no secret.
     """
 
     version: str
@@ -61,9 +62,11 @@ class Snapshot:
     now_s: float
     started_s: float
     stages: list[Stage]
-    lag_s: float
-    lag_bytes: int
+    lag_s: float | None
+    lag_bytes: int | None
+    retained_wal_bytes: int | None
     safe_wal_bytes: int | None
+    wal_limited: bool | None
     records_per_s: float
     transactions_per_s: float
     latency_p50_s: float | None

@@ -48,7 +48,7 @@ class Status:
         metrics = self._metrics
         sample = Sample(
             at_s=self._clock(),
-            lag_s=metrics.lag_s(),
+            lag_s=_known(metrics.lag_s()),
             lag_bytes=metrics.positions.lag_bytes,
             transactions=metrics.transactions,
             tables=Counter(metrics.tables),
@@ -82,9 +82,11 @@ class Status:
             now_s=self._clock(),
             started_s=self._started_s,
             stages=_stages(metrics.positions),
-            lag_s=metrics.lag_s(),
+            lag_s=_known(metrics.lag_s()),
             lag_bytes=metrics.positions.lag_bytes,
+            retained_wal_bytes=_whole(metrics.slot_retained_wal),
             safe_wal_bytes=_whole(metrics.slot_safe_wal),
+            wal_limited=None if math.isnan(metrics.slot_safe_wal) else math.isfinite(metrics.slot_safe_wal),
             records_per_s=round(sum(rates.values()), 1),
             transactions_per_s=round(history.transactions_per_s(), 1),
             latency_p50_s=history.latency_s(0.5),
@@ -99,7 +101,7 @@ class Status:
             spool_free_bytes=_whole(free),
             troubles=self._health.troubles.latest(),
             chart=Chart(
-                [round(point.lag_s, 3) for point in history.points],
+                [None if point.lag_s is None else round(point.lag_s, 3) for point in history.points],
                 [point.lag_bytes for point in history.points],
                 [round(point.records_per_s, 1) for point in history.points],
             ),
@@ -118,10 +120,15 @@ def _stages(positions: Positions) -> list[Stage]:
     stages: list[Stage] = []
     before = positions.server
     for name in names:
-        lsn: int = getattr(positions, name)
-        stages.append(Stage(name, format_lsn(lsn) if lsn else None, max(0, before - lsn)))
+        lsn: int | None = getattr(positions, name)
+        behind = None if before is None or lsn is None else max(0, before - lsn)
+        stages.append(Stage(name, None if lsn is None else format_lsn(lsn), behind))
         before = lsn
     return stages
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
 
 
 def _whole(number: float) -> int | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import yaml
 
-from pgrelay.figures import age, ago, count, duration, size
+from pgrelay.figures import age, ago, count, counted, duration, size
 from pgrelay.status.snapshot import Snapshot
 
 Paint = Callable[[str, str], str]
@@ -55,7 +55,8 @@ def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
     columns: list[tuple[str, str, str]] = []
     for place, stage in zip(places, now.stages, strict=True):
         if columns:
-            columns.append(("", f" ─ {size(stage.behind_bytes)} → ", ""))
+            behind = "?" if stage.behind_bytes is None else size(stage.behind_bytes)
+            columns.append(("", f" ─ {behind} → ", ""))
         columns.append((place, stage.lsn or "not known", stage.name))
     widths = [max(map(len, column)) for column in columns]
     rows = [
@@ -68,10 +69,11 @@ def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
 
 
 def _figures(now: Snapshot) -> Iterator[str]:
-    budget = "no known limit" if now.safe_wal_bytes is None else f"{size(now.safe_wal_bytes)} of budget left"
     chart = now.chart
-    yield _figure("lag", f"{duration(now.lag_s)}; {size(now.lag_bytes)} of WAL not confirmed, {budget}")
-    yield _figure("", f"{_spark(chart.lag_s)}  at worst {duration(max(chart.lag_s, default=0.0))}")
+    yield _figure("lag", _lag(now))
+    worst_s = max((lag_s for lag_s in chart.lag_s if lag_s is not None), default=0.0)
+    yield _figure("", f"{_spark(chart.lag_s)}  at worst {duration(worst_s)}")
+    yield _figure("slot", _slot(now))
     rates = f"{count(now.records_per_s)} records/s, {count(now.transactions_per_s)} transactions/s"
     yield _figure("throughput", rates)
     yield _figure(
@@ -82,22 +84,42 @@ def _figures(now: Snapshot) -> Iterator[str]:
     else:
         latency = f"half within {duration(now.latency_p50_s)}, 99 % within {duration(now.latency_p99_s)}"
         yield _figure("latency", latency)
-    yield _figure("on the way", f"{count(now.inflight_records)} records that Kafka has not acknowledged")
+    yield _figure("on the way", f"{counted(now.inflight_records, 'record')} that Kafka has not acknowledged")
+
+
+def _lag(now: Snapshot) -> str:
+    lag = "not known while nothing flows" if now.lag_s is None else duration(now.lag_s)
+    return lag if now.lag_bytes is None else f"{lag}; {size(now.lag_bytes)} of WAL not confirmed"
+
+
+def _slot(now: Snapshot) -> str:
+    if now.retained_wal_bytes is None:
+        return "WAL kept for it not known"
+    if now.safe_wal_bytes is None:
+        budget = "budget not known" if now.wal_limited is None else "no limit"
+    else:
+        budget = f"{size(now.safe_wal_bytes)} of budget left"
+    return f"{size(now.retained_wal_bytes)} of WAL kept for it, {budget}"
 
 
 def _figure(label: str, text: str) -> str:
     return f"{label:<{_LABEL_WIDTH}}{text}"
 
 
-def _spark(values: Sequence[float]) -> str:
-    """The values as bars, each for the largest of its share of them."""
+def _spark(values: Sequence[float | None]) -> str:
+    """The values as bars, each for the largest of its share of them; a gap where none is known."""
     if not values:
         return ""
     width = min(_SPARK_WIDTH, len(values))
     edges = [len(values) * i // width for i in range(width + 1)]
-    tops = [max(values[start:end]) for start, end in itertools.pairwise(edges)]
-    most = max(tops) or 1.0
-    return "".join(_BARS[min(len(_BARS) - 1, int(top / most * len(_BARS)))] for top in tops)
+    shares = ([value for value in values[a:b] if value is not None] for a, b in itertools.pairwise(edges))
+    tops = [max(share, default=None) for share in shares]
+    most = max((top for top in tops if top is not None), default=0.0) or 1.0
+    return "".join(" " if top is None else _bar(top / most) for top in tops)
+
+
+def _bar(share: float) -> str:
+    return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
 
 
 def _tables(now: Snapshot, paint: Paint) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Postgres stops, cuts connections, refuses us or is not there yet: rows 7, 21, 29 and more of faults.md."""
 
+import math
 import time
 
 import psycopg
@@ -151,11 +152,14 @@ def test_a_second_relay_waits_and_takes_over(
     assert owner is not None
     second = new_relay().start()
     second.wait_event(WAITING)
-    assert f"active for PID {owner.pid}" in second.get("/readyz")[1]
+    assert f"active for PID {owner.pid}; another relay or client has it" in second.get("/readyz")[1]
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     assert second.get("/readyz")[0] == 503
     assert len(second.events(WAITING)) == 1
+    moved_to = relay.confirmed_lsn()
+    second.wait_for(lambda: second.metric("pgrelay_confirmed_lsn") >= moved_to, "the slot's place to be told")
+    assert math.isnan(second.metric("pgrelay_lag_seconds"))
     getattr(relay, end)()
     second.wait_streaming()
     database.execute("INSERT INTO t VALUES (2)")

@@ -1,9 +1,12 @@
 """What becomes of the slot behind the relay's back: rows 10, 11 and 12 of faults.md."""
 
+import math
 import signal
 
 import pytest
+from psycopg import sql
 
+from pgrelay.catalog import Catalog
 from pgrelay.embedded.postgres import Postgres
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
@@ -73,6 +76,44 @@ def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streamin
     else:
         relay.start()
     assert "the server removed WAL that it needs" in last_words(relay, LOST)
+
+
+@own_postgres(max_slot_wal_keep_size="128MB")
+def test_an_old_transaction_uses_up_the_budget_of_a_relay_that_is_not_behind(
+    database: Database, relay: Relay
+) -> None:
+    """Row 12: PgrelayWalBudget tells it before the slot is lost."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with database.connect() as old, old.transaction(force_rollback=True), database.connect() as busy:
+        old.execute("INSERT INTO t VALUES (1)")
+        for _ in range(7):
+            # A segment each, 16 MB of WAL that no publication has.
+            busy.execute("SELECT pg_current_xact_id()")
+            busy.execute("SELECT pg_switch_wal()")
+            busy.execute("CHECKPOINT")
+        relay.wait_for(lambda: 0 < budget_left(relay) < 0.25, "the budget to be told")
+        relay.wait_for(lambda: relay.metric("pgrelay_lag_bytes") < 16_000_000, "the relay to catch up")
+
+
+def budget_left(relay: Relay) -> float:
+    """What PgrelayWalBudget asks for: the share of what the server may keep for the slot."""
+    safe = relay.metric("pgrelay_slot_safe_wal_bytes")
+    return safe / (safe + relay.metric("pgrelay_slot_retained_wal_bytes"))
+
+
+@own_postgres(max_slot_wal_keep_size="1MB")
+async def test_a_lost_slot_has_no_budget(database: Database) -> None:
+    """Row 12: the server says of it what it says of a slot without a limit."""
+    async with Catalog(database.dsn) as catalog:
+        await catalog.create_slot("lost")
+        for _ in range(4):
+            await catalog.rows(sql.SQL("SELECT pg_current_xact_id()"))
+            await catalog.rows(sql.SQL("SELECT pg_switch_wal()"))
+        await catalog.rows(sql.SQL("CHECKPOINT"))
+        assert (await catalog.slot_wal("lost")).safe == 0
+        nowhere = await catalog.slot_wal("none")
+    assert nowhere.confirmed_lsn is None
+    assert math.isnan(nowhere.safe)
 
 
 @own_postgres(idle_replication_slot_timeout="1s")

@@ -1,5 +1,6 @@
 """Transactions too large to be held, rolled back in part, or more than the disk takes: rows 17 to 20."""
 
+import math
 import resource
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def test_a_huge_transaction_needs_little_memory(
 def test_a_full_disk_is_waited_out(database: Database, new_relay: NewRelay) -> None:
     """Row 20: nothing is confirmed that was not relayed, and nothing torn is replayed.
 
+    That it is full is told throughout, although each try begins with a stream and an empty file.
     A limit on the size of files stands for the disk: it fails the same calls, and needs no rights.
     """
     prepare(database)
@@ -98,11 +100,24 @@ def test_a_full_disk_is_waited_out(database: Database, new_relay: NewRelay) -> N
     database.execute(f"INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, {LARGE}) i")
     reason = relay.wait_event(WAITING)["reason"]
     assert ".spool: File too large: free space there" in reason
-    relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") >= 3, "more tries")
-    assert len(relay.events(WAITING)) == 1
+    told = set()
+
+    def tried_again() -> bool:
+        told.add(relay.get("/readyz"))
+        return relay.metric('pgrelay_reconnects_total{end="spool"}') >= 4
+
+    relay.wait_for(tried_again, "more tries")
+    assert {status for status, _ in told} == {503}
+    assert all(".spool: File too large" in why for _, why in told)
+    assert math.isnan(relay.metric("pgrelay_lag_seconds"))
+    assert relay.metric("pgrelay_reconnects_total") == relay.metric('pgrelay_reconnects_total{end="spool"}')
+    assert len(relay.events("streaming")) == 1
+    assert len(relay.events(WAITING)) > 1
     stopped_at = relay.confirmed_lsn()
     limit_files(relay, resource.RLIM_INFINITY)
     relay.caught_up()
+    assert relay.get("/readyz") == (200, "streaming\n")
+    assert len(relay.events("the spool has room again")) == 1
     assert ids(relay) == list(range(1, LARGE + 1))
     assert stopped_at < relay.records("t")[0].json["source"]["commit_lsn"]
 

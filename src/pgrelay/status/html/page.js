@@ -44,21 +44,23 @@ function putFigure(name, [value, unit]) {
 }
 
 function tiles(now) {
-  putFigure("lag", duration(now.lag_s));
-  put("lagBytes", `${text(bytes(now.lag_bytes))} of WAL not confirmed`);
+  putFigure("lag", now.lag_s === null ? ["not known"] : duration(now.lag_s));
+  put("lagBytes", now.lag_bytes === null ? "" : `${text(bytes(now.lag_bytes))} not confirmed`);
   putFigure("rate", [number(now.records_per_s), "records/s"]);
   put("transactions", `${number(now.transactions_per_s)} transactions/s`);
   putFigure("p50", now.latency_p50_s === null ? ["–"] : duration(now.latency_p50_s));
   put("p99", now.latency_p99_s === null ? "no transaction just now" : `99 % within ${text(duration(now.latency_p99_s))}`);
   putFigure("inflight", [whole.format(now.inflight_records), now.inflight_records === 1 ? "record" : "records"]);
-  put("budget", now.safe_wal_bytes === null ? "no known limit to its WAL" : `${text(bytes(now.safe_wal_bytes))} of WAL budget left`);
+  putFigure("retained", now.retained_wal_bytes === null ? ["–"] : bytes(now.retained_wal_bytes));
+  put("budget", now.safe_wal_bytes !== null ? `${text(bytes(now.safe_wal_bytes))} of budget left`
+    : now.wal_limited === null ? "budget not known" : "no limit");
 }
 
 function flow(now) {
   for (const stage of now.stages) {
     put(`${stage.name}.lsn`, stage.lsn ?? "not known yet");
-    const behind = text(bytes(stage.behind_bytes));
-    if (stage.name === "confirmed") put("confirmed.note", stage.behind_bytes ? `${behind} to confirm` : "all that Kafka has");
+    const behind = stage.behind_bytes === null ? "–" : text(bytes(stage.behind_bytes));
+    if (stage.name === "confirmed") put("confirmed.note", stage.behind_bytes === null ? "" : stage.behind_bytes ? `${behind} to confirm` : "all that Kafka has");
     else if (stage.name !== "server") put(`${stage.name}.behind`, behind);
     for (const line of document.querySelectorAll(`[data-flow=${stage.name}]`)) {
       line.classList.toggle("moving", now.records_per_s > 0 && stage.name !== "confirmed");
@@ -91,9 +93,15 @@ class Chart {
     this.values = values;
     const most = Math.max(this.least, ...values), step = 600 / Math.max(59, values.length - 1);
     this.x = (i) => 600 - (values.length - 1 - i) * step;
-    const corners = values.map((value, i) => `${this.x(i).toFixed(1)} ${(100 - 100 * value / most).toFixed(2)}`);
-    this.curve.setAttribute("d", corners.length ? `M${corners.join("L")}` : "");
-    this.area.setAttribute("d", corners.length ? `M${this.x(0)} 100L${corners.join("L")}L600 100Z` : "");
+    const runs = [];  // what is not known leaves a gap between them
+    values.forEach((value, i) => {
+      if (value === null) return;
+      if (!i || values[i - 1] === null) runs.push([]);
+      runs.at(-1).push([this.x(i).toFixed(1), (100 - 100 * value / most).toFixed(2)]);
+    });
+    const lines = runs.map((run) => run.map((corner) => corner.join(" ")).join("L"));
+    this.curve.setAttribute("d", lines.map((line) => `M${line}`).join(""));
+    this.area.setAttribute("d", lines.map((line, i) => `M${runs[i][0][0]} 100L${line}L${runs[i].at(-1)[0]} 100Z`).join(""));
     this.top.textContent = text(this.format(most));
     this.from.textContent = ago(Math.round(600 / step));
     this.point();
@@ -104,7 +112,8 @@ class Chart {
     if (i < 0) { this.value.textContent = ""; return; }
     const at = Math.min(last, i);
     this.at.setAttribute("d", `M${this.x(at)} 0V100`);
-    this.value.textContent = `${text(this.format(this.values[at]))}, ${ago(last - at)}`;
+    const value = this.values[at];
+    this.value.textContent = `${value === null ? "not known" : text(this.format(value))}, ${ago(last - at)}`;
   }
 }
 const rate = (n) => [number(n), "records/s"];

@@ -1,0 +1,21 @@
+"""Pauses between tries."""
+
+from pgrelay.relay.backoff import Backoff
+
+
+def test_pauses_grow_to_a_bound_and_begin_anew_once_things_went_well() -> None:
+    backoff = Backoff()
+    assert 0.1 <= backoff.next_s() <= 0.2
+    for _ in range(10):
+        pause_s = backoff.next_s()
+    assert 2.5 <= pause_s <= 5
+    backoff.reset()
+    assert backoff.next_s() <= 0.2
+
+
+def test_a_higher_bound_is_that_of_one_trouble_only() -> None:
+    backoff = Backoff()
+    for _ in range(12):
+        pause_s = backoff.next_s(60)
+    assert 30 <= pause_s <= 60
+    assert backoff.next_s() <= 5
