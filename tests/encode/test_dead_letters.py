@@ -227,6 +227,7 @@ def test_letters_count_as_no_event() -> None:
     assert first[0] == last[0] == "app.dead_letter"
     assert begin[0] == end[0] == "app.transaction"
     assert row[0] == "app.public.words"
+    assert json.loads(row[2] or b"")["transaction"]["total_order"] == 2
     told = json.loads(end[2] or b"")
     assert told["event_count"] == 1
     assert told["data_collections"] == [{"data_collection": "public.words", "event_count": 1}]
