@@ -155,6 +155,19 @@ def test_it_goes_once_decoding_can_not_begin_before_its_commit(
     assert files(spool) == (set() if purged else {f"{NAME}.frames", f"{NAME}.prepared"})
 
 
+def test_they_go_a_few_at_a_time(store: PreparedStore, spool: Spool) -> None:
+    for number in range(5):
+        keep(store, spool, gid=str(number), end_lsn=0x800 + number)
+        entry = store.find(731, str(number))
+        assert entry is not None
+        store.committed(entry, 0x900 + number)
+    assert [store.purge(0x903, 3) for _ in range(3)] == [3, 1, 0]
+    assert not store.empty
+    assert store.purge(0x904) == 1
+    assert store.empty
+    assert files(spool) == set()
+
+
 def test_what_is_not_committed_never_goes(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     assert store.purge(2**63) == 0

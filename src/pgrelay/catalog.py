@@ -89,6 +89,8 @@ class Catalog:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._turn = asyncio.Lock()
+        # Those that are not built in; one that was dropped since is still that of the rows before.
+        self._types: dict[int, ColumnType] = {}
         self._given_up = False
         self._connection: psycopg.AsyncConnection[Row]
 
@@ -319,7 +321,10 @@ class Catalog:
         return rows[0][0] if rows else ""
 
     async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
-        """The types by OID, with those that they are made of, domains resolved to their base type."""
+        """The types by OID, with those that they are made of, domains resolved to their base type.
+
+        One that is gone is what it was when it was asked for before, and left out if it never was.
+        """
         rows: dict[int, Row] = {}
         ask = set(wanted)
         query = sql.SQL(
@@ -333,7 +338,8 @@ class Catalog:
             rows.update(found)
             made_of = {oid for row in found.values() for oid in (row[3], row[5], row[8]) if oid}
             ask = {oid for oid in made_of if oid not in rows and builtin_type(oid) is None}
-        return {oid: _column_type(oid, -1, rows) for oid in wanted if oid in rows}
+        self._types |= {oid: _column_type(oid, -1, rows) for oid in wanted if oid in rows}
+        return {oid: self._types[oid] for oid in wanted if oid in self._types}
 
     def _range_columns(self) -> tuple[sql.SQL, sql.SQL]:
         """What a range or multirange is made of; multiranges came with PostgreSQL 14."""

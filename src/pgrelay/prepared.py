@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from pgrelay.errors import SpoolError
@@ -51,6 +52,10 @@ class PreparedStore:
     def __init__(self, spool: Spool) -> None:
         self._directory = spool.directory
         self._known: dict[tuple[int, str], Prepared] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self._known
 
     def load(self) -> None:
         """Read what earlier runs kept, and remove what never became valid. Raises SpoolError."""
@@ -108,9 +113,13 @@ class PreparedStore:
             self._remove(entry)
             del self._known[xid, gid]
 
-    def purge(self, restart_lsn: int) -> int:
-        """Delete what was committed before `restart_lsn`, where decoding can never begin again."""
-        gone = [e for e in self._known.values() if e.committed is not None and e.committed <= restart_lsn]
+    def purge(self, restart_lsn: int, most: int | None = None) -> int:
+        """Delete what was committed before `restart_lsn`, where decoding can never begin again.
+
+        Not more than `most`, since each takes some tenths of a millisecond; returns how many.
+        """
+        passed = (e for e in self._known.values() if e.committed is not None and e.committed <= restart_lsn)
+        gone = list(islice(passed, most))
         for entry in gone:
             self._remove(entry)
             del self._known[entry.xid, entry.gid]

@@ -240,3 +240,21 @@ def test_a_table_made_changed_and_dropped_while_the_relay_is_down(database: Data
     relay.start()
     relay.caught_up()
     assert changes(relay.records("t")) == [created({"id": 1}, {"id": 1, "mood": "glad"})]
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_a_type_that_was_dropped_is_known_from_rows_before(
+    database: Database, relay: Relay, identity: str
+) -> None:
+    database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
+    database.execute(
+        f"CREATE TABLE t (id int PRIMARY KEY, moods mood[]); ALTER TABLE t REPLICA IDENTITY {identity};"
+        "INSERT INTO t VALUES (1, '{glad}')"
+    )
+    relay.caught_up()
+    database.execute(
+        "BEGIN; ALTER TABLE t ADD note text; INSERT INTO t VALUES (2, '{sad,glad}');"
+        "ALTER TABLE t ALTER moods TYPE text[] USING moods::text[]; DROP TYPE mood; COMMIT"
+    )
+    relay.caught_up()
+    assert [record.json["after"]["moods"] for record in relay.records("t")] == [["glad"], ["sad", "glad"]]

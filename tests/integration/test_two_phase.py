@@ -103,6 +103,24 @@ def test_a_name_can_be_used_again(database: Database, two_phase: Relay) -> None:
 
 
 @on_two_phase_versions
+def test_what_the_server_can_not_ask_for_again_is_let_go_of_while_the_relay_runs(
+    database: Database, two_phase: Relay
+) -> None:
+    for number in range(1, 31):
+        database.execute(f"BEGIN; INSERT INTO t VALUES ({number}); PREPARE TRANSACTION '{number}'")
+        database.execute(f"COMMIT PREPARED '{number}'")
+    two_phase.caught_up()
+
+    def gone() -> bool:
+        # The slot's restart LSN moves with a snapshot of what runs, once what follows it is confirmed.
+        database.execute("SELECT pg_log_standby_snapshot()")
+        return not two_phase.spooled()
+
+    two_phase.wait_for(gone, "the files of what was committed to go")
+    assert ids(two_phase) == list(range(31))
+
+
+@on_two_phase_versions
 @small_and_large
 def test_one_prepared_before_two_phase_was_switched_on_arrives(
     database: Database, new_relay: NewRelay, rows: int

@@ -99,7 +99,7 @@ class Encoder:
         # Whether the transaction's changes are passed by, which were delivered before or are left out.
         self._passing = False
         self._passed = 0
-        # How many changes the transaction had that was left out, and where it ended.
+        # How many changes it had that was left out, and where it ended.
         self.left_out: tuple[int, int] | None = None
 
     @property
@@ -116,9 +116,9 @@ class Encoder:
         """Leave out what was delivered before: see `Envelope.skip`."""
         self._changes.envelope.skip(lsn, cut_lsn, cut_seq)
 
-    def leave_out(self, commit_lsn: int) -> None:
-        """Relay nothing of the next transaction that commits there; then `left_out` tells of it."""
-        self._changes.envelope.leave_out(commit_lsn)
+    def leave_out(self, lsn: int, message: bool = False) -> None:
+        """Relay nothing of it (see `Envelope.leave_out`) nor behind it; then `left_out` tells of it."""
+        self._changes.envelope.leave_out(lsn, message)
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -137,7 +137,7 @@ class Encoder:
     def feed(self, events: list[Event]) -> None:
         """Take more events; only once those before are all encoded."""
         assert not self.pending, "events are fed before the earlier ones are encoded"
-        self._events = events
+        self._events = events if self.left_out is None else []
         self._next = 0
 
     def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
@@ -176,6 +176,8 @@ class Encoder:
             elif isinstance(event, TransactionEnd):
                 if changes.envelope.left_out:
                     self.left_out = self._passed, event.end_lsn
+                    # What can't be relayed behind it would spoil the commit that covers it.
+                    events = self._events = []
                 self._passing = False
                 changes.end(event.end_lsn)
                 self._body = BODY

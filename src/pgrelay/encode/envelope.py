@@ -28,9 +28,10 @@ class Envelope:
         self._skip_lsn: int = 0
         self._cut_lsn: int = -1
         self._cut_seq: int = 0
-        # The transaction is left out on request, and which shall be.
+        # The transaction is left out on request, and which shall be: see `leave_out`.
         self.left_out = False
         self._leave_out: int = -1
+        self._leave_out_message = False
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -68,12 +69,13 @@ class Envelope:
         self._cut_lsn = -1 if cut_lsn is None else cut_lsn
         self._cut_seq = cut_seq or 0
 
-    def leave_out(self, commit_lsn: int) -> None:
-        """Skip the next transaction that commits there, although it was not delivered.
+    def leave_out(self, lsn: int, message: bool) -> None:
+        """Skip the transaction that commits at `lsn`, although it was not delivered.
 
-        Not every one: a logical message outside any may end where the next one commits.
+        With `message` not that, but the logical message outside any that ends there.
         """
-        self._leave_out = commit_lsn
+        self._leave_out = lsn
+        self._leave_out_message = message
 
     @property
     def all_skipped(self) -> bool:
@@ -84,9 +86,7 @@ class Envelope:
         lsn, message = begin.commit_lsn, begin.xid is None
         # A message outside any transaction ends at its LSN, a transaction behind that.
         delivered = lsn < self._skip_lsn or (message and lsn == self._skip_lsn)
-        self.left_out = lsn == self._leave_out and not delivered
-        if self.left_out:
-            self._leave_out = -1
+        self.left_out = lsn == self._leave_out and message == self._leave_out_message and not delivered
         if delivered or self.left_out:
             return _ALL
         return self._cut_seq if lsn == self._cut_lsn and not message else 0

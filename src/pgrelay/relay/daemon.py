@@ -289,6 +289,7 @@ class Daemon:
             encoder=encoder,
             ledger=ledger,
             spool=spool,
+            prepared=prepared,
             metrics=self._metrics,
             slot=config.source.slot,
             publications=self._publications,

@@ -31,6 +31,7 @@ from pgrelay.encode.records import EVERY, Segment
 from pgrelay.events import Reached
 from pgrelay.handover import Delivery
 from pgrelay.metrics import Metrics
+from pgrelay.prepared import PreparedStore
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
@@ -50,6 +51,9 @@ _SLICE_BYTES: Final = 256 * 1024
 # as with thousands of tables: it rests so many times as long as it took.
 _LOOK_EVERY_S: Final = 2.0
 _LOOK_REST: Final = 10
+
+# Prepared transactions that are let go of in one turn.
+_PURGED_AT_ONCE: Final = 10
 
 # While records are in flight: how long to rest before looking for reports again, from and up to.
 _REST_LEAST_S: Final = 0.001
@@ -83,6 +87,7 @@ class Session:
         encoder: Encoder,
         ledger: Ledger,
         spool: Spool,
+        prepared: PreparedStore,
         metrics: Metrics,
         slot: str,
         publications: Publications,
@@ -102,6 +107,7 @@ class Session:
         self.recovering = commits is not None
         self.published: frozenset[str] | None = None
         self._catalog = catalog
+        self._prepared = prepared
         self._metrics = metrics
         self._slot = slot
         self._publications = publications
@@ -161,6 +167,16 @@ class Session:
         tables = await self._catalog.published_tables(self._publications.names)
         if tables is not None:
             self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
+        if not self._prepared.empty:
+            await self._purge_prepared()
+
+    async def _purge_prepared(self) -> None:
+        """Let go of prepared transactions whose commit the server can't send again."""
+        slot = await self._catalog.slot(self._slot)
+        restart_lsn = 0 if slot is None else slot.restart_lsn or 0
+        while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
+            # Let the stream have its turn.
+            await asyncio.sleep(0)
 
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""

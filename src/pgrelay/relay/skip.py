@@ -41,12 +41,12 @@ async def skip(config: Config, lsn: int) -> str:
     with contextlib.suppress(SourceUnavailable):
         await _require_free(source)
     try:
-        passing = await _pass(config, lsn)
+        passing = await _leave_out(config, lsn)
     except RecordError as error:
         if error.lsn != lsn or not error.commit_lsn:
             raise
         lsn = error.commit_lsn
-        passing = await _pass(config, lsn)
+        passing = await _leave_out(config, lsn)
     if not passing.ended:
         return "stopped as asked, and it is not sure that the transaction is left out; run this again"
     if passing.changes is None:
@@ -55,6 +55,9 @@ async def skip(config: Config, lsn: int) -> str:
             f"{format_lsn(passing.begin)}, where the slot stood, and {format_lsn(passing.end)}; the error "
             "that ended the relay names the LSN"
         )
+    if passing.message:
+        _log.warning("left out a message, as asked", lsn=format_lsn(lsn))
+        return f"left out the logical message that ends at {format_lsn(lsn)}"
     _log.warning("left out a transaction, as asked", commit_lsn=format_lsn(lsn), changes=passing.changes)
     changes = counted(passing.changes, "change")
     return f"left out the transaction that commits at {format_lsn(lsn)}, with {changes}"
@@ -74,10 +77,21 @@ async def _require_free(source: Source) -> None:
         check_free(slot, source.slot)
 
 
-async def _pass(config: Config, lsn: int) -> "Passing":
+async def _leave_out(config: Config, lsn: int) -> "Passing":
+    """The transaction; or the message outside any that ends where that commits, if it is what is refused."""
+    try:
+        return await _pass(config, lsn, message=False)
+    except RecordError as error:
+        if error.commit_lsn != lsn:
+            raise
+    # The transaction was left out, and nothing confirmed: it is not lost by this.
+    return await _pass(config, lsn, message=True)
+
+
+async def _pass(config: Config, lsn: int, message: bool) -> "Passing":
     stop = asyncio.Event()
     metrics, health = Metrics(), Health()
-    passing = Passing(metrics, health, lsn, stop)
+    passing = Passing(metrics, health, lsn, message, stop)
     daemon = Daemon(config, metrics, health, passing, stop)
     stop_on_signals(daemon)
     await daemon.run()
@@ -87,16 +101,19 @@ async def _pass(config: Config, lsn: int) -> "Passing":
 class Passing(Observer):
     """Ends a run behind the transaction that is left out, or where WAL ended when the run began.
 
-    `begin` and `end` are those two ends of the run; `changes` is how many the transaction had, None where it
-    never came. `ended` is false where it was asked to stop before.
+    With `message` it is a message outside any transaction. `begin` and `end` are those two ends of the run;
+    `changes` is how many it had, None where it never came; `ended` is false where asked to stop before.
     """
 
-    def __init__(self, metrics: Metrics, health: Health, lsn: int, stop: asyncio.Event) -> None:
+    def __init__(
+        self, metrics: Metrics, health: Health, lsn: int, message: bool, stop: asyncio.Event
+    ) -> None:
         super().__init__(metrics, health)
         self.begin = 0
         self.end = 0
         self.changes: int | None = None
         self.ended = False
+        self.message = message
         self._lsn = lsn
         self._encoder: Encoder | None = None
         self._stop = stop
@@ -106,7 +123,7 @@ class Passing(Observer):
         encoder, flush_lsn = session.encoder, session.ledger.flush_lsn
         if encoder is not self._encoder:
             # Before a session has encoded anything, since its first turn is called first.
-            encoder.leave_out(self._lsn)
+            encoder.leave_out(self._lsn, self.message)
             self._encoder = encoder
         self.begin = self.begin or flush_lsn
         self.end = self.end or session.wal_end

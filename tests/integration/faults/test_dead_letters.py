@@ -172,3 +172,51 @@ def test_a_relay_that_runs_must_be_stopped_first(new_relay: NewRelay) -> None:
     assert done.returncode == WRONG
     assert "stop that relay first" in done.stderr
     assert relay.running
+
+
+SMALL, TOO_LARGE = "'small'", "repeat('x', 2000000)"
+
+
+@in_both_ways
+@pytest.mark.parametrize("refused", ["row", "message", "both"])
+def test_a_message_that_ends_where_the_transaction_commits_is_told_from_it(
+    database: Database, new_relay: NewRelay, delivery: str, refused: str
+) -> None:
+    """The one that is refused is left out; where both are, one after the other."""
+    body = SMALL if refused == "message" else TOO_LARGE
+    content = SMALL if refused == "row" else TOO_LARGE
+    database.execute(TABLE)
+    relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
+    relay.stop()
+    message = f"SELECT pg_logical_emit_message(false, 'm', {content})"
+    database.execute(f"BEGIN; INSERT INTO t VALUES (1, {body}); {message}; COMMIT")
+    database.execute("INSERT INTO t VALUES (2, 'after')")
+    for _ in range(2 if refused == "both" else 1):
+        last_words(relay.start(), UNDELIVERABLE)
+        done = skip(relay, relay.log[-1]["to_skip"].split()[-1])
+        assert done.returncode == 0, done.stderr
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert set(ids(relay)) == ({1, 2} if refused == "message" else {2})
+    messages = relay.read(f"{relay.prefix}.message")
+    assert len(messages) == (1 if refused == "row" else 0)
+
+
+@in_both_ways
+def test_two_that_follow_each_other_are_left_out_one_after_the_other(
+    database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    """Under exactly once they would be in one Kafka transaction, which the second would spoil for both."""
+    database.execute(TABLE)
+    relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
+    relay.stop()
+    for number in (1, 2):
+        database.execute(f"INSERT INTO t VALUES ({number}, {POISON})")
+    database.execute("INSERT INTO t VALUES (3, 'after')")
+    for _ in range(2):
+        last_words(relay.start(), UNDELIVERABLE)
+        done = skip(relay, relay.log[-1]["to_skip"].split()[-1])
+        assert done.returncode == 0, done.stderr
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert ids(relay) == [3]
