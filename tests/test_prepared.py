@@ -162,9 +162,8 @@ def test_they_go_a_few_at_a_time(store: PreparedStore, spool: Spool) -> None:
         assert entry is not None
         store.committed(entry, 0x900 + number)
     assert [store.purge(0x903, 3) for _ in range(3)] == [3, 1, 0]
-    assert not store.empty
+    assert files(spool) != set()
     assert store.purge(0x904) == 1
-    assert store.empty
     assert files(spool) == set()
 
 

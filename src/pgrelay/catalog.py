@@ -72,15 +72,20 @@ class Slot:
 class SlotWal:
     """The server's WAL, and what a slot has to do with it. `wal_end` is where it ends now.
 
-    `confirmed_lsn` is the slot's, None where there is none. `retained` are the bytes from where the slot
-    still needs the WAL, nan where that is nowhere; `safe` those that may follow until the slot is lost, inf
-    where there is no limit (before PostgreSQL 13 there is none).
+    `confirmed_lsn` and `restart_lsn`, from where it still needs the WAL, are the slot's, None where there is
+    none. `safe` are the bytes that may follow until the slot is lost, inf where there is no limit (before
+    PostgreSQL 13 there is none).
     """
 
     wal_end: int
     confirmed_lsn: int | None
-    retained: float
+    restart_lsn: int | None
     safe: float
+
+    @property
+    def retained(self) -> float:
+        """Bytes that are kept for the slot; nan where it needs none."""
+        return math.nan if self.restart_lsn is None else self.wal_end - self.restart_lsn
 
 
 class Catalog:
@@ -223,11 +228,10 @@ class Catalog:
         """What is kept for the slot, which there need not be."""
         safe = "safe_wal_size, wal_status" if self.server_version >= 130000 else "NULL, NULL"
         query = sql.SQL(
-            "SELECT wal_end::text, confirmed_flush_lsn::text, slot_name IS NOT NULL, wal_end - restart_lsn, "
-            "{} FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
+            "SELECT wal_end::text, confirmed_flush_lsn::text, restart_lsn::text, slot_name IS NOT NULL, {} "
+            "FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
         ).format(sql.SQL(safe), _WAL_END)
-        [(wal_end, confirmed, exists, kept, safe_size, status)] = await self.rows(query, (name,))
-        retained = math.nan if kept is None else float(kept)
+        [(wal_end, confirmed, restart, exists, safe_size, status)] = await self.rows(query, (name,))
         if not exists:
             safe_wal = math.nan
         elif safe_size is None:
@@ -236,7 +240,7 @@ class Catalog:
         else:
             # Below 0 past the limit, until the next checkpoint.
             safe_wal = max(0.0, float(safe_size))
-        return SlotWal(parse_lsn(wal_end), _lsn(confirmed), retained, safe_wal)
+        return SlotWal(parse_lsn(wal_end), _lsn(confirmed), _lsn(restart), safe_wal)
 
     async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
         statement = await self.publication_statement(name, tables)

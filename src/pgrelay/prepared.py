@@ -53,10 +53,6 @@ class PreparedStore:
         self._directory = spool.directory
         self._known: dict[tuple[int, str], Prepared] = {}
 
-    @property
-    def empty(self) -> bool:
-        return not self._known
-
     def load(self) -> None:
         """Read what earlier runs kept, and remove what never became valid. Raises SpoolError."""
         self._known = {}

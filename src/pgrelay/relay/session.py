@@ -167,13 +167,10 @@ class Session:
         tables = await self._catalog.published_tables(self._publications.names)
         if tables is not None:
             self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
-        if not self._prepared.empty:
-            await self._purge_prepared()
+        await self._purge_prepared(self.wal.restart_lsn or 0)
 
-    async def _purge_prepared(self) -> None:
+    async def _purge_prepared(self, restart_lsn: int) -> None:
         """Let go of prepared transactions whose commit the server can't send again."""
-        slot = await self._catalog.slot(self._slot)
-        restart_lsn = 0 if slot is None else slot.restart_lsn or 0
         while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
             # Let the stream have its turn.
             await asyncio.sleep(0)
