@@ -24,6 +24,7 @@ exit codes:
   3  the stream cannot go on without losing data: slot lost, a gap, another cluster
   4  a record can't be encoded or delivered, and the policy says stop
   1  anything else
+  130  skip was stopped before it was done; SIGTERM or SIGINT ended another command than run
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
