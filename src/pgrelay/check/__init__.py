@@ -44,7 +44,7 @@ async def check(config: Config) -> list[Finding]:
     found += collisions
     found += await kafka_findings(config.sink, topics, published.truncates)
     if config.records.format == "avro":
-        found += await registry_findings(config.records.schema_registry)
+        found += await registry_findings(config.records, topics)
     return found + machine_findings(config)
 
 
