@@ -65,7 +65,7 @@ def test_a_password_is_in_no_uri(text: str) -> None:
 # A function, and an option of Debezium's.
 _OTHERS = {"errors.verdict", "errors.tolerance"}
 
-# What records hold under `source`, which is no key of ours.
+# What records hold under `source`, ours or Debezium's, which is no key of ours.
 _MEMBERS = {
     "commit_lsn",
     "seq",
@@ -74,6 +74,8 @@ _MEMBERS = {
     "ts_",
     "ts_ms",
     "ts_us",
+    "ts_ns",
+    "origin_lsn",
     "txId",
     "sequence",
     "xmin",
