@@ -281,7 +281,9 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="as the relay's /status answers it")
     if name == "plan":
         parser.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
-        parser.add_argument("--output", type=Path, metavar="DIR", help="where the files go; else beside FILE")
+        parser.add_argument(
+            "--output", type=Path, metavar="DIR", help="where the files go, made at need; else beside FILE"
+        )
         parser.add_argument(
             "--ignore-foreign-keys", action="store_true", help="let tables go apart that reference each other"
         )
