@@ -8,6 +8,7 @@ import pytest
 from pgrelay import errors
 from pgrelay.errors import (
     GapError,
+    Interrupted,
     KafkaUnavailable,
     PgrelayError,
     PositionError,
@@ -31,6 +32,7 @@ STOPS: dict[type[PgrelayError], int] = {
     RecordError: 4,
     RecordRefused: 4,
     ProtocolError: 1,
+    Interrupted: 130,
     PgrelayError: 1,
 }
 PASSES: list[type[PgrelayError]] = [

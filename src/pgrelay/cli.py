@@ -28,6 +28,7 @@ exit codes:
   3  the stream cannot go on without losing data: slot lost, a gap, another cluster
   4  a record can't be encoded or delivered, and the policy says stop
   1  anything else
+  130  skip was stopped before it was done; SIGTERM or SIGINT ended another command than run
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
@@ -267,7 +268,9 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="as the relay's /status answers it")
     if name == "plan":
         parser.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
-        parser.add_argument("--output", type=Path, metavar="DIR", help="where the files go; else beside FILE")
+        parser.add_argument(
+            "--output", type=Path, metavar="DIR", help="where the files go, made at need; else beside FILE"
+        )
         parser.add_argument(
             "--ignore-foreign-keys", action="store_true", help="let tables go apart that reference each other"
         )

@@ -75,6 +75,12 @@ class ProtocolError(PgrelayError):
     """Bytes from the server that are not what the protocol says: truncated, oversized or unknown."""
 
 
+class Interrupted(PgrelayError):
+    """A command was asked to stop before it had done what it is for."""
+
+    exit_code: ClassVar[int] = 130
+
+
 class TransientError(PgrelayError):
     """Trouble that passes: the session is torn down and begun again from the confirmed LSN."""
 

@@ -36,6 +36,11 @@ POISON: Final[Mapping[int, str]] = {
     KafkaError.POLICY_VIOLATION: "look into the broker's log",
 }
 
+# What librdkafka says of a topic that it knew, once the brokers have not known it for a while.
+_GONE: Final = frozenset(
+    {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
+
 
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
     """What it means that a record was refused for good. `commit_lsn` is 0 where it is of no transaction."""
@@ -50,6 +55,11 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
         return refused
     if code in DENIED:
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
+    if code in _GONE:
+        return KafkaUnavailable(
+            f"topic {topic} is gone ({error.str()}): it is made anew where sink.create_topics says so; if it "
+            "was deleted, its earlier records are lost: copy its tables"
+        )
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 

@@ -6,14 +6,15 @@ the client is asynchronous. A registry that does not answer, or answers that it 
 API Reference" and confluent-kafka's SchemaRegistryClient.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint, mask_options
-from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 
 if TYPE_CHECKING:
@@ -80,6 +81,30 @@ class Registry:
         if schemas.key is not None:
             key = await self._register(f"{schemas.topic}-key", schemas.key, schemas.about)
         return SchemaIds(key, await self._register(f"{schemas.topic}-value", schemas.value, schemas.about))
+
+    async def refusing(self, topics: Iterable[str], envelope: str) -> list[str]:
+        """Of these topics' values the subjects that have another writer's schema, and would not take ours.
+
+        Raises RegistryUnavailable, or SetupError where we may not look.
+        """
+        try:
+            there = await self._client.get_subjects()
+            wanted = sorted({f"{topic}-value" for topic in topics}.intersection(there))
+            refused = await asyncio.gather(*(self._refuses(subject, envelope) for subject in wanted))
+        except self._unreachable as error:
+            raise self._away(error) from error
+        except self._refusal as error:
+            raise self._refused(error, "of our topics", "what is registered") from error
+        return [subject for subject, refuses in zip(wanted, refused, strict=True) if refuses]
+
+    async def _refuses(self, subject: str, envelope: str) -> bool:
+        latest = await self._client.get_latest_version(subject)
+        if latest.schema is None or latest.schema.schema_type != "AVRO":
+            return True
+        ours = successor(latest.schema.schema_str or "null", envelope)
+        return ours is not None and not await self._client.test_compatibility(
+            subject, self._schema(ours, "AVRO")
+        )
 
     async def close(self) -> None:
         await self._client.aclose()

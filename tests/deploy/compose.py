@@ -10,14 +10,17 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy/compose"
 FILE: Final = FOLDER / "compose.yaml"
 
-_VARIABLE: Final = re.compile(r"\$\{\w+:-([^}]*)\}")
+_VARIABLE: Final = re.compile(r"\$\{(\w+):-([^}]*)\}")
+
+# All else has its default.
+_GIVEN: Final = {"PGRELAY_PASSWORD": "p@ss/w#rd:%41"}
 
 
 class Compose:
-    """The services, with the default of every variable."""
+    """The services, with the default of every variable, but for a password that means much in a URI."""
 
     def __init__(self) -> None:
-        text = _VARIABLE.sub(lambda match: match[1], FILE.read_text())
+        text = _VARIABLE.sub(lambda match: _GIVEN.get(match[1], match[2]), FILE.read_text())
         assert "${" not in text, "every variable has a default"
         self.services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
 

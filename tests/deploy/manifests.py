@@ -9,17 +9,22 @@ from tests.deploy.compose import ROOT
 
 FOLDER: Final = ROOT / "deploy/kubernetes"
 BASE: Final = FOLDER / "base"
+MONITORED: Final = FOLDER / "servicemonitor"
 
 
 def manifest(kind: str) -> dict[str, Any]:
-    """The one of this kind in the base."""
+    """The one of this kind, in the base or besides."""
     [found] = [document for document in manifests() if document["kind"] == kind]
     return found
 
 
-def manifests() -> list[dict[str, Any]]:
-    """What the base's kustomization.yaml lists."""
-    return [yaml.safe_load((BASE / name).read_text()) for name in kustomization()["resources"]]
+def manifests(*folders: Path) -> list[dict[str, Any]]:
+    """What kustomization.yaml lists in these folders: the base, and what may be added to it."""
+    return [
+        yaml.safe_load((folder / name).read_text())
+        for folder in folders or (BASE, MONITORED)
+        for name in kustomization(folder)["resources"]
+    ]
 
 
 def kustomization(folder: Path = BASE) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tests.deploy.compose import ROOT
 from tests.deploy.manifests import (
     BASE,
     FOLDER,
+    MONITORED,
     container,
     kustomization,
     manifest,
@@ -23,8 +24,7 @@ from tests.deploy.manifests import (
     secret,
 )
 
-# ServiceMonitor is the Prometheus operator's.
-OURS = [document for document in manifests() if "monitoring.coreos.com" not in document["apiVersion"]]
+OURS = manifests(BASE)
 LABELS = {"app.kubernetes.io/name": "pgrelay"}
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -41,6 +41,13 @@ def relay_config(monkeypatch: pytest.MonkeyPatch) -> config.Config:
 @pytest.mark.parametrize("document", OURS, ids=lambda document: document["kind"])
 def test_the_schemas_of_kubernetes_accept_it(document: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_what_only_an_operator_knows_is_apart() -> None:
+    """Else kubectl apply ends with an error on a cluster that has none."""
+    [document] = manifests(MONITORED)
+    assert document["apiVersion"].startswith("monitoring.coreos.com/")
+    assert kustomization(MONITORED)["kind"] == "Component"
 
 
 def test_the_schemas_of_kubernetes_accept_the_secret() -> None:
@@ -120,6 +127,8 @@ def test_the_policy_lets_the_relay_reach_what_it_is_configured_with(relay_config
     }
     servers = f"{relay_config.source.dsn} {relay_config.sink.kafka['bootstrap.servers']}"
     assert {int(port) for port in re.findall(r":(\d+)\b", servers)} <= allowed
+    registries = re.findall(r"https?://[\w-]+:(\d+)", (ROOT / "docs/avro.md").read_text())
+    assert {int(port) for port in registries} == {8081, 8080} <= allowed
 
 
 def test_secrets_come_by_the_environment_only() -> None:
@@ -127,7 +136,7 @@ def test_secrets_come_by_the_environment_only() -> None:
     example = yaml.safe_load((FOLDER / "secret.example.yaml").read_text())
     assert source == {"secretRef": {"name": example["metadata"]["name"]}}
     text = (BASE / "relay.yaml").read_text()
-    assert set(re.findall(r"\$\{(\w+)\}", text)) == set(secret())
+    assert {*re.findall(r"\$\{(\w+)\}", text), "PGPASSWORD"} == set(secret())
     for value in secret().values():
         assert value not in text
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
 from pgrelay.config import Config, load
-from tests.docs.pages import Block, blocks, pages
+from tests.docs.pages import ROOT, Block, blocks, pages
 
 _SECTIONS = frozenset(Config.model_fields)
 _KEY = re.compile(rf"`({'|'.join(_SECTIONS)})\.([a-z_]+)")
@@ -49,10 +50,22 @@ def test_a_whole_configuration_loads_as_it_stands(block: Block, tmp_path: Path) 
     load(path, dict.fromkeys(_REFERENCE.findall(block.text), "secret"))
 
 
+SHIPPED = [path.relative_to(ROOT) for path in sorted(ROOT.glob("deploy/**/relay.yaml"))]
+SHOWN = [block.text for block in configurations() if "dsn" in block.text]
+
+
+@pytest.mark.parametrize("text", [*((ROOT / path).read_text() for path in SHIPPED), *SHOWN])
+def test_a_password_is_in_no_uri(text: str) -> None:
+    """There some of its characters would mean something else: the rest of it is then the host."""
+    dsn = yaml.safe_load(text)["source"]["dsn"]
+    assert "${" not in dsn
+    assert "password" not in conninfo_to_dict(dsn)
+
+
 # A function, and an option of Debezium's.
 _OTHERS = {"errors.verdict", "errors.tolerance"}
 
-# What records hold under `source`, which is no key of ours.
+# What records hold under `source`, ours or Debezium's, which is no key of ours.
 _MEMBERS = {
     "commit_lsn",
     "seq",
@@ -61,6 +74,8 @@ _MEMBERS = {
     "ts_",
     "ts_ms",
     "ts_us",
+    "ts_ns",
+    "origin_lsn",
     "txId",
     "sequence",
     "xmin",

@@ -9,7 +9,7 @@ import fastavro
 import pytest
 
 from pgrelay.encode.avro.body import header
-from pgrelay.encode.avro.schema import Schemas
+from pgrelay.encode.avro.schema import Schemas, successor
 from pgrelay.encode.encoder import Announcement, FactsNeeded, TopicNeeded
 from pgrelay.encode.options import RecordOptions
 from tests.encode.avro import SchemaNumbers, avro_records
@@ -189,6 +189,17 @@ def test_every_fixed_schema_is_one() -> None:
             encoder_of(replace(options, transactions=True)), transaction(build.message("p", b"x"))
         )
         assert [record.topic for record in found] == ["app.transaction", "app.message", "app.transaction"]
+
+
+@pytest.mark.parametrize("envelope", ["debezium", "flat"])
+def test_what_ours_would_add_to_another_writers_schema(envelope: Any) -> None:
+    """Under the name that is there, and without the rows, which it may have too."""
+    theirs = {"type": "record", "name": "Envelope", "namespace": "app.public.orders", "fields": []}
+    ours = json.loads(successor(json.dumps(theirs), envelope) or "null")
+    assert (ours["name"], ours["namespace"]) == ("Envelope", "app.public.orders")
+    value = value_schema(relation(ID), replace(AVRO, envelope=envelope))
+    assert ours["fields"] == value["fields"][-len(ours["fields"]) :]
+    assert successor(json.dumps(value, indent=2), envelope) is None
 
 
 def test_a_header_is_five_bytes() -> None:

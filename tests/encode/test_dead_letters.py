@@ -170,7 +170,8 @@ def test_a_record_that_its_topic_would_refuse_is_set_aside_whole() -> None:
     assert small[0] == "app.public.words"
     assert letter[0] == "app.dead_letter"
     assert json.loads(letter[2] or b"")["after"] == {"id": 2, "word": "b" * 2_000, "note": None}
-    assert b"takes 2000" in headers_of(letter)["error"]
+    size = len(letter[1] or b"") + len(letter[2] or b"")
+    assert b"%d bytes, and topic app.public.words takes 2000" % size in headers_of(letter)["error"]
     assert headers_of(letter)["table"] == b"public.words"
 
 
@@ -180,6 +181,13 @@ def test_key_and_value_count_together(more: int, topic: str) -> None:
     most = len(key or b"") + len(value or b"") - more
     (record,) = relayed(build.insert(OID, ["1", "a", None]), options=taking(most))
     assert record[0] == topic
+
+
+def test_the_producers_own_limit_is_not_the_topics() -> None:
+    limits = DeadLetterOptions(everywhere=Limits(2_000, by_producer=True))
+    options = replace(SETTING_ASIDE, dead_letters=limits)
+    (letter,) = relayed(build.insert(OID, ["1", "b" * 2_000, None]), options=options)
+    assert b"and message.max.bytes in sink.kafka is 2000 (" in headers_of(letter)["error"]
 
 
 def test_a_letter_is_cut_to_what_every_topic_takes_and_says_so() -> None:

@@ -22,11 +22,12 @@ def role_statements(password: str) -> list[str]:
     return [statement.strip() for statement in statements if statement.strip()]
 
 
-def acl_bindings(prefix: str, *, exactly_once: bool) -> list[AclBinding]:
+def acl_bindings(prefix: str, *, exactly_once: bool, dead_letters: bool = False) -> list[AclBinding]:
     """What kafka-acls.sh is to add, for a prefix in place of `app`."""
     blocks = re.findall(r"^```sh\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2, "one for any delivery, one for exactly once"
-    commands = "".join(blocks if exactly_once else blocks[:1]).replace("\\\n", "").splitlines()
+    always, once, letters = blocks
+    chosen = always + once * exactly_once + letters * dead_letters
+    commands = chosen.replace("\\\n", "").splitlines()
     assert all(re.search(r" (app\.|pgrelay-)", command) for command in commands)
     return [
         binding
@@ -55,6 +56,6 @@ def _bindings(command: list[str]) -> Iterator[AclBinding]:
                     options.resource_pattern_type,
                     options.allow_principal,
                     "*",
-                    operation.lower(),
+                    re.sub(r"(?<!^)(?=[A-Z])", "_", operation).lower(),
                     "allow",
                 )

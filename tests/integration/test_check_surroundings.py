@@ -1,16 +1,28 @@
 """What a check finds around the relay: keys, clocks, slots, open transactions, wide rows, the registry."""
 
+import json
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from pgrelay.embedded.ports import free_port
 from pgrelay.embedded.registry import SchemaRegistry
+from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WRONG
 from tests.integration.servers import KafkaServer
 from tests.integration.test_check import Setup, only, role
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture
@@ -81,6 +93,58 @@ async def test_the_schema_registry(setup: Setup, schema_registry: SchemaRegistry
     assert finding.level == "error"
     assert finding.cure == "start the registry, or correct url in records.schema_registry"
     assert "secret" not in str(finding)
+
+
+@pytest.mark.xdist_group("registry")
+def test_schemas_of_debezium_s_are_told_ahead_of_the_run_that_they_stop(
+    database: Database, new_relay: NewRelay, schema_registry: SchemaRegistry, closing: ExitStack
+) -> None:
+    """The members that matter, as AvroConverter registers them."""
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    relay = new_relay(records={"format": "avro", "schema_registry": {"url": schema_registry.url}})
+    namespace = f"{relay.prefix}.public.orders"
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    source = {
+        "type": "record",
+        "name": "Source",
+        "namespace": "io.debezium.connector.postgresql",
+        "fields": [{"name": "lsn", "type": ["null", "long"], "default": None}],
+    }
+    envelope = {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": namespace,
+        "fields": [
+            {"name": "before", "type": ["null", row], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {"name": "source", "type": source},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    client = closing.enter_context(SchemaRegistryClient({"url": schema_registry.url}))
+    subject = f"{namespace}-value"
+    client.register_schema(subject, Schema(json.dumps(envelope), "AVRO"))
+
+    def found() -> list[dict[str, str]]:
+        told = json.loads(relay.command("check", "--json").stdout)
+        return [each for each in told if each["level"] != "ok"]
+
+    (finding,) = found()
+    assert (finding["level"], finding["what"]) == (
+        "error",
+        f"1 subject with another writer's schema: {subject}",
+    )
+    assert finding["why"].startswith("their compatibility lets the registry refuse ours")
+    relay.start().wait_streaming()
+    database.execute("INSERT INTO orders VALUES (1)")
+    assert relay.wait_exit() == WRONG
+    client.set_compatibility(subject, "NONE")
+    assert found() == []
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert relay.stop() == 0
+    client.set_compatibility(subject, "BACKWARD")
+    assert found() == []
 
 
 async def test_a_monitor_sees_whose_transaction_is_open(

@@ -181,11 +181,14 @@ async def test_what_is_refused(
 ) -> None:
     with pytest.raises(SetupError, match="5 are more than the 4 published tables"):
         await plan(path, 5, apart=True)
-    with pytest.raises(SetupError, match=r"no-such-folder/relay-1\.yaml: can't be written"):
-        await plan(path, 2, path.parent / "no-such-folder")
+    with pytest.raises(SetupError, match=r"relay\.yaml/folder: can't be made: Not a directory"):
+        await plan(path, 1, path / "folder")
     monkeypatch.setenv("PGRELAY_SOURCE__SLOT", f"{prefix}_other")
     with pytest.raises(SetupError, match="unset PGRELAY_SOURCE__SLOT"):
         await plan(path, 2)
+    with pytest.raises(SetupError, match="unset PGRELAY_SOURCE__SLOT"):
+        await plan(path, 2, path.parent / "new")
+    assert not (path.parent / "new").exists()
     monkeypatch.delenv("PGRELAY_SOURCE__SLOT")
     assert list(path.parent.glob("relay-*")) == [], "a plan that is refused leaves files behind"
     (path.parent / "relay-2.yaml").write_text("mine")
@@ -215,6 +218,12 @@ def test_the_command(shop: Database, path: Path) -> None:
     done = run("--shards", "2")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("move it away, or name a folder with --output\n")
+    done = run("--shards", "2", "--output", str(path.parent / "new" / "plan"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (path.parent / "new" / "plan" / "relay-2.yaml").exists()
+    done = run("--shards", "2", "--output", str(path / "plan"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"pgrelay: {path}/plan: can't be made: Not a directory; name another by --output\n"
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])

@@ -1,26 +1,56 @@
-"""`pgrelay skip` while Postgres is not there: it waits, and stops when it is asked to."""
+"""`pgrelay skip` while Postgres is not there: it waits, and stops when asked to, without claiming success."""
 
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from pgrelay.embedded.ports import free_port
 
+INTERRUPTED = 130
+
+
+@contextmanager
+def skipping(port: int, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    path = folder / "relay.yaml"
+    dsn = f"host=127.0.0.1 port={port}"
+    path.write_text(f"source: {{dsn: '{dsn}'}}\nsink: {{kafka: {{bootstrap.servers: '127.0.0.1:1'}}}}\n")
+    command = [sys.executable, "-m", "pgrelay", "skip", "--config", str(path), "--lsn", "0/1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_as_asked(number: signal.Signals, tmp_path: Path) -> None:
-    path = tmp_path / "relay.yaml"
-    dsn = f"host=127.0.0.1 port={free_port()}"
-    path.write_text(f"source: {{dsn: '{dsn}'}}\nsink: {{kafka: {{bootstrap.servers: '127.0.0.1:1'}}}}\n")
-    command = [sys.executable, "-m", "pgrelay", "skip", "--config", str(path), "--lsn", "0/1"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+    with skipping(free_port(), tmp_path) as process:
         assert process.stderr is not None
         assert any("waiting, will go on by itself" in line for line in process.stderr)
         process.send_signal(number)
         told, complained = process.communicate(timeout=60)
-    assert process.returncode == 0, complained
-    assert told == "stopped as asked, and it is not sure that the transaction is left out; run this again\n"
+    assert (process.returncode, told) == (INTERRUPTED, "")
+    assert complained.endswith(
+        "pgrelay: stopped as asked, and it is not sure that the transaction is left out; run this again\n"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_at_once_where_postgres_hangs(number: signal.Signals, tmp_path: Path) -> None:
+    """Not only when the connection is given up, after ten seconds."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        skipping(silent.getsockname()[1], tmp_path) as process,
+    ):
+        connection, _ = silent.accept()
+        with connection:
+            process.send_signal(number)
+            told, complained = process.communicate(timeout=5)
+    assert (process.returncode, told) == (INTERRUPTED, "")
+    assert complained == "pgrelay: stopped as asked; nothing was left out\n"

@@ -16,6 +16,7 @@ from pgrelay.check.findings import Finding, warning
 from pgrelay.check.holders import holder_findings
 from pgrelay.check.kafka import kafka_findings
 from pgrelay.check.machine import machine_findings
+from pgrelay.check.position import position_findings
 from pgrelay.check.publications import publication_findings
 from pgrelay.check.registry import registry_findings
 from pgrelay.check.server import server_findings
@@ -43,7 +44,7 @@ async def check(config: Config) -> list[Finding]:
     found += collisions
     found += await kafka_findings(config.sink, topics, published.truncates)
     if config.records.format == "avro":
-        found += await registry_findings(config.records.schema_registry)
+        found += await registry_findings(config.records, topics)
     return found + machine_findings(config)
 
 
@@ -65,11 +66,20 @@ async def _catalogue(
     found = server_findings(server, source, slot is not None)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))
-    found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
+    # Of a slot that is not ours to read nothing follows for the position and the publications.
+    unfit = slot is not None and wrong_kind(slot, source.slot, catalog.database) is not None
+    position: list[Finding] = []
+    if not unfit:
+        asked = position_findings(catalog, config, slot, server.standby)
+        position = await _guarded("the position in Kafka", asked)
+    gone = slot is None and any(finding.level == "error" for finding in position)
+    if not gone:
+        # Else a run makes no new one.
+        found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
+    found += position
     found += await _guarded("the other slots", holder_findings(catalog, source.slot))
     try:
-        # Of a slot that is not ours to read nothing follows for the publications.
-        ours = slot is not None and wrong_kind(slot, source.slot, catalog.database) is None
+        ours = slot is not None and not unfit
         more, published = await publication_findings(catalog, server, source, ours)
     except PgrelayError as refusal:
         return [*found, unexamined("the publications", refusal)], Published()

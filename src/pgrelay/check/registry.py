@@ -1,21 +1,33 @@
-"""Whether the schema registry answers, where records are Avro."""
+"""Whether the schema registry answers, where records are Avro, and what it has of our topics already."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Final
 
-from pgrelay.check.findings import Finding, error, ok, refused
+from pgrelay.check.findings import Finding, error, ok, refused, some, warning
+from pgrelay.check.topics import WantedTopic
+from pgrelay.config import Records
 from pgrelay.config.secrets import mask_options
 from pgrelay.errors import RegistryUnavailable, SetupError
+from pgrelay.figures import counted
 from pgrelay.registry import Registry
 
+# Whose values are in the envelope.
+_ENVELOPED: Final = ("rows", "messages")
 
-async def registry_findings(options: Mapping[str, str]) -> list[Finding]:
-    """`options` are `records.schema_registry`, which has a url."""
+
+async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> list[Finding]:
+    """`records.schema_registry` has a url; `wanted` are a run's topics."""
+    options = records.schema_registry
     try:
         registry = Registry(options)
     except SetupError as refusal:
         return [refused(refusal, "a run does not start")]
     try:
         await registry.connect()
+        ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
+        refusing = await registry.refusing(ours, records.envelope)
+    except SetupError as refusal:
+        return [warning("the schemas could not be looked at", str(refusal), "see to that, then check again")]
     except RegistryUnavailable as away:
         return [
             error(
@@ -26,4 +38,18 @@ async def registry_findings(options: Mapping[str, str]) -> list[Finding]:
         ]
     finally:
         await registry.close()
-    return [ok(f"the schema registry answers at {mask_options({'url': options['url']})['url']}")]
+    answers = ok(f"the schema registry answers at {mask_options({'url': options['url']})['url']}")
+    return [answers, *another_writers(refusing)]
+
+
+def another_writers(subjects: Sequence[str]) -> list[Finding]:
+    """As where Debezium wrote these topics."""
+    if not subjects:
+        return []
+    return [
+        error(
+            f"{counted(len(subjects), 'subject')} with another writer's schema: {some(subjects)}",
+            "their compatibility lets the registry refuse ours, and a run stops at the first row",
+            "another records.prefix, or topics by records.routes; or compatibility NONE for these subjects",
+        )
+    ]

@@ -238,8 +238,10 @@ class Changes:
             self.boundaries.take_back(table)
         why = f"topic {topic} is compacted, and the record has no key"
         limits = self._message_limits if plan is None else plan.limits
-        if len(value) > limits.most_bytes - (0 if key is None else len(key)):
-            why = f"the record has {len(value)} bytes, and topic {topic} takes {limits.most_bytes}"
+        size = len(value) if key is None else len(value) + len(key)
+        if size > limits.most_bytes:
+            limit = "message.max.bytes in sink.kafka is" if limits.by_producer else f"topic {topic} takes"
+            why = f"the record has {size} bytes, and {limit} {limits.most_bytes}"
         error = RecordError(f"{table}: {why}", table).at(frame_lsn(frame))
         self._dead_letter(key, value, error, self._headers(op, None))
 

@@ -10,10 +10,14 @@ from pgrelay.encode.types import Encodings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic takes: keys and values of `most_bytes` together, and only with a key where `keyed`."""
+    """What a topic takes: keys and values of `most_bytes` together, and only with a key where `keyed`.
+
+    `by_producer`: it is the producer that lets no more bytes pass.
+    """
 
     most_bytes: int = 1 << 62
     keyed: bool = False
+    by_producer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ class _Server:
 
 
 async def plan(path: Path, count: int, folder: Path | None = None, *, apart: bool = False) -> str:
-    """Write `count` configurations, NAME-1.yaml and so on beside `path` or in `folder`; return the SQL.
+    """Write `count` configurations, NAME-1.yaml and so on beside `path` or in `folder`, which is made; return
+    the SQL.
 
     Tables tied by foreign keys stay together unless they may be `apart`. Raises SetupError, and then has
     written nothing.
@@ -104,6 +105,10 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
     """Write each part's file and read it back; all of them or, where one is not what was meant, none."""
     text = origin.read_text(encoding="utf-8-sig")
     with ExitStack() as undo:
+        folder = parts[0].file.parent
+        if not folder.exists():
+            _make(folder)
+            undo.callback(folder.rmdir)
         for n, part in enumerate(parts):
             values: dict[str, Any] = {
                 "slot": part.slot,
@@ -128,6 +133,13 @@ def _changed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     """The keys to write, the last of them first in a section that has none of them; unchanged ones stay."""
     written = {key: value for key, value in values.items() if getattr(config.source, key) != value}
     return {key: list(v) if isinstance(v, tuple) else v for key, v in reversed(written.items())}
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise SetupError(f"{folder}: can't be made: {error.strerror}; name another by --output") from None
 
 
 def _write_new(file: Path, origin: Path, text: str) -> None:

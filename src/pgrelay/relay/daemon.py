@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import gc
 import signal
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -80,7 +81,7 @@ async def run(config: Config) -> None:
     gc.set_threshold(_GARBAGE_EVERY)
     metrics, health = Metrics(), Health()
     daemon = Daemon(config, metrics, health, Observer(metrics, health), asyncio.Event())
-    stop_on_signals(daemon)
+    stop_on_signals(daemon.stop)
     metrics.describe(version=__version__, slot=config.source.slot)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
@@ -99,13 +100,13 @@ async def _sample(status: Status, daemon: "Daemon") -> None:
         await asyncio.sleep(_SAMPLE_EVERY_S)
 
 
-def stop_on_signals(daemon: "Daemon") -> None:
-    """Stop when asked, or now if that was asked while the process started."""
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` whenever it is asked, and now if that was asked while the process started."""
     earlier = noted()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     if earlier is not None and earlier.number:
-        daemon.stop()
+        stop()
 
 
 class Daemon:

@@ -155,7 +155,7 @@ class Observer:
             self._metrics.set_published_tables(len(published))
         if before is not None and (left := before - published):
             named = sorted(left)[:_MOST_NAMED]
-            _log.warning("tables left the publication", tables=named, count=len(left))
+            _log.warning("tables left the publication", tables=named, count=len(left), cure=_TABLES_CURE)
             self._health.troubles.tell(f"tables left the publication: {', '.join(named)}", _TABLES_CURE)
         if before is not None and (joined := published - before):
             _log.info("tables joined the publication", tables=sorted(joined)[:_MOST_NAMED], count=len(joined))

@@ -92,16 +92,16 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
     """
     await sink.connect()
     try:
-        delivered = await _delivered(sink, offsets)
+        position = await delivered(sink, offsets)
     except PositionError:
         raise
     except SetupError:
         # Whoever must know it asks again; others do without.
         return
-    if delivered is not None:
+    if position is not None:
         raise GapError(
             f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
-            f"{format_lsn(delivered.lsn)}: changes since are lost to it; {BEGIN_ANEW}"
+            f"{format_lsn(position.lsn)}: changes since are lost to it; {BEGIN_ANEW}"
         )
 
 
@@ -112,7 +112,7 @@ async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
     """
     try:
         # Ahead of the topic's making: a new one need not be read.
-        delivered = await _delivered(sink, offsets)
+        position = await delivered(sink, offsets)
         await sink.require_topic(offsets.topic, lasting=True, compacted=True)
     except PositionError:
         raise
@@ -122,9 +122,10 @@ async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
             reason=str(error),
         )
         return
-    if delivered is not None:
-        await server.check(delivered)
+    if position is not None:
+        await server.check(position)
 
 
-async def _delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
+async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
+    """The position, of a sink that is connected; None where Kafka has none. Raises as `Offsets.read`."""
     return await asyncio.to_thread(offsets.read) if sink.has_topic(offsets.topic) else None

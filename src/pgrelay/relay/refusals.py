@@ -35,7 +35,7 @@ class Refusals:
         if self._config.errors.on_record == "stop":
             return None
         most = largest_record(self._config.sink.kafka)
-        return DeadLetterOptions(Limits(most_bytes=most), dict(self._limits))
+        return DeadLetterOptions(Limits(most_bytes=most, by_producer=True), dict(self._limits))
 
     @property
     def sink(self) -> Sink:
@@ -58,8 +58,9 @@ class Refusals:
             found = None
         if found is None:
             return False
-        most = min(found.message_bytes, largest_record(self._config.sink.kafka))
-        self._limits[topic] = Limits(max(most - _FRAMING, 1), keyed=found.compacted)
+        passing = largest_record(self._config.sink.kafka)
+        taken = max(found.message_bytes - _FRAMING, 1)
+        self._limits[topic] = Limits(min(taken, passing), found.compacted, by_producer=passing < taken)
         _log.warning(
             "a topic refused a record; what it can't take becomes a dead letter from now on",
             topic=topic,

@@ -6,6 +6,7 @@ acknowledged as ever, so that nothing else is lost.
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from pgrelay.catalog import Catalog
 from pgrelay.config import Config, Source
 from pgrelay.encode.encoder import Encoder
-from pgrelay.errors import RecordError, SetupError, SourceUnavailable
+from pgrelay.errors import Interrupted, RecordError, SetupError, SourceUnavailable
 from pgrelay.figures import counted
 from pgrelay.http import Health
 from pgrelay.lsn import format_lsn
@@ -32,23 +33,28 @@ _TRY_EVERY_S: Final = 0.2
 async def skip(config: Config, lsn: int) -> str:
     """Leave out the transaction that commits at `lsn`, or whose change there can't be relayed; says what was.
 
-    Raises SetupError where there is none, and as `pgrelay.relay.run` does; then nothing was left out.
+    Raises SetupError where there is none, and as `pgrelay.relay.run` does; then nothing was left out. Raises
+    Interrupted where it is asked to stop before.
     """
+    requests = StopRequests()
+    stop_on_signals(requests.stop)
     # A slot that is not there has nothing to skip.
     source = config.source.model_copy(update={"create": False})
     config = config.model_copy(update={"source": source})
     # A server that is not there yet is waited for, as a run does.
     with contextlib.suppress(SourceUnavailable):
-        await _require_free(source)
+        await requests.ending(_require_free(source))
     try:
-        passing = await _leave_out(config, lsn)
+        passing = await _leave_out(config, lsn, requests)
     except RecordError as error:
         if error.lsn != lsn or not error.commit_lsn:
             raise
         lsn = error.commit_lsn
-        passing = await _leave_out(config, lsn)
+        passing = await _leave_out(config, lsn, requests)
     if not passing.ended:
-        return "stopped as asked, and it is not sure that the transaction is left out; run this again"
+        raise Interrupted(
+            "stopped as asked, and it is not sure that the transaction is left out; run this again"
+        )
     if passing.changes is None:
         raise SetupError(
             f"nothing was left out: no transaction commits at {format_lsn(lsn)} between "
@@ -77,25 +83,55 @@ async def _require_free(source: Source) -> None:
         check_free(slot, source.slot)
 
 
-async def _leave_out(config: Config, lsn: int) -> "Passing":
+async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Passing":
     """The transaction; or the message outside any that ends where that commits, if it is what is refused."""
     try:
-        return await _pass(config, lsn, message=False)
+        return await _pass(config, lsn, requests, message=False)
     except RecordError as error:
         if error.commit_lsn != lsn:
             raise
     # The transaction was left out, and nothing confirmed: it is not lost by this.
-    return await _pass(config, lsn, message=True)
+    return await _pass(config, lsn, requests, message=True)
 
 
-async def _pass(config: Config, lsn: int, message: bool) -> "Passing":
+async def _pass(config: Config, lsn: int, requests: "StopRequests", message: bool) -> "Passing":
     stop = asyncio.Event()
     metrics, health = Metrics(), Health()
     passing = Passing(metrics, health, lsn, message, stop)
     daemon = Daemon(config, metrics, health, passing, stop)
-    stop_on_signals(daemon)
+    requests.go_to(daemon.stop)
     await daemon.run()
     return passing
+
+
+class StopRequests:
+    """Whether a stop was asked for at any time, and who is told now."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._tell: Callable[[], object] | None = None
+
+    def stop(self) -> None:
+        self._asked = True
+        if self._tell is not None:
+            self._tell()
+
+    def go_to(self, tell: Callable[[], object]) -> None:
+        """Have `tell` called when it is asked; at once where it was."""
+        self._tell = tell
+        if self._asked:
+            tell()
+
+    async def ending(self, work: Coroutine[None, None, None]) -> None:
+        """Do the work to its end, or raise Interrupted as soon as it is asked."""
+        task = asyncio.ensure_future(work)
+        self.go_to(task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not self._asked:
+                raise
+            raise Interrupted("stopped as asked; nothing was left out") from None
 
 
 class Passing(Observer):

@@ -11,9 +11,6 @@ from tests.integration.topics import Record
 # What no two runs have in common: who wrote it, and when.
 _OWN: Final = ("source.version", "source.name", "ts_ms", "ts_us", "ts_ns")
 
-# Names of the task and the run, on every record of Debezium's.
-_CONTEXT: Final = "__debezium.context."
-
 
 class Absent:
     def __repr__(self) -> str:
@@ -82,8 +79,7 @@ def _flat(record: Record) -> dict[str, Any]:
     # The key as its text: its bytes decide the partition, and what compaction takes for the same.
     fields: dict[str, Any] = {"key": record.key.decode() if record.key is not None else None}
     for name, content in record.headers:
-        if not name.startswith(_CONTEXT):
-            fields[f"header.{name}"] = content.decode() if content is not None else None
+        fields[f"header.{name}"] = content.decode() if content is not None else None
     for name, value in (record.json or {}).items():
         if name in ("before", "after", "source") and value is not None:
             fields |= {f"{name}.{member}": inner for member, inner in value.items()}

@@ -76,6 +76,11 @@ _SOURCE: Final = (
 )
 
 _ENVELOPE: Final = (
+    Reason(
+        "Debezium names its connector and its task in headers of every record",
+        field=r"header\.__debezium\.context\..*",
+        holds=only_theirs,
+    ),
     Reason("a message has before and after, null, as every value has", r"\(messages\)", field="before|after"),
     Reason("a truncate tells its options", op="t", field="truncate", holds=only_ours),
     Reason(

@@ -4,6 +4,7 @@
 does a reason that nothing needs any more.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,6 +22,8 @@ from tests.integration.debezium.reasons import REASONS
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, read_topic
+
+ROOT = Path(__file__).parents[3]
 
 # What brings pgrelay closest to Debezium's defaults, and Debezium closest to the contract.
 OURS = {"numeric": "precise", "time": "debezium", "unchanged": "placeholder"}
@@ -93,5 +96,10 @@ def print_report(explained: dict[str, list[Difference]]) -> None:
 
 
 def test_every_reason_is_in_the_documentation() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "records.md").read_text()
+    page = (ROOT / "docs" / "records.md").read_text()
     assert [reason.text for reason in REASONS if f"| {reason.text} |" not in page] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/migrating.md"])
+def test_they_are_as_many_as_pages_say(page: str) -> None:
+    assert re.findall(r"(\d+) differences", (ROOT / page).read_text()) == [str(len(REASONS))]

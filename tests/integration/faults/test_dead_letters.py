@@ -93,7 +93,10 @@ def test_a_record_that_is_too_large_is_set_aside_and_not_those_that_were_sent_wi
     assert {letter.json_key["id"] for letter in found} == {50, 150, 250}
     for letter in found:
         headers = headers_of(letter)
-        assert "takes" in headers["error"]
+        limiting = (
+            f"topic {relay.topic('t')} takes" if limit == "broker" else "message.max.bytes in sink.kafka is"
+        )
+        assert limiting in headers["error"]
         assert headers["table"] == "public.t"
         assert int(headers.get("value_bytes", len(letter.value or b""))) > size
 

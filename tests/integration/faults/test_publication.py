@@ -113,5 +113,7 @@ def test_a_table_that_goes_leaves_the_others_flowing(
     relay.caught_up()
     assert [record.json_key["id"] for record in relay.records("stays")] == [1, 2, 3]
     assert [record.json_key["id"] for record in relay.records("gone")] == [1, 2]
-    assert relay.wait_event("tables left the publication")["tables"] == ["public.gone"]
+    told = relay.wait_event("tables left the publication")
+    assert told["tables"] == ["public.gone"]
+    assert "ALTER PUBLICATION ... ADD TABLE" in told["cure"]
     relay.wait_for(lambda: relay.metric("pgrelay_published_tables") == left, "the metric to tell")

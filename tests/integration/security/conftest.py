@@ -159,8 +159,9 @@ def secured(
 
     def make(suffix: str = "", /, **sections: dict[str, Any]) -> Relay:
         relay = new_relay(suffix, **sections)
-        delivery = sections.get("sink", {}).get("delivery")
-        allow(broker, acl_bindings(relay.prefix, exactly_once=delivery == "exactly_once"))
+        once = sections.get("sink", {}).get("delivery") == "exactly_once"
+        letters = sections.get("errors", {}).get("on_record") == "dead_letter"
+        allow(broker, acl_bindings(relay.prefix, exactly_once=once, dead_letters=letters))
         relay.sections["source"] = {
             "dsn": dsn(relay.database, authority, passwords.postgres),
             "publications": ["pgrelay"],

@@ -14,6 +14,7 @@ from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.faults.slots import exists
 from tests.integration.security.certificates import Authority
 from tests.integration.security.conftest import Secrets, allow, dsn, take_back
+from tests.integration.topics import create_topic
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
@@ -34,6 +35,19 @@ def test_rows_flow_with_the_documented_rights_alone(
     with database.connect() as connection:
         row = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'pgrelay'").fetchone()
     assert row == (False,)
+
+
+def test_a_topic_that_refuses_a_record_may_be_asked_why(
+    database: Database, secured: NewRelay, broker: Kafka
+) -> None:
+    relay = secured(errors={"on_record": "dead_letter"})
+    create_topic(broker.bootstrap, relay.topic("orders"), max_message_bytes="10000")
+    relay.start().wait_streaming()
+    noise = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i)"
+    database.execute(f"INSERT INTO orders VALUES (1, {noise}); INSERT INTO orders VALUES (2)")
+    relay.caught_up()
+    assert [record.json_key for record in relay.records("orders")] == [{"id": 2}]
+    assert [record.json_key for record in relay.read(f"{relay.prefix}.dead_letter")] == [{"id": 1}]
 
 
 @pytest.mark.parametrize(

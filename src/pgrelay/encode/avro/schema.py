@@ -92,6 +92,20 @@ def transaction_schemas(topic: str, options: RecordOptions) -> Schemas:
     return Schemas(topic, "transactions", _json(key), _json(_record("Value", namespace, value)))
 
 
+def successor(value: str, envelope: str) -> str | None:
+    """What ours would add to a value's schema that a registry has: a registry that refuses this refuses ours.
+
+    None where that one is of our making already.
+    """
+    if f'"namespace":"{_OWN}"' in "".join(value.split()):
+        return None
+    there = json.loads(value)
+    name, namespace = (there.get("name"), there.get("namespace")) if isinstance(there, dict) else ("", "")
+    # Without rows: a reader may always leave out what was written.
+    fields = _flat_ending() if envelope == "flat" else _envelope_fields()
+    return _json(_record(name or "Envelope", namespace or "", fields))
+
+
 def _envelope_fields() -> list[Schema]:
     """What follows the rows, as `avro.debezium` writes it."""
     names = ("version", "connector", "name")

@@ -1,0 +1,55 @@
+"""What Kafka has of earlier runs, held against the slot as a run does it: a gap is found ahead of the run."""
+
+from pgrelay.catalog import Catalog, Slot
+from pgrelay.check.findings import Finding, ok, refused
+from pgrelay.config import Config
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.relay.recall import delivered, offsets_of, refuse_new_slot, server_of
+from pgrelay.sink import Sink
+from pgrelay.source import Source, System
+
+
+async def position_findings(
+    catalog: Catalog, config: Config, slot: Slot | None, standby: bool
+) -> list[Finding]:
+    """`slot` is None where there is none; `standby`: the server is one. Raises KafkaUnavailable.
+
+    An end that can't be reached or refuses us is told elsewhere, and so is a slot that is lost. One that is
+    being read is its reader's, which has asked the same and moves the position meanwhile.
+    """
+    if slot is not None and (slot.active_pid is not None or slot.lost_because is not None):
+        return []
+    try:
+        async with Source(config.source.dsn) as source:
+            system = await source.identify()
+        sink = Sink(config.sink)
+    except PgrelayError:
+        return []
+    try:
+        await sink.connect()
+    except (KafkaUnavailable, SetupError):
+        await sink.close()
+        return []
+    try:
+        return await _held_against(catalog, config, sink, system, slot, standby)
+    except GapError as gap:
+        return [refused(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
+    except SetupError:
+        return []
+    finally:
+        await sink.close()
+
+
+async def _held_against(
+    catalog: Catalog, config: Config, sink: Sink, system: System, slot: Slot | None, standby: bool
+) -> list[Finding]:
+    offsets = offsets_of(config, system.systemid, catalog.database)
+    if slot is None:
+        await refuse_new_slot(sink, offsets)
+        return []
+    position = await delivered(sink, offsets)
+    if position is None:
+        return []
+    await server_of(config, catalog, system, slot, standby).check(position)
+    return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {config.source.slot} fits")]

@@ -1,0 +1,111 @@
+"""What a check finds in the position that Kafka has of earlier runs: the gaps that would end a run."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+
+from pgrelay.lsn import parse_lsn
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.relays import Relay
+
+LOST: Final = 3
+CURE: Final = "begin anew with pgrelay reset, and copy the tables"
+
+
+@pytest.fixture(params=["at_least_once", "exactly_once"])
+def stopped(request: pytest.FixtureRequest, database: Database, new_relay: NewRelay) -> Relay:
+    """A relay that has relayed a row, and stopped; there is one row that it has not seen."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = new_relay(sink={"delivery": request.param}).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    assert relay.stop() == 0
+    database.execute("INSERT INTO t VALUES (1)")
+    return relay
+
+
+def findings(relay: Relay) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(relay.command("check", "--json").stdout)
+    return found
+
+
+def errors(relay: Relay) -> list[dict[str, str]]:
+    return [each for each in findings(relay) if each["level"] == "error"]
+
+
+def drop(relay: Relay) -> None:
+    relay.database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
+
+
+def make_anew(relay: Relay) -> None:
+    drop(relay)
+    relay.database.execute(f"SELECT pg_create_logical_replication_slot('{relay.prefix}', 'pgoutput')")
+
+
+def move(relay: Relay) -> None:
+    relay.database.execute(
+        f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_flush_lsn())"
+    )
+
+
+def rewrite(relay: Relay, key: dict[str, Any], value: dict[str, Any]) -> None:
+    """Add a position that differs from the latest one so."""
+    topic = f"{relay.prefix}.offsets"
+    record = relay.read(topic)[-1]
+    assert record.key is not None
+    assert record.value is not None
+    producer = Producer({"bootstrap.servers": relay.kafka.bootstrap})
+    told = json.dumps({**json.loads(record.value), **value})
+    producer.produce(topic, told, json.dumps({**json.loads(record.key), **key}, separators=(",", ":")))
+    producer.flush()
+
+
+def get_ahead(relay: Relay) -> None:
+    """As a server that was restored from a backup looks to Kafka."""
+    rewrite(relay, {}, {"lsn": parse_lsn("FFFF/0")})
+
+
+def test_a_stop_leaves_nothing_to_find(stopped: Relay) -> None:
+    found = findings(stopped)
+    assert {each["level"] for each in found} == {"ok"}
+    assert any(each["what"].startswith("Kafka has everything up to ") for each in found)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (drop, "slot {slot} is gone, and Kafka has everything up to "),
+        (make_anew, "the slot stands at "),
+        (move, "the slot stands at "),
+        (get_ahead, "Kafka has everything up to FFFF/0, and the server's WAL ends at "),
+    ],
+    ids=["dropped", "made anew", "moved", "restored"],
+)
+def test_a_gap_is_found_ahead_of_the_run_that_it_ends(
+    stopped: Relay, spoil: Callable[[Relay], None], what: str
+) -> None:
+    spoil(stopped)
+    (found,) = errors(stopped)
+    assert found["what"].startswith(what.format(slot=stopped.prefix))
+    assert found["why"] == "a run would lose changes, and ends with exit code 3"
+    assert found["cure"] == CURE
+    stopped.start()
+    assert stopped.wait_exit() == LOST
+    assert what.format(slot=stopped.prefix) in stopped.log[-1]["event"]
+    assert stopped.command("reset").returncode == 0
+    assert errors(stopped) == []
+
+
+def test_a_slot_that_is_gone_is_not_said_to_be_made(stopped: Relay) -> None:
+    drop(stopped)
+    assert "a run creates it and" not in stopped.command("check").stdout
+
+
+def test_a_reader_s_position_is_its_own(stopped: Relay) -> None:
+    """It moves meanwhile, and its reader has asked."""
+    stopped.start().wait_streaming()
+    assert not any(each["what"].startswith("Kafka has everything") for each in findings(stopped))
