@@ -133,7 +133,7 @@ async def test_topics_that_do_not_fit(setup: Setup) -> None:
     )
     assert fleeting.what == f"topic {setup.prefix}.schema is cleaned, it does not keep every schema"
     assert (replicas.level, sizes.level) == ("error", "warning")
-    assert "1000 bytes" in sizes.why
+    assert "1000 B" in sizes.why
 
 
 async def test_exactly_once(setup: Setup) -> None:
