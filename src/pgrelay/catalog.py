@@ -19,7 +19,7 @@ from psycopg import sql
 
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
-from pgrelay.errors import SetupError, SourceUnavailable
+from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres import connect, query_error
 from pgrelay.wire.pgoutput import Relation
@@ -102,7 +102,12 @@ class Catalog:
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn)
         # A server's process that waits for a lock does not notice that we have gone.
-        await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
+        try:
+            await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
+        except PgrelayError:
+            # Nobody else will: a block that was not entered is not left.
+            await self._connection.close()
+            raise
         return self
 
     async def __aexit__(
