@@ -30,8 +30,8 @@ debezium-diff: $(VENV)/.installed
 	$(BIN)/pytest --quiet --no-header tests/integration/debezium
 
 # The pure rooms once more, as `pip install .` compiles them.
-PURE_TESTS := tests/wire tests/encode $(wildcard tests/test_assembler*.py) \
-	tests/test_errors.py tests/test_handover.py tests/test_lsn.py tests/test_prepared.py tests/test_progress.py tests/test_spool.py
+PURE_TESTS := tests/wire tests/assembly tests/encode tests/test_errors.py tests/test_handover.py tests/test_lsn.py \
+	tests/test_progress.py
 
 # Without build isolation, so that the guard can tell which mypyc compiled it.
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")

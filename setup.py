@@ -12,17 +12,13 @@ from setuptools import setup
 
 COMPILED = [
     *glob("src/pgrelay/wire/*.py"),
+    *glob("src/pgrelay/assembly/*.py"),
     *glob("src/pgrelay/encode/*.py"),
     *glob("src/pgrelay/encode/avro/*.py"),
-    "src/pgrelay/assembler.py",
     "src/pgrelay/errors.py",
-    "src/pgrelay/events.py",
     "src/pgrelay/handover.py",
     "src/pgrelay/lsn.py",
-    "src/pgrelay/prepared.py",
     "src/pgrelay/progress.py",
-    "src/pgrelay/replay.py",
-    "src/pgrelay/spool.py",
 ]
 
 

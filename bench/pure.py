@@ -10,15 +10,15 @@ from struct import pack
 from typing import Literal
 
 from bench.builds import FORMS, Form, environment
-from pgrelay.assembler import Assembler
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.encoder import Encoder, FactsNeeded
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.topics import Topics
-from pgrelay.prepared import PreparedStore
-from pgrelay.spool import Spool
 
 Format = Literal["json", "avro"]
 FORMATS: tuple[Format, ...] = ("json", "avro")

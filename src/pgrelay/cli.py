@@ -75,11 +75,12 @@ def _run(options: argparse.Namespace) -> int:
     config = load(options.config)
     log.configure(config.log.level)
     # After the configuration, so that its mistakes are told without waiting for the clients to load.
+    from pgrelay.check.advice import advise
     from pgrelay.relay import run
 
     logger = structlog.get_logger()
     try:
-        asyncio.run(run(config))
+        asyncio.run(run(config, advise))
     except PgrelayError as error:
         # Through the log, where everything else about this run is read.
         logger.error(str(error), exit_code=exit_code(error), **_way_past(error, options.config))

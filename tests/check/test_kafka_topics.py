@@ -7,7 +7,6 @@ from confluent_kafka import KafkaError
 
 from pgrelay.check.findings import Finding
 from pgrelay.check.kafka import kafka_findings, unadvertised, unreachable
-from pgrelay.check.kafka_queries import Broker, Limits, Overview, Topic
 from pgrelay.check.kafka_topics import (
     absent,
     fleeting,
@@ -22,6 +21,7 @@ from pgrelay.check.kafka_topics import (
 )
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
+from pgrelay.kafka.cluster import Broker, Limits, Overview, Topic
 
 BROKER = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=604_800_000)
 LASTING = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=-1)

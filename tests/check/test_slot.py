@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from pgrelay.catalog import Slot
-from pgrelay.check.queries import OpenTransaction, SlotWal
+from pgrelay.check.queries import HeldWal, OpenTransaction
 from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, wrong_kind
+from pgrelay.postgres.catalog import Slot
 from tests.check.servers import server, source
 
 GIB = 1 << 30
 SLOT = Slot("pgoutput", "logical", "shop", None, 1, 1, "reserved")
-WAL = SlotWal(held_bytes=5, safe_bytes=None, inactive_s=10.0)
+WAL = HeldWal(held_bytes=5, safe_bytes=None, inactive_s=10.0)
 LONG = OpenTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from pgrelay.config import Config
 from pgrelay.config.environment import find_overrides
-from pgrelay.http import Health, StatusServer
 from pgrelay.metrics import Metrics
+from pgrelay.status.health import Health
+from pgrelay.status.http import StatusServer
 from tests.deploy.compose import ROOT
 
 DOCKERFILES = ["Dockerfile", "deploy/compose/spark.Dockerfile"]

@@ -8,11 +8,11 @@ from typing import Any, Final
 import fastavro
 from fastavro.types import Schema
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Encoder, FactsNeeded
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment
-from pgrelay.events import Event
 from tests.encode.encoding import NO_FACTS, NOW, Written
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
-from pgrelay.assembler import Assembler
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import Event
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
 from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
-from pgrelay.events import Event
-from pgrelay.prepared import PreparedStore
-from pgrelay.spool import Spool
-from tests.assembly import batches
+from tests.assembly.transactions import batches
 from tests.encode.avro import SchemaNumbers
 from tests.encode.encoding import NOW, OPTIONS, encoder_of
 from tests.encode.stream import FACTS, Stream

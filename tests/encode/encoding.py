@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment
 from pgrelay.encode.topics import Topics
-from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from tests.wire import build
 from tests.wire.build import NOON
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment
 from pgrelay.encode.selection import Selection
-from pgrelay.events import Event
 from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgrelay.assembly.events import TransactionBegin, TransactionEnd
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import EVERY
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import ProtocolError, RecordError, SetupError
-from pgrelay.events import TransactionBegin, TransactionEnd
 from tests.encode.avro import avro_records
 from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, Written, encoder_of, records, transaction
 from tests.wire import build

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import pytest
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
 from pgrelay.encode.records import Record
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
 from pgrelay.errors import RecordError
-from pgrelay.events import Event
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, UNCHANGED, Column

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
-from pgrelay.events import Event
 from tests.encode.encoding import NOW, OPTIONS, encoder_of, records, records_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, NOON, UNCHANGED, Column

@@ -5,12 +5,12 @@ from typing import Any, Final, Literal
 
 import pytest
 
+from pgrelay.assembly.events import Event, Reached, TransactionBegin
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, TopicNeeded
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import ProtocolError, SetupError
-from pgrelay.events import Event, Reached, TransactionBegin
 from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, records_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, NOON, Column, xlog_data

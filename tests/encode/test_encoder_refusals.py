@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.plan import RelationFacts
@@ -13,7 +14,6 @@ from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import ColumnType, Encodings
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
-from pgrelay.events import TransactionBegin
 from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, transaction
 from tests.wire import build
 from tests.wire.build import BOOL, INT4, NOON, UNCHANGED, Binary, Column, xlog_data

@@ -5,12 +5,12 @@ from typing import Final
 
 import pytest
 
+from pgrelay.assembly.events import Event, TransactionBegin
 from pgrelay.encode.debezium import DebeziumJson
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.flat import FlatJson
 from pgrelay.encode.options import RecordOptions
-from pgrelay.events import Event, TransactionBegin
 from tests.encode.encoding import OPTIONS, encoder_of, records_of, transaction
 from tests.wire import build
 from tests.wire.build import INT4, NOON, Column

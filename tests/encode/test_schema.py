@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Announcement, Encoder
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import ColumnType, Encodings
-from pgrelay.events import Event
 from tests.encode.encoding import (
     NO_FACTS,
     OPTIONS,

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import Record
-from pgrelay.events import Event
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column

@@ -82,7 +82,7 @@ GROWN = [{"id": number} for number in range(1, 301)] + [
 def _alter(connection: psycopg.Connection[Any]) -> None:
     """Rows of two shapes each of two tables; the second shape of one is rolled back.
 
-    Not of one table: PostgreSQL's streaming fails on it (`pgrelay.postgres`).
+    Not of one table: PostgreSQL's streaming fails on it (`pgrelay.postgres.connection`).
     """
     _run(connection, "INSERT INTO altered SELECT generate_series(1, 300)")
     _run(connection, "INSERT INTO grown SELECT generate_series(1, 300)")

@@ -99,7 +99,7 @@ class _Session:
         self._extra = 0
         self._savepoints = 0
         # At most once a transaction: PostgreSQL's streaming fails on a table altered, rolled back to a
-        # savepoint, and altered again (`pgrelay.postgres`), and TRUNCATE alters it too.
+        # savepoint, and altered again (`pgrelay.postgres.connection`), and TRUNCATE alters it too.
         self._may_alter = True
 
     def transaction(self) -> None:

@@ -3,8 +3,8 @@
 import pytest
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.errors import SourceUnavailable
+from pgrelay.postgres.catalog import Catalog
 from tests.integration.databases import Database
 
 
@@ -12,7 +12,7 @@ async def test_a_query_that_waits_for_a_lock_ends_at_the_server_too(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backend that waits for a lock does not notice that its client has gone."""
-    monkeypatch.setattr("pgrelay.catalog._SERVER_GIVES_UP", "500ms")
+    monkeypatch.setattr("pgrelay.postgres.catalog._SERVER_GIVES_UP", "500ms")
     database.execute("CREATE TABLE t (id int)")
     with database.connect() as other, other.transaction():
         other.execute("LOCK TABLE t")

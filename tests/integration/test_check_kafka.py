@@ -38,7 +38,7 @@ def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers of this machine that don't answer soon never will."""
-    monkeypatch.setattr("pgrelay.check.kafka_queries._TIMEOUT_S", 2.0)
+    monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 2.0)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from pgrelay.config import Sink
 from pgrelay.errors import PositionError
-from pgrelay.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 

@@ -7,8 +7,8 @@ import weakref
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.encode.records import BY_KEY
+from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
-from pgrelay.sink import Sink
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import read_topic
 from tests.integration.waiting import eventually

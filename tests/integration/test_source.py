@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from pgrelay.errors import SourceUnavailable
-from pgrelay.source import Source
+from pgrelay.postgres.source import Source
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 
@@ -34,7 +34,7 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or a relay would wait for ever, without a word, for one that hangs."""
-    monkeypatch.setattr("pgrelay.source._PATIENCE_S", 0.5)
+    monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
     async with Source(database.dsn) as source:
         os.kill(source.walsender_pid, signal.SIGSTOP)
         try:

@@ -16,7 +16,7 @@ from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.binary_addresses import inet_text
 from pgrelay.encode.floats import float4_text, float8_text
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
-from pgrelay.postgres import PIN
+from pgrelay.postgres.connection import PIN
 from tests.encode.values import ALL_CHOICES, built_in, from_binary, from_text
 from tests.integration.databases import Database
 from tests.integration.extreme_values import VALUES, values_of

@@ -6,14 +6,14 @@ from typing import Final
 
 import pytest
 
+from pgrelay.assembly.events import Event
 from pgrelay.encode.records import Segment
 from pgrelay.errors import GapError
-from pgrelay.events import Event
-from pgrelay.offsets import Delivered
+from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.recall import Server
-from pgrelay.transactional import TransactionalSink
 from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build

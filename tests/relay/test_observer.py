@@ -3,11 +3,11 @@
 import pytest
 from structlog.testing import capture_logs
 
-from pgrelay.http import Health
+from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.session import Session
-from pgrelay.sink import Sink
+from pgrelay.status.health import Health
 from tests.clock import Clock
 
 pytestmark = pytest.mark.usefixtures("clock")

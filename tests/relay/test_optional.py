@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
+from pgrelay.check.advice import advise
 from pgrelay.config import Config
 from pgrelay.embedded.ports import free_port
-from pgrelay.relay.advice import advise
-from pgrelay.relay.daemon import run
 from pgrelay.relay.optional import optional
+from pgrelay.relay.process import run
 from pgrelay.status.status import Status
 
 
@@ -48,7 +48,7 @@ async def test_a_failure_is_a_warning_with_its_traceback(
     async def check(_: Config) -> None:
         raise Bug("of the check")
 
-    monkeypatch.setattr("pgrelay.check.check", check)
+    monkeypatch.setattr("pgrelay.check.advice.check", check)
     await asyncio.wait([optional(advise(config), "advice")])
     (warning,) = logs
     assert (warning["event"], warning["reason"]) == ("going on without advice", "of the check")
@@ -74,7 +74,7 @@ async def test_a_run_goes_on_without_samples(
     monkeypatch.setattr(Status, "sample", sample)
     collecting = gc.get_threshold()
     try:
-        await run(config)
+        await run(config, advise)
     finally:
         gc.set_threshold(*collecting)
     assert going_on(logs) == ["going on without the status page's samples"]

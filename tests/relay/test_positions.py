@@ -8,10 +8,10 @@ import pytest
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.handover import Delivery
-from pgrelay.offsets import Identity, Offsets
+from pgrelay.kafka.offsets import Identity, Offsets
+from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
 from pgrelay.relay.positions import Positions
-from pgrelay.sink import Sink
 from tests.clock import Clock
 
 SLOT: Final = 0x1000

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from pgrelay.errors import GapError
-from pgrelay.offsets import Delivered
+from pgrelay.kafka.offsets import Delivered
 from pgrelay.relay.recall import Server
 
 SLOT: Final = 0x1000

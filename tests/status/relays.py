@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pgrelay.assembler import OpenTransaction
+from pgrelay.assembly.assembler import OpenTransaction
+from pgrelay.assembly.spool import Spool, base_directory
 from pgrelay.config import Config
-from pgrelay.http import Health, StatusServer
 from pgrelay.metrics import Metrics
-from pgrelay.spool import Spool, base_directory
+from pgrelay.status.health import Health
+from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status
 from pgrelay.status.troubles import Troubles
 

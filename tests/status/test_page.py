@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from pgrelay.assembly.spool import Spool
 from pgrelay.embedded.ports import free_port
 from pgrelay.errors import RecordError, SourceUnavailable
-from pgrelay.http import StatusServer
-from pgrelay.spool import Spool
+from pgrelay.status.http import StatusServer
 from tests.status.browser import chromium
 from tests.status.relays import PASSWORD, Told, busy
 

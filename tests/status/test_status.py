@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pgrelay.assembly.spool import Spool
 from pgrelay.config import Config
 from pgrelay.errors import SourceUnavailable
-from pgrelay.spool import Spool
 from pgrelay.status.snapshot import OpenTransaction, Snapshot, Stage, Table
 from pgrelay.status.status import MOST_LISTED
 from tests.status.relays import NOW_S, PASSWORD, Told, busy, config, open_transaction

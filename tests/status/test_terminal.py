@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pgrelay.assembly.spool import Spool
 from pgrelay.errors import SourceUnavailable
-from pgrelay.spool import Spool
 from pgrelay.status.terminal import render
 from tests.status.relays import PASSWORD, Told, busy
 

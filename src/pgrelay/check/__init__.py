@@ -2,13 +2,12 @@
 
 Theory of operation. A check looks where a run would look, in the same order: Postgres, the slot, the
 publications and their tables, Kafka and the topics, this machine. A failure ends only what can't be known
-without it. Looking (`queries`, `table_queries`, `kafka_queries`) and judging are apart: the judges take what
+without it. Looking (`queries`, `table_queries`, `kafka.cluster`) and judging are apart: the judges take what
 was seen and return findings. An error is what would stop a run, or keep it waiting until somebody acts.
 """
 
 from collections.abc import Awaitable
 
-from pgrelay.catalog import Catalog
 from pgrelay.check import queries
 from pgrelay.check.clock import clock_findings
 from pgrelay.check.connection import refused_connection, replication_findings
@@ -28,8 +27,9 @@ from pgrelay.check.widths import width_findings
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
+from pgrelay.kafka.sink import largest_record
+from pgrelay.postgres.catalog import Catalog
 from pgrelay.relay.records import record_options
-from pgrelay.sink import largest_record
 
 __all__ = ["Finding", "check"]
 

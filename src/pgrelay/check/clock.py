@@ -5,9 +5,9 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.check.findings import Finding, ok, warning
 from pgrelay.figures import duration
+from pgrelay.postgres.catalog import Catalog
 
 # What an hour of NTP trouble may come to, and is of no use to tell.
 _MUCH_S: Final = 5.0

@@ -1,9 +1,9 @@
 """Whether Postgres lets us in, on an ordinary connection and on a replication connection."""
 
 from pgrelay.check.findings import Finding, error, ok
-from pgrelay.connection_cures import cure
 from pgrelay.errors import PgrelayError
-from pgrelay.source import Source
+from pgrelay.postgres.cures import cure
+from pgrelay.postgres.source import Source
 
 
 def refused_connection(refusal: PgrelayError, dsn: str) -> Finding:

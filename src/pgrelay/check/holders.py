@@ -5,9 +5,9 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.check.findings import Finding, ok, some, warning
 from pgrelay.figures import counted, size
+from pgrelay.postgres.catalog import Catalog
 
 _GIB: Final = 1 << 30
 

@@ -9,7 +9,6 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.check.findings import Finding, error, ok, refused
-from pgrelay.check.kafka_queries import Broker, Cluster, Overview
 from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink as SinkConfig
@@ -17,7 +16,8 @@ from pgrelay.config.kafka_options import BOOTSTRAP
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
-from pgrelay.sink import Sink
+from pgrelay.kafka.cluster import Broker, Cluster, Overview
+from pgrelay.kafka.sink import Sink
 
 # What librdkafka's text or code says, and what to do about it; the first that fits counts.
 _CURES: Final = (

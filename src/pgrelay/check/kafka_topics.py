@@ -8,12 +8,12 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from pgrelay.check.findings import Finding, error, ok, some, warning
-from pgrelay.check.kafka_queries import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Sink
 from pgrelay.figures import counted, size
-from pgrelay.kafka_errors import UNAUTHORIZED, fenced
-from pgrelay.sink import largest_record, new_topic
+from pgrelay.kafka.cluster import Broker, Cluster, Limits, Overview, Topic
+from pgrelay.kafka.errors import UNAUTHORIZED, fenced
+from pgrelay.kafka.sink import largest_record, new_topic
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"

@@ -5,7 +5,6 @@ Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publi
 
 from typing import Final
 
-from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, ok, refused, some, warning
 from pgrelay.check.table_queries import Published, Table
@@ -13,6 +12,7 @@ from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
+from pgrelay.postgres.catalog import Catalog
 
 _SHOWN: Final = 5
 

@@ -8,10 +8,10 @@ from errno import EADDRINUSE, ENOSPC
 from pathlib import Path
 from typing import Final
 
+from pgrelay.assembly.spool import base_directory
 from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.config import Config
 from pgrelay.figures import size
-from pgrelay.spool import base_directory
 
 _LITTLE: Final = 1 << 30
 

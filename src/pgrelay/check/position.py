@@ -1,13 +1,13 @@
 """What Kafka has of earlier runs, held against the slot as a run does it: a gap is found ahead of the run."""
 
-from pgrelay.catalog import Catalog, Slot
 from pgrelay.check.findings import Finding, ok, refused
 from pgrelay.config import Config
 from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.source import Source, System
 from pgrelay.relay.recall import delivered, offsets_of, refuse_new_slot, server_of
-from pgrelay.sink import Sink
-from pgrelay.source import Source, System
 
 
 async def position_findings(

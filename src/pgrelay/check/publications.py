@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
@@ -13,6 +12,7 @@ from pgrelay.check.table_queries import Entry, Publication, Published
 from pgrelay.config import Source
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import counted
+from pgrelay.postgres.catalog import Catalog
 
 
 async def publication_findings(

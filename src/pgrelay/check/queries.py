@@ -5,7 +5,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
+from pgrelay.postgres.catalog import Catalog
 
 _MIB: Final = 1 << 20
 
@@ -37,7 +37,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotWal:
+class HeldWal:
     """What a slot holds back. `safe_bytes` may still be written before it is lost, None without a limit."""
 
     held_bytes: int
@@ -88,7 +88,7 @@ async def server(catalog: Catalog) -> Server:
     )
 
 
-async def slot_wal(catalog: Catalog, name: str) -> SlotWal:
+async def held_wal(catalog: Catalog, name: str) -> HeldWal:
     """Of a slot that is there."""
     version = catalog.server_version
     query = sql.SQL(
@@ -102,7 +102,7 @@ async def slot_wal(catalog: Catalog, name: str) -> SlotWal:
         ),
     )
     rows = await catalog.rows(query, (name,))
-    return SlotWal(*rows[0]) if rows else SlotWal(0, None, None)
+    return HeldWal(*rows[0]) if rows else HeldWal(0, None, None)
 
 
 async def reader(catalog: Catalog, pid: int) -> str:

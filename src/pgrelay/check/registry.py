@@ -9,7 +9,7 @@ from pgrelay.config import Records
 from pgrelay.config.secrets import mask_options
 from pgrelay.errors import RegistryUnavailable, SetupError
 from pgrelay.figures import counted
-from pgrelay.registry import Registry
+from pgrelay.kafka.registry import Registry
 
 # Whose values are in the envelope.
 _ENVELOPED: Final = ("rows", "messages")

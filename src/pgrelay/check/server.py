@@ -4,7 +4,7 @@ from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
 from pgrelay.config import Source
 from pgrelay.errors import SetupError
-from pgrelay.negotiation import stream_options
+from pgrelay.postgres.negotiation import stream_options
 
 
 def server_findings(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:

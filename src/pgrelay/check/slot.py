@@ -4,13 +4,13 @@ import asyncio
 import time
 from typing import Final
 
-from pgrelay.catalog import Catalog, Slot
 from pgrelay.check import queries
 from pgrelay.check.findings import Finding, error, ok, warning
-from pgrelay.check.queries import OpenTransaction, Server, SlotWal
+from pgrelay.check.queries import HeldWal, OpenTransaction, Server
 from pgrelay.config import Source
 from pgrelay.errors import BEGIN_ANEW
 from pgrelay.figures import duration, size
+from pgrelay.postgres.catalog import Catalog, Slot
 
 _GIB: Final = 1 << 30
 _DAY_S: Final = 86_400
@@ -29,7 +29,7 @@ async def slot_findings(catalog: Catalog, server: Server, config: Source, slot: 
     oldest = await queries.oldest_transaction(catalog)
     if slot is None:
         return absent(config, server, oldest, rate)
-    wal = await queries.slot_wal(catalog, config.slot)
+    wal = await queries.held_wal(catalog, config.slot)
     if (unfit := wrong_kind(slot, config.slot, server.database)) is not None:
         return [unfit]
     if (why := slot.lost_because) is not None:
@@ -71,7 +71,7 @@ def absent(config: Source, server: Server, oldest: OpenTransaction | None, rate:
                 oldest.end,
             )
         )
-    planned = SlotWal(0, server.keep_bytes, None)
+    planned = HeldWal(0, server.keep_bytes, None)
     return [*found, forecast(config.slot, server, planned, rate)]
 
 
@@ -110,7 +110,7 @@ def taken(name: str, pid: int | None, reader: str) -> Finding:
     )
 
 
-def held(name: str, slot: Slot, wal: SlotWal, oldest: OpenTransaction | None) -> Finding:
+def held(name: str, slot: Slot, wal: HeldWal, oldest: OpenTransaction | None) -> Finding:
     """What the slot keeps from being removed, and because of whom."""
     holds = f"slot {name} holds back {size(wal.held_bytes)} of WAL"
     if slot.wal_status == "unreserved":
@@ -132,7 +132,7 @@ def held(name: str, slot: Slot, wal: SlotWal, oldest: OpenTransaction | None) ->
     return warning(holds, "its reader is behind", "look at the reader's log, and whether Kafka acknowledges")
 
 
-def forecast(name: str, server: Server, wal: SlotWal, rate: float) -> Finding:
+def forecast(name: str, server: Server, wal: HeldWal, rate: float) -> Finding:
     """How long a stopped relay may stay away before the slot is lost."""
     pace = f"WAL grows by {size(rate)}/s now"
     if server.keep_bytes is None or wal.safe_bytes is None:
@@ -151,7 +151,7 @@ def forecast(name: str, server: Server, wal: SlotWal, rate: float) -> Finding:
     )
 
 
-def idle(name: str, server: Server, slot: Slot, wal: SlotWal) -> list[Finding]:
+def idle(name: str, server: Server, slot: Slot, wal: HeldWal) -> list[Finding]:
     if not server.idle_timeout_s or slot.active_pid is not None:
         return []
     left = max(0.0, server.idle_timeout_s - (wal.inactive_s or 0.0))

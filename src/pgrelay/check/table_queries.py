@@ -8,7 +8,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
+from pgrelay.postgres.catalog import Catalog
 
 # OIDs below are the system's own tables, which no publication holds.
 _FIRST_OF_USERS: Final = 16384

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, error, ok, some, warning
 from pgrelay.check.keys import key_findings
@@ -13,6 +12,7 @@ from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
 from pgrelay.figures import counted
+from pgrelay.postgres.catalog import Catalog
 
 
 async def table_findings(

@@ -10,10 +10,10 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.check.findings import Finding, ok, some, warning
 from pgrelay.check.table_queries import Table
 from pgrelay.figures import counted, size
+from pgrelay.postgres.catalog import Catalog
 
 _TABLES: Final = 10
 _ROWS: Final = 200

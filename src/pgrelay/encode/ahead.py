@@ -8,7 +8,7 @@ is found is a hint: whatever is not asked for ahead is asked for when its row co
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pgrelay.events import Event, TransactionBegin, TransactionEnd
+from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd
 from pgrelay.wire import tags
 from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY

@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.encode.ahead import Ahead, relations_ahead
 from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
@@ -35,7 +36,6 @@ from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Opening, Rec
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
-from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.wire import pgoutput, tags
 from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, frame_lsn

@@ -10,10 +10,10 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, json_text
 from pgrelay.encode.records import Opening
-from pgrelay.events import TransactionBegin
 
 _ALL: Final = 1 << 62
 

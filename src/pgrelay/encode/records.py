@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pgrelay.events import TransactionBegin
+from pgrelay.assembly.events import TransactionBegin
 
 # Kafka's client takes a header's value as text, bytes or nothing; ours are bytes.
 Headers = list[tuple[str, str | bytes | None]]

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config, load
 from pgrelay.errors import SetupError
 from pgrelay.plan.shards import Shard, balanced, related
 from pgrelay.plan.source_keys import with_source
 from pgrelay.plan.statements import Part, script
 from pgrelay.plan.tables import Tables, tables
+from pgrelay.postgres.catalog import Catalog, Slot
 
 __all__ = ["plan"]
 

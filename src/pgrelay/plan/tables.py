@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.check import table_queries
 from pgrelay.check.table_queries import Publication
 from pgrelay.config import Source
 from pgrelay.errors import SetupError
+from pgrelay.postgres.catalog import Catalog
 
 # The part of a row that is not columns; what a column of no known width counts, as the server's planner has
 # it; the key that a delete logs; and how much of a large value one row of its TOAST table holds.

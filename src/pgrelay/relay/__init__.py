@@ -1,5 +1,5 @@
 """The relay itself: the only room that knows both ends."""
 
-from pgrelay.relay.daemon import run
+from pgrelay.relay.process import run
 
 __all__ = ["run"]

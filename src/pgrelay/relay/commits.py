@@ -16,10 +16,10 @@ import time
 from typing import Final
 
 from pgrelay.encode.encoder import Encoder
-from pgrelay.offsets import Delivered
+from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.recall import Server
-from pgrelay.transactional import TransactionalSink
 
 # A Kafka transaction under load; and one that a single Postgres transaction stretches, as a part of
 # transaction.timeout.ms, after which brokers abort it.

@@ -3,9 +3,9 @@
 import time
 from typing import Final
 
+from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.positions import Positions
-from pgrelay.source import Source
 
 # A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
 _LEAST_S: Final = 0.01

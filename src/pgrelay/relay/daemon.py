@@ -1,4 +1,4 @@
-"""The process: sessions one after the other until it is asked to stop, or something is wrong for good.
+"""Sessions one after the other until it is asked to stop, or something is wrong for good.
 
 Theory of operation. A session that ends in trouble which passes is followed by another, after a pause that
 grows and is jittered; the producer is kept unless it was the trouble. Before the next session starts, what
@@ -10,18 +10,16 @@ does not pass is raised, and ends the process.
 
 import asyncio
 import contextlib
-import gc
-import signal
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import structlog
 
 from pgrelay import __version__
-from pgrelay.assembler import Assembler, OpenTransaction
-from pgrelay.catalog import Catalog, Slot
+from pgrelay.assembly.assembler import Assembler, OpenTransaction
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool, base_directory
 from pgrelay.config import Config
-from pgrelay.early_stop import noted
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import (
@@ -33,15 +31,16 @@ from pgrelay.errors import (
     Verdict,
     verdict,
 )
-from pgrelay.http import Health, StatusServer
+from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.registry import Registry
+from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import End, Metrics
-from pgrelay.negotiation import stream_options
-from pgrelay.offsets import Offsets
-from pgrelay.prepared import PreparedStore
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.negotiation import stream_options
+from pgrelay.postgres.source import Source, System
 from pgrelay.progress import Ledger
-from pgrelay.registry import Registry
-from pgrelay.relay.advice import advise
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
@@ -54,66 +53,32 @@ from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import Position, check_topics, prepare
-from pgrelay.sink import Sink
-from pgrelay.source import Source, System
-from pgrelay.spool import Spool, base_directory
-from pgrelay.status.status import Status
-from pgrelay.transactional import TransactionalSink
+from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
 
 # What the producer still holds may be acknowledged for so long before the next session starts.
 _SETTLE_S: Final = 5.0
 
-# Objects until the garbage collector looks at them: what is in flight dies young and is in no cycle, and 700,
-# which is Python's own, takes an eighth of the CPU where transactions are small.
-_GARBAGE_EVERY: Final = 50_000
-
 # The most between two tries after a spool's disk was full.
 _SPOOL_PAUSE_S: Final = 60.0
 
 _BEAT_S: Final = 1.0
-_SAMPLE_EVERY_S: Final = 1.0
 
-
-async def run(config: Config) -> None:
-    """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise."""
-    gc.set_threshold(_GARBAGE_EVERY)
-    metrics, health = Metrics(), Health()
-    daemon = Daemon(config, metrics, health, Observer(metrics, health), asyncio.Event())
-    stop_on_signals(daemon.stop)
-    metrics.describe(version=__version__, slot=config.source.slot)
-    metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
-    status = Status(config, metrics, health)
-    sampling = optional(_sample(status, daemon), "the status page's samples")
-    address = config.http.address
-    try:
-        with StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext():
-            await daemon.run()
-    finally:
-        sampling.cancel()
-
-
-async def _sample(status: Status, daemon: "Daemon") -> None:
-    while True:
-        status.sample(daemon.open_transactions)
-        await asyncio.sleep(_SAMPLE_EVERY_S)
-
-
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` whenever it is asked, and now if that was asked while the process started."""
-    earlier = noted()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    if earlier is not None and earlier.number:
-        stop()
+Advise = Callable[[Config], Coroutine[Any, Any, None]]
 
 
 class Daemon:
     """Runs sessions until `stop` is called, or the event given as `stop` is set."""
 
     def __init__(
-        self, config: Config, metrics: Metrics, health: Health, observer: Observer, stop: asyncio.Event
+        self,
+        config: Config,
+        metrics: Metrics,
+        health: Health,
+        observer: Observer,
+        stop: asyncio.Event,
+        advise: Advise | None = None,
     ) -> None:
         self._config = config
         self._metrics = metrics
@@ -129,6 +94,7 @@ class Daemon:
         self._observer = observer
         self._refusals = Refusals(config)
         self._told: set[str] = set()
+        self._advise = advise
         self._advice: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -316,9 +282,9 @@ class Daemon:
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
         self._session_now = session
-        if self._advice is None:
+        if self._advise is not None and self._advice is None:
             # Only now: what merely waited for a server to come back is no finding.
-            self._advice = optional(advise(self._config), "the advice of a check")
+            self._advice = optional(self._advise(self._config), "the advice of a check")
         self._observer.begins(session)
         grace_s = self._config.sink.shutdown_grace_s
         try:

@@ -5,11 +5,11 @@ from typing import Final
 
 import structlog
 
-from pgrelay.catalog import SlotWal
-from pgrelay.http import Health
+from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
+from pgrelay.postgres.catalog import SlotWal
 from pgrelay.relay.session import Session
-from pgrelay.sink import Sink
+from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
 

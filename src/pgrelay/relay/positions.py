@@ -6,9 +6,9 @@ So a slot that stands beyond it was moved or made anew by someone else, whoever 
 import time
 from typing import Final
 
-from pgrelay.offsets import Delivered, Offsets
+from pgrelay.kafka.offsets import Delivered, Offsets
+from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
-from pgrelay.sink import Sink
 
 # A confirmation waits for its position, so this is how often the slot moves.
 _APART_S: Final = 0.1

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import structlog
 
-from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Source as SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.postgres.catalog import Catalog, Slot
 
 _log = structlog.get_logger(__name__)
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.offsets import Delivered, Identity, Offsets
-from pgrelay.sink import Sink
-from pgrelay.source import Source, System
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.source import Source, System
 
 _log = structlog.get_logger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
-from pgrelay.check.kafka_queries import Cluster
 from pgrelay.config import Config, Sink
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import RecordRefused
-from pgrelay.sink import largest_record
+from pgrelay.kafka.cluster import Cluster
+from pgrelay.kafka.sink import largest_record
 
 _log = structlog.get_logger(__name__)
 

@@ -6,13 +6,13 @@ which is why the tables have to be copied.
 
 import asyncio
 
-from pgrelay.catalog import Catalog
 from pgrelay.config import Config
-from pgrelay.offsets import Offsets
+from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.source import Source
 from pgrelay.relay.recall import offsets_of
 from pgrelay.relay.setup import check_free, check_kind
-from pgrelay.sink import Sink
-from pgrelay.source import Source
 
 
 async def reset(config: Config) -> str:

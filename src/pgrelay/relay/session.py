@@ -23,24 +23,24 @@ import time
 from collections.abc import Coroutine
 from typing import Final, Protocol
 
-from pgrelay.assembler import Assembler
-from pgrelay.catalog import Catalog, SlotWal
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import Reached
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
 from pgrelay.encode.records import EVERY, Segment
-from pgrelay.events import Reached
 from pgrelay.handover import Delivery
+from pgrelay.kafka.registry import Registry
+from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
-from pgrelay.prepared import PreparedStore
+from pgrelay.postgres.catalog import Catalog, SlotWal
+from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.registry import Registry
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.publications import Publications
-from pgrelay.sink import Sink
-from pgrelay.source import Source
-from pgrelay.spool import Spool
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
 # A slice: enough to be worth the turn, little enough to take a few milliseconds.

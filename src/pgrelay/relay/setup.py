@@ -2,16 +2,16 @@
 
 import structlog
 
-from pgrelay.catalog import Catalog, Slot
 from pgrelay.config import Config
 from pgrelay.config import Source as SourceConfig
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.source import Source, System
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.recall import check_history
 from pgrelay.relay.records import record_options
-from pgrelay.source import Source, System
 
 _log = structlog.get_logger(__name__)
 

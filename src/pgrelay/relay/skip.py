@@ -11,18 +11,19 @@ from typing import Final
 
 import structlog
 
-from pgrelay.catalog import Catalog
 from pgrelay.config import Config, Source
 from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import Interrupted, RecordError, SetupError, SourceUnavailable
 from pgrelay.figures import counted
-from pgrelay.http import Health
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
-from pgrelay.relay.daemon import Daemon, stop_on_signals
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.relay.daemon import Daemon
 from pgrelay.relay.observer import Observer
+from pgrelay.relay.process import stop_on_signals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_free
+from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from pgrelay import __version__
-from pgrelay.assembler import OpenTransaction as Held
+from pgrelay.assembly.assembler import OpenTransaction as Held
+from pgrelay.assembly.spool import base_directory
 from pgrelay.config import Config
-from pgrelay.http import Health
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics, Positions, disk_bytes
-from pgrelay.spool import base_directory
+from pgrelay.status.health import Health
 from pgrelay.status.history import History, Sample
 from pgrelay.status.snapshot import Chart, OpenTransaction, Snapshot, Stage, State, Table
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from pgrelay.kafka_errors import what_it_says
+from pgrelay.kafka.errors import what_it_says
 
 
 def allow_records_of(size: int, bootstrap: str, topic: str) -> None:

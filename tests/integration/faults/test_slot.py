@@ -6,8 +6,8 @@ import signal
 import pytest
 from psycopg import sql
 
-from pgrelay.catalog import Catalog
 from pgrelay.embedded.postgres import Postgres
+from pgrelay.postgres.catalog import Catalog
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres

@@ -4,6 +4,7 @@ from typing import Final
 
 import structlog
 
+from pgrelay.check import check
 from pgrelay.config import Config
 
 _log = structlog.get_logger(__name__)
@@ -13,9 +14,6 @@ _LEVELS: Final = ("warning", "error")
 
 async def advise(config: Config) -> None:
     """Check, and log what is not in order. What stops a run has stopped it already, so nothing ends here."""
-    # The check shares rooms with the relay, and imports them.
-    from pgrelay.check import check
-
     for finding in await check(config):
         if finding.level in _LEVELS and not finding.by_a_run:
             _log.warning(f"check: {finding.what}", why=finding.why, cure=finding.cure)

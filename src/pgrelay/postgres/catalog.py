@@ -21,7 +21,7 @@ from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres import connect, query_error
+from pgrelay.postgres.connection import connect, query_error
 from pgrelay.wire.pgoutput import Relation
 
 Row = tuple[Any, ...]

@@ -16,10 +16,10 @@ from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka_errors import DENIED, POISON
-from pgrelay.offsets import Delivered, Offsets
+from pgrelay.kafka.errors import DENIED, POISON
+from pgrelay.kafka.offsets import Delivered, Offsets
+from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
-from pgrelay.sink import Sink
 
 # librdkafka's own default, in milliseconds.
 _TRANSACTION_TIMEOUT: Final = 60_000

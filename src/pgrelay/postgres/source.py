@@ -18,7 +18,7 @@ from psycopg import pq
 from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres import connect, one_line, server_error
+from pgrelay.postgres.connection import connect, one_line, server_error
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0

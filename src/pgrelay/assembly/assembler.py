@@ -24,12 +24,12 @@ Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical D
 Transactions" and "Two-phase Commit Support".
 """
 
+from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.replay import Replay
+from pgrelay.assembly.spool import FrameBuffer, Spool
 from pgrelay.errors import GapError, ProtocolError
-from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.lsn import format_lsn
-from pgrelay.prepared import PreparedStore
-from pgrelay.replay import Replay
-from pgrelay.spool import FrameBuffer, Spool
 from pgrelay.wire import pgoutput, tags, transactions
 from pgrelay.wire.replication import (
     BODY,

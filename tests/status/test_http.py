@@ -10,8 +10,9 @@ import pytest
 import structlog
 
 from pgrelay.errors import SetupError
-from pgrelay.http import Health, StatusServer
 from pgrelay.metrics import Metrics
+from pgrelay.status.health import Health
+from pgrelay.status.http import StatusServer
 
 
 class Clock:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.assembler import Assembler
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.errors import GapError, ProtocolError, SpoolError, Verdict, verdict
-from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
-from pgrelay.prepared import PreparedStore
-from pgrelay.spool import Spool
-from tests.assembly import UNLIMITED, events, transactions
+from tests.assembly.transactions import UNLIMITED, events, transactions
 from tests.wire import build
 from tests.wire.build import NOON, xlog_data
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgrelay.assembly.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks
 from pgrelay.errors import SetupError, SpoolError, Verdict, verdict
-from pgrelay.spool import CHUNK_SIZE, FrameBuffer, Spool, read_chunks
 
 FRAMES = [b"one", b"", b"three" * 100]
 

@@ -14,7 +14,7 @@ import pytest
 
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.errors import RegistryUnavailable, SetupError
-from pgrelay.registry import Registry
+from pgrelay.kafka.registry import Registry
 
 ORDERS = Schemas("app.public.orders", "public.orders", '{"type":"string"}', '{"type":"int"}')
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pgrelay.assembler import Assembler
-from pgrelay.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.wire.replication import HEADER_SIZE
 
 UNLIMITED = 1 << 40

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import FrameBuffer, Spool
 from pgrelay.errors import SpoolError, Verdict, verdict
-from pgrelay.prepared import PreparedStore
-from pgrelay.spool import FrameBuffer, Spool
 
 FRAMES = [b"first", b"", b"third"]
 NAME = "731-0000000000000830"

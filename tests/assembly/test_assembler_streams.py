@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.assembler import Assembler
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.errors import ProtocolError, SpoolError
-from pgrelay.events import Reached, TransactionBegin, TransactionEnd
-from pgrelay.prepared import PreparedStore
-from pgrelay.spool import Spool
-from tests.assembly import UNLIMITED, events, transactions
+from tests.assembly.transactions import UNLIMITED, events, transactions
 from tests.wire import build
 from tests.wire.build import NOON, xlog_data
 

@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from pgrelay.errors import SpoolError
-from pgrelay.spool import (
+from pgrelay.assembly.spool import (
     FrameBuffer,
     Spool,
     files_ending,
@@ -29,6 +28,7 @@ from pgrelay.spool import (
     remove_file,
     spool_error,
 )
+from pgrelay.errors import SpoolError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgrelay.assembler import Assembler
-from pgrelay.events import Event
-from pgrelay.prepared import PreparedStore
-from pgrelay.spool import Spool
-from tests.assembly import UNLIMITED, batches, events, transactions
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import Event
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
+from tests.assembly.transactions import UNLIMITED, batches, events, transactions
 from tests.encode.encoding import encoder_of, records_of
 from tests.walsender import TABLES, Committed, Transaction, Walsender
 

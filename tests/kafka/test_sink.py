@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import BY_KEY
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
-from pgrelay.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
-from pgrelay.sink import Sink
-from pgrelay.transactional import TransactionalSink
 from tests.clock import Clock
 from tests.threads import threads, without_collections
 
@@ -26,7 +26,7 @@ NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("pgrelay.sink.time", clock)
+    monkeypatch.setattr("pgrelay.kafka.sink.time", clock)
     return clock
 
 
@@ -109,7 +109,7 @@ def test_options_that_are_refused_are_told_as_the_file_has_them(options: dict[st
 async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgrelay.sink._METADATA_TROUBLED_S", 0)
+    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
         await sink.connect()
 

@@ -9,7 +9,6 @@ import json
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -20,8 +19,8 @@ import structlog
 
 from pgrelay.errors import SetupError
 from pgrelay.metrics import CONTENT_TYPE, Metrics
+from pgrelay.status.health import Health
 from pgrelay.status.page import Page
-from pgrelay.status.troubles import Troubles
 
 _log = structlog.get_logger(__name__)
 
@@ -33,44 +32,6 @@ _CLIENT_TIMEOUT_S: Final = 10.0
 _STOP_POLL_S: Final = 0.05
 
 Answer = tuple[HTTPStatus, str, bytes]
-
-
-class Health:
-    """What the relay tells of itself: that its loop turns, whether the stream flows, what went wrong."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, stuck_after_s: float = 10.0) -> None:
-        """`clock` gives seconds that never go back."""
-        self.troubles = Troubles()
-        self._clock = clock
-        self._stuck_after_s = stuck_after_s
-        self._last_beat_s = clock()
-        self._waiting_for: str | None = "starting"
-
-    def beat(self) -> None:
-        """The loop turned."""
-        self._last_beat_s = self._clock()
-
-    def streaming(self) -> None:
-        """The stream flows."""
-        self._waiting_for = None
-
-    def waiting(self, reason: str) -> None:
-        """The stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
-        self._waiting_for = reason
-
-    @property
-    def ready(self) -> bool:
-        return self._waiting_for is None
-
-    @property
-    def reason(self) -> str:
-        """`streaming`, or why not."""
-        return self._waiting_for or "streaming"
-
-    def stuck_for_s(self) -> float | None:
-        """Seconds since the loop's last turn where they are too many, else None."""
-        silent_s = self._clock() - self._last_beat_s
-        return silent_s if silent_s >= self._stuck_after_s else None
 
 
 class StatusServer:

@@ -25,7 +25,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
-from pgrelay.kafka_errors import DENIED, delivery_error, refused_options, uncreated, what_it_says
+from pgrelay.kafka.errors import DENIED, delivery_error, refused_options, uncreated, what_it_says
 from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"

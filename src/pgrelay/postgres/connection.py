@@ -7,7 +7,6 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrelay.connection_cures import MISTAKES, cure
 from pgrelay.errors import (
     BEGIN_ANEW,
     GapError,
@@ -16,6 +15,7 @@ from pgrelay.errors import (
     SetupError,
     SourceUnavailable,
 )
+from pgrelay.postgres.cures import MISTAKES, cure
 
 # Whatever role, database, dsn or environment say, values are printed one way (manual, "Client Connection
 # Defaults"). They are set in the walsender's own session too, since it is there that pgoutput prints.

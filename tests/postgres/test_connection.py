@@ -7,7 +7,7 @@ from psycopg import OperationalError
 
 from pgrelay.embedded.ports import free_port
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
-from pgrelay.postgres import connect, connection_error, server_error
+from pgrelay.postgres.connection import connect, connection_error, server_error
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import asyncio
 import weakref
 
-from pgrelay.check.kafka_queries import Cluster
 from pgrelay.config import Sink
+from pgrelay.kafka.cluster import Cluster
 from tests.threads import threads, without_collections
 
 

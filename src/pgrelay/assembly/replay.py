@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pgrelay.spool import FrameBuffer
+from pgrelay.assembly.spool import FrameBuffer
 from pgrelay.wire import tags
 from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
 

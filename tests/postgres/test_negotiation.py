@@ -4,7 +4,7 @@ import pytest
 
 from pgrelay.config import Source
 from pgrelay.errors import SetupError, Verdict, exit_code, verdict
-from pgrelay.negotiation import stream_options
+from pgrelay.postgres.negotiation import stream_options
 from pgrelay.wire.replication import StreamOptions
 
 NEWEST = 180004

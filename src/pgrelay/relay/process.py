@@ -1,0 +1,62 @@
+"""What a process has around the daemon: signals, metrics, the status server and its samples."""
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from pgrelay import __version__
+from pgrelay.assembly.spool import base_directory
+from pgrelay.config import Config
+from pgrelay.early_stop import noted
+from pgrelay.metrics import Metrics
+from pgrelay.relay.daemon import Advise, Daemon
+from pgrelay.relay.observer import Observer
+from pgrelay.relay.optional import optional
+from pgrelay.status.health import Health
+from pgrelay.status.http import StatusServer
+from pgrelay.status.status import Status
+
+# Objects until the garbage collector looks at them: what is in flight dies young and is in no cycle, and 700,
+# which is Python's own, takes an eighth of the CPU where transactions are small.
+_GARBAGE_EVERY: Final = 50_000
+
+_SAMPLE_EVERY_S: Final = 1.0
+
+
+async def run(config: Config, advise: Advise) -> None:
+    """Relay until SIGTERM or SIGINT. Raises the PgrelayError that ended it otherwise.
+
+    `advise` is run once, beside the first stream; what goes wrong with it is logged.
+    """
+    gc.set_threshold(_GARBAGE_EVERY)
+    metrics, health = Metrics(), Health()
+    daemon = Daemon(config, metrics, health, Observer(metrics, health), asyncio.Event(), advise)
+    stop_on_signals(daemon.stop)
+    metrics.describe(version=__version__, slot=config.source.slot)
+    metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
+    status = Status(config, metrics, health)
+    sampling = optional(_sample(status, daemon), "the status page's samples")
+    address = config.http.address
+    try:
+        with StatusServer(address, metrics, health, status.json) if address else contextlib.nullcontext():
+            await daemon.run()
+    finally:
+        sampling.cancel()
+
+
+async def _sample(status: Status, daemon: "Daemon") -> None:
+    while True:
+        status.sample(daemon.open_transactions)
+        await asyncio.sleep(_SAMPLE_EVERY_S)
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` whenever it is asked, and now if that was asked while the process started."""
+    earlier = noted()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    if earlier is not None and earlier.number:
+        stop()

@@ -1,0 +1,44 @@
+"""What the relay tells of itself, in single attribute stores, since other threads read it."""
+
+import time
+from collections.abc import Callable
+
+from pgrelay.status.troubles import Troubles
+
+
+class Health:
+    """What the relay tells of itself: that its loop turns, whether the stream flows, what went wrong."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, stuck_after_s: float = 10.0) -> None:
+        """`clock` gives seconds that never go back."""
+        self.troubles = Troubles()
+        self._clock = clock
+        self._stuck_after_s = stuck_after_s
+        self._last_beat_s = clock()
+        self._waiting_for: str | None = "starting"
+
+    def beat(self) -> None:
+        """The loop turned."""
+        self._last_beat_s = self._clock()
+
+    def streaming(self) -> None:
+        """The stream flows."""
+        self._waiting_for = None
+
+    def waiting(self, reason: str) -> None:
+        """The stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
+        self._waiting_for = reason
+
+    @property
+    def ready(self) -> bool:
+        return self._waiting_for is None
+
+    @property
+    def reason(self) -> str:
+        """`streaming`, or why not."""
+        return self._waiting_for or "streaming"
+
+    def stuck_for_s(self) -> float | None:
+        """Seconds since the loop's last turn where they are too many, else None."""
+        silent_s = self._clock() - self._last_beat_s
+        return silent_s if silent_s >= self._stuck_after_s else None
