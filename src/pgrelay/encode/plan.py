@@ -10,7 +10,7 @@ from typing import Final
 
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.records import Opening
+from pgrelay.encode.records import PLACEHOLDER, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
@@ -71,7 +71,7 @@ class ColumnPlan:
         self.member: bytes = self.shown_name + b":"
         self.member_quoted: bytes = self.member + b'"'
         self.member_null: bytes = self.member + b"null,"
-        self.member_unchanged: bytes = self.member + b'"__debezium_unavailable_value",'
+        self.member_unchanged: bytes = self.member + json_text(PLACEHOLDER) + b","
         self.member_hidden: bytes = b""
         if treatment == MASK:
             self.member_hidden = self.member + masked(options.selection.mask_with) + b","

@@ -20,6 +20,9 @@ DELETE: Final = "d"
 TRUNCATE: Final = "t"
 MESSAGE: Final = "m"
 
+# Stands for a large value that did not change, where `records.unchanged` is placeholder; Debezium's own.
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+
 
 class Opening:
     """What stands before each key and each value: in Avro, which schema it is in."""

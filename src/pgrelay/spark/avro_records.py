@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType, StructType
 
+from pgrelay.encode.records import PLACEHOLDER
 from pgrelay.spark.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.avro_values import converted
 from pgrelay.spark.columns import Column
-from pgrelay.spark.json_records import PLACEHOLDER
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import TableSchema

@@ -18,6 +18,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pgrelay.encode.records import PLACEHOLDER
 from pgrelay.spark.columns import Column
 from pgrelay.spark.documents import documents_of, needs_document, value_of_document
 from pgrelay.spark.names import quoted
@@ -25,8 +26,6 @@ from pgrelay.spark.order import before
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.values import JSON_OPTIONS, value_of
 from pgrelay.spark.widening import widened
-
-PLACEHOLDER: Final = "__debezium_unavailable_value"
 
 _ROW: Final = "map<string, string>"
 _ENVELOPE: Final = (

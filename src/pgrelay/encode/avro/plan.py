@@ -1,17 +1,14 @@
 """The encode plan of one relation in Avro: columns with their Avro types, and what stands for them."""
 
-from typing import Final
-
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.names import legal, shown
 from pgrelay.encode.avro.types import STRING, Schema, avro_type, from_binary
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import ColumnPlan, Plan, RelationFacts
+from pgrelay.encode.records import PLACEHOLDER
 from pgrelay.encode.selection import HASH, MASK
 from pgrelay.encode.types import ColumnType, Converter
 from pgrelay.wire.pgoutput import Relation, RelationColumn
-
-_PLACEHOLDER: Final = "__debezium_unavailable_value"
 
 
 class AvroColumn(ColumnPlan):
@@ -47,7 +44,7 @@ class AvroColumn(ColumnPlan):
         self.member_null = NULL if not self.dropped else b""
         self.member_unchanged = b""
         if self.schema in ("string", "bytes"):
-            self.member_unchanged = PRESENT + string(_PLACEHOLDER)
+            self.member_unchanged = PRESENT + string(PLACEHOLDER)
         if treatment == MASK:
             self.member_hidden = PRESENT + string(options.selection.mask_with)
 
