@@ -42,8 +42,8 @@ def prometheus(relay: Relay, database: Database) -> Iterator[Prometheus]:
     with Prometheus(relay.http_address, RULES) as prometheus:
         wait_until(lambda: prometheus.query("up == 1"), "a first scrape")
         database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-        for first in range(0, 100, 10):
-            database.execute(f"INSERT INTO t SELECT generate_series({first}, {first + 9})")
+        for first in range(0, 100, 25):
+            database.execute(f"INSERT INTO t SELECT generate_series({first}, {first + 24})")
             before = count_scrapes(prometheus)
             wait_until(lambda: count_scrapes(prometheus) > before, "the next scrape")  # noqa: B023
         relay.caught_up()

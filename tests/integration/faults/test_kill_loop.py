@@ -24,7 +24,7 @@ from tests.integration.faults.own_servers import own_kafka, own_postgres
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.relays import Relay
 
-KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "15"))
+KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "8"))
 SEED = int(os.environ.get("PGRELAY_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
 TIMEOUT = 300 + 20 * KILLS  # seconds
 
