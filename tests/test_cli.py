@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLE = str(ROOT / "config.example.yaml")
 
 Give = Callable[[str, str, object], None]
+GiveRun = Callable[[object], None]
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,21 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
-def relay_that(outcome: BaseException | None) -> Callable[[Config], object]:
-    async def run(config: Config) -> None:
+@pytest.fixture
+def give_run(give: Give) -> GiveRun:
+    """Put a run in the relay's place, and nothing in that of the check beside it."""
+
+    def put(run: object) -> None:
+        give("pgrelay.check.advice", "advise", None)
+        give("pgrelay.relay", "run", run)
+
+    return put
+
+
+def relay_that(outcome: BaseException | None) -> Callable[..., object]:
+    """Or a check that does."""
+
+    async def run(config: Config, advise: object = None) -> None:
         if outcome is not None:
             raise outcome
 
@@ -86,7 +101,9 @@ def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFi
 def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert command in [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:4].isspace()]
+    out = capsys.readouterr().out
+    assert command in [line.split()[0] for line in out.splitlines() if line[:4].isspace()]
+    assert "example:\n  pgrelay run" in out
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert f"example:\n  pgrelay {command}" in capsys.readouterr().out
@@ -111,16 +128,18 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     assert caught.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "error: " in err
+    assert err.startswith("pgrelay")
+    assert re.search(r"; for example: pgrelay \w+.*\n\Z", err)
+    assert err.count("\n") == 1
 
 
-def test_a_run_gets_the_configuration_and_ends_with_0(give: Give) -> None:
+def test_a_run_gets_the_configuration_and_ends_with_0(give_run: GiveRun) -> None:
     seen: list[Config] = []
 
-    async def run(config: Config) -> None:
+    async def run(config: Config, advise: object) -> None:
         seen.append(config)
 
-    give("pgrelay.relay", "run", run)
+    give_run(run)
     assert main(["run", "--config", EXAMPLE]) == 0
     assert seen[0].source.slot == "pgrelay"
 
@@ -135,9 +154,9 @@ def test_a_run_gets_the_configuration_and_ends_with_0(give: Give) -> None:
     ],
 )
 def test_an_error_that_stops_a_run_is_one_log_entry_and_its_exit_code(
-    give: Give, capsys: pytest.CaptureFixture[str], error: errors.PgrelayError, code: int
+    give_run: GiveRun, capsys: pytest.CaptureFixture[str], error: errors.PgrelayError, code: int
 ) -> None:
-    give("pgrelay.relay", "run", relay_that(error))
+    give_run(relay_that(error))
     assert main(["run", "--config", EXAMPLE]) == code
     out, err = capsys.readouterr()
     assert out == ""
@@ -145,8 +164,10 @@ def test_an_error_that_stops_a_run_is_one_log_entry_and_its_exit_code(
     assert (entry["event"], entry["level"], entry["exit_code"]) == (str(error), "error", code)
 
 
-def test_a_bug_in_a_run_shows_its_traceback_and_is_1(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
-    give("pgrelay.relay", "run", relay_that(ZeroDivisionError("oops")))
+def test_a_bug_in_a_run_shows_its_traceback_and_is_1(
+    give_run: GiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give_run(relay_that(ZeroDivisionError("oops")))
     assert main(["run", "--config", EXAMPLE]) == 1
     entry = json.loads(capsys.readouterr().err)
     assert entry["event"] == "stopped by a bug in pgrelay; please report it with the traceback"
@@ -155,9 +176,9 @@ def test_a_bug_in_a_run_shows_its_traceback_and_is_1(give: Give, capsys: pytest.
 
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_mistakes_in_the_configuration_are_lines_and_2(
-    command: str, give: Give, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, give: Give, give_run: GiveRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give("pgrelay.relay", "run", relay_that(None))
+    give_run(relay_that(None))
     give("pgrelay.check", "check", check_that_finds())
     path = tmp_path / "relay.yaml"
     path.write_text("source: {dsn: '', slto: x}\nsink: {kafka: {bootstrap.servers: a, acks: 1}}\n")
@@ -273,6 +294,7 @@ def test_schema_is_json_schema_on_stdout(capsys: pytest.CaptureFixture[str]) -> 
     schema = json.loads(capsys.readouterr().out)
     assert list(schema["properties"]) == list(Config.model_fields)
     assert schema["required"] == ["source", "sink"]
+    assert schema["$defs"]["Source"]["properties"]["snapshot"]["enum"] == ["never"]
 
 
 def test_the_shell_sees_one_line_and_2() -> None:

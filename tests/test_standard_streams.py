@@ -11,9 +11,10 @@ EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
 # A run whose relay is not there, which logs a line and ends.
 RUN = """
 import structlog, sys, types
-async def run(config):
+async def run(config, advise):
     structlog.get_logger().info("starting")
     print(open("/dev/null").fileno())
+sys.modules["pgrelay.check.advice"] = types.SimpleNamespace(advise=None)
 sys.modules["pgrelay.relay"] = types.SimpleNamespace(run=run)
 from pgrelay.cli import main
 sys.exit(main(["run", "--config", sys.argv[1]]))

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pgrelay import __version__, early_stop
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
@@ -21,14 +21,19 @@ from pgrelay.standard_streams import complain, end, open_closed, tell, while_rea
 if TYPE_CHECKING:
     from pgrelay.check.findings import Finding
 
-_EPILOG: Final = """\
+_EXAMPLE: Final = "pgrelay run --config relay.yaml"
+
+_EPILOG: Final = f"""\
+example:
+  {_EXAMPLE}
+
 exit codes:
   0  stopped as asked
   2  the configuration or the set-up is wrong; one line says what to do
   3  the stream cannot go on without losing data: slot lost, a gap, another cluster
   4  a record can't be encoded or delivered, and the policy says stop
   1  anything else
-  130  skip was stopped before it was done; SIGTERM or SIGINT ended another command than run
+  130  Ctrl-C ended another command than run, or skip before it was done; 143: SIGTERM did
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
@@ -223,8 +228,17 @@ def _as_text(findings: "Sequence[Finding]", coloured: bool) -> str:
     return "\n".join([*lines, counts])
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells wrong usage in one line, which ends in an `example` of the right one."""
+
+    example = _EXAMPLE
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(SetupError.exit_code, f"{self.prog}: {message}; for example: {self.example}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="pgrelay",
         description="Relay every committed row change of a Postgres logical replication slot to Kafka.",
         epilog=_EPILOG,
@@ -241,6 +255,7 @@ def _parser() -> argparse.ArgumentParser:
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        sub.example = example
         sub.set_defaults(command=command)
         _add_options(name, sub)
     return parser
@@ -312,7 +327,7 @@ _COMMANDS: Final = (
         "run",
         _run,
         "relay until stopped; SIGTERM and SIGINT stop cleanly",
-        "pgrelay run --config relay.yaml",
+        _EXAMPLE,
     ),
     (
         "skip",

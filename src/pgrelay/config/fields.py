@@ -35,6 +35,11 @@ def _nothing(value: object) -> object:
     return None if isinstance(value, str) and value.lower() in _NOTHING else value
 
 
+def _off(value: object) -> object:
+    # Not an empty text, as a variable is that somebody forgot to set.
+    return _nothing(value) if value != "" else value
+
+
 def _home(path: Path | None) -> Path | None:
     """`~/x` below the home directory, as a shell has it."""
     if path is not None and "\0" in str(path):
@@ -169,7 +174,7 @@ TopicTemplate = Annotated[str, AfterValidator(_topic)]
 RouteTemplate = Annotated[str, AfterValidator(_route)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Listen = Annotated[str, AfterValidator(_listen)]
-ListenOrNone = Annotated[Listen | None, BeforeValidator(_nothing)]
+ListenOrNone = Annotated[Listen | None, BeforeValidator(_off)]
 PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_home)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

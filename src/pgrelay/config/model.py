@@ -51,7 +51,10 @@ class Source(Section):
         description="what a publication made by us holds: [public.orders, sales.*]; empty: all tables",
     )
     snapshot: Literal["never", "initial"] = Field(
-        default="never", description="copy the rows that exist already"
+        default="never",
+        description="copy the rows that exist already",
+        # An editor is not to offer what is refused.
+        json_schema_extra={"enum": ["never"]},
     )
     protocol_version: fields.ProtocolVersion = Field(
         default="auto", description="pgoutput's version; auto: the highest that the server speaks"
