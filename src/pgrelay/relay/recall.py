@@ -105,10 +105,11 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
         )
 
 
-async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
-    """At least once: hold what Kafka has of earlier runs against the server. Raises GapError, PositionError.
+async def recall(sink: Sink, offsets: Offsets, server: Server, known: Delivered | None) -> bool:
+    """At least once: hold what Kafka has against the server. Raises GapError, PositionError.
 
-    Where Kafka does not let us keep or read positions we do without, and say so.
+    `known` is what this process knows to be there. Where Kafka does not let us keep or read positions we do
+    without, say so, and return false.
     """
     try:
         # Ahead of the topic's making: a new one need not be read.
@@ -121,9 +122,12 @@ async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
             "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
             reason=str(error),
         )
-        return
+        return False
+    if known is not None and (position is None or position.lsn < known.lsn):
+        position = known
     if position is not None:
         await server.check(position)
+    return True
 
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:

@@ -6,6 +6,7 @@ from pgrelay.config import Config
 from pgrelay.config import Source as SourceConfig
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
+from pgrelay.kafka.offsets import Delivered
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
@@ -26,6 +27,11 @@ class Position:
         self._standby = False
         self._walsender_pid: int | None = None
         self._taken_over = False
+
+    @property
+    def known(self) -> Delivered | None:
+        """What this process knows to be in Kafka, whatever Kafka says; None before the first stream."""
+        return None if self.system is None else Delivered(self.confirmed_lsn)
 
     def check_cluster(self, system: System) -> None:
         """Refuse to go on with another cluster, or with this one as it was. Raises GapError."""
@@ -58,12 +64,20 @@ class Position:
         if (why := slot.lost_because) is not None:
             raise GapError(f"slot {name} is lost, {why}: {BEGIN_ANEW}")
 
-    def check_unmoved(self, slot: Slot, name: str) -> None:
-        """Refuse to go on where the slot skips changes. Raises GapError."""
+    def seen(self, slot: Slot) -> None:
+        """Take in who has the slot now."""
         if slot.active_pid not in (None, self._walsender_pid):
-            # By another relay, which moves it as it should; we wait for it to go.
             self._taken_over = True
+
+    def leaves_open(self, slot: Slot) -> bool:
+        """Whether someone else may have moved the slot: what was delivered by then, Kafka alone can tell."""
+        moved = (slot.confirmed_flush_lsn or 0) > self.confirmed_lsn
+        return self.system is None or self._taken_over or moved
+
+    def check_unmoved(self, slot: Slot, name: str) -> None:
+        """Where Kafka keeps no positions: refuse to go on where the slot skips changes. Raises GapError."""
         if self.system is None or self._taken_over or slot.confirmed_flush_lsn is None:
+            # By another relay, as far as anybody can tell, which moved it as it should.
             return
         if slot.confirmed_flush_lsn > self.confirmed_lsn:
             raise GapError(

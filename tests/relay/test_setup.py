@@ -1,0 +1,60 @@
+"""What a process knows of its slot between two streams."""
+
+from typing import Final
+
+import pytest
+
+from pgrelay.errors import GapError
+from pgrelay.kafka.offsets import Delivered
+from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.source import System
+from pgrelay.relay.setup import Position
+
+CONFIRMED: Final = 0x1000
+OURS: Final = 17  # PIDs of walsenders
+OTHER: Final = 18
+PRIMARY: Final = System("7", 1, 0x9000)
+
+
+def slot(confirmed: int = CONFIRMED, active_pid: int | None = None) -> Slot:
+    return Slot("pgoutput", "logical", "db", active_pid, confirmed, 1, "reserved")
+
+
+@pytest.fixture
+def position() -> Position:
+    """After a stream that confirmed 0/1000."""
+    position = Position()
+    position.started(PRIMARY, slot(), OURS, standby=False)
+    return position
+
+
+def test_a_slot_that_stands_where_we_left_it_is_ours(position: Position) -> None:
+    """Also while the server has not yet noticed that we are gone."""
+    position.seen(slot(active_pid=OURS))
+    assert not position.leaves_open(slot())
+    assert position.known == Delivered(CONFIRMED)
+    position.check_unmoved(slot(), "s")
+
+
+def test_before_the_first_stream_only_kafka_knows() -> None:
+    assert Position().leaves_open(slot())
+    assert Position().known is None
+
+
+def test_so_it_is_once_another_had_the_slot_until_it_is_ours_again(position: Position) -> None:
+    position.seen(slot(active_pid=OTHER))
+    position.seen(slot())
+    assert position.leaves_open(slot())
+    position.started(PRIMARY, slot(), OURS, standby=False)
+    assert not position.leaves_open(slot())
+
+
+def test_so_it_is_where_it_has_moved(position: Position) -> None:
+    assert position.leaves_open(slot(CONFIRMED + 1))
+
+
+def test_without_positions_a_slot_moved_by_nobody_that_was_seen_is_refused(position: Position) -> None:
+    with pytest.raises(GapError, match="slot s was moved to 0/1001 by someone else, we had confirmed 0/1000"):
+        position.check_unmoved(slot(CONFIRMED + 1), "s")
+    position.seen(slot(active_pid=OTHER))
+    position.check_unmoved(slot(CONFIRMED + 1), "s")
