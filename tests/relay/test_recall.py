@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from pgrelay.config import Sink as SinkConfig
-from pgrelay.errors import GapError, SetupError
+from pgrelay.errors import GapError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.relay.recall import Server, recall
@@ -60,6 +60,12 @@ async def test_a_standby_that_was_promoted_before_it_had_all_is_refused() -> Non
 async def test_so_is_one_that_was_never_on_that_timeline() -> None:
     with pytest.raises(GapError, match="left timeline 1 before 0/2000"):
         await server(left_at=None).check(Delivered(0x2000, timeline=1))
+
+
+async def test_a_standby_that_has_not_come_so_far_is_waited_for() -> None:
+    """After a crash it lets us in before it has replayed again what it had."""
+    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/9001, which we have relayed"):
+        await server(timeline=None).check(Delivered(WAL_END + 1))
 
 
 async def test_the_timeline_of_a_standby_means_nothing() -> None:

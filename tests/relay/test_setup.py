@@ -4,11 +4,11 @@ from typing import Final
 
 import pytest
 
-from pgrelay.errors import GapError
+from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.setup import Position
+from pgrelay.relay.setup import Position, check_streaming
 
 CONFIRMED: Final = 0x1000
 OURS: Final = 17  # PIDs of walsenders
@@ -58,3 +58,28 @@ def test_without_positions_a_slot_moved_by_nobody_that_was_seen_is_refused(posit
         position.check_unmoved(slot(CONFIRMED + 1), "s")
     position.seen(slot(active_pid=OTHER))
     position.check_unmoved(slot(CONFIRMED + 1), "s")
+
+
+def test_a_primary_that_is_a_standby_now_is_waited_for_however_much_wal_it_has(position: Position) -> None:
+    for wal_end in 0, CONFIRMED:
+        with pytest.raises(SourceUnavailable, match=r"leads to a standby.*: waiting for its promotion"):
+            position.check_cluster(System("7", 1, wal_end), standby=True)
+
+
+def test_a_server_that_lost_wal_is_refused_and_a_standby_may_replay_it_yet() -> None:
+    shorter = System("7", 1, CONFIRMED - 1)
+    position = Position()
+    position.started(PRIMARY, slot(), OURS, standby=True)
+    position.check_cluster(PRIMARY, standby=True)
+    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/1000"):
+        position.check_cluster(shorter, standby=True)
+    with pytest.raises(GapError, match="lost WAL"):
+        position.check_cluster(shorter, standby=False)
+
+
+@pytest.mark.parametrize("asked", [None, slot(), slot(active_pid=OTHER)], ids=["none", "free", "another's"])
+def test_a_slot_that_does_not_stream_to_us_is_another_server_s(asked: Slot | None) -> None:
+    """Where source.dsn names several, and the two connections went apart."""
+    with pytest.raises(SourceUnavailable, match=r"source\.dsn leads to two servers: slot s"):
+        check_streaming(asked, "s", OURS)
+    assert check_streaming(slot(active_pid=OURS), "s", OURS).active_pid == OURS

@@ -52,7 +52,7 @@ from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, se
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import Position, check_topics, prepare
+from pgrelay.relay.setup import Position, check_own, check_streaming, check_topics, prepare
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -176,7 +176,7 @@ class Daemon:
             # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
             standby = await catalog.in_recovery()
             system = await source.identify()
-            self._position.check_cluster(system)
+            self._position.check_cluster(system, standby)
             await self._position.check_history(system, source)
             offsets = offsets_of(config, system.systemid, catalog.database)
             if self._sink is None:
@@ -188,7 +188,8 @@ class Daemon:
             options = stream_options(config.source, source.server_version)
             await source.start(config.source.slot, self._position.flush_lsn, options)
             # Ours only now; until then another relay, or who knows who, may have moved it.
-            slot = await catalog.slot(config.source.slot) or before
+            slot = await catalog.slot(config.source.slot)
+            slot = check_streaming(slot, config.source.slot, source.walsender_pid)
             server = server_of(config, catalog, system, slot, standby)
             if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
                 await self._check_unmoved(self._sink, offsets, server, slot)
@@ -205,11 +206,14 @@ class Daemon:
         """See that both ends are there and fit each other, and return the slot."""
         config = self._config
         first = self._position.system is None
-        if first and await catalog.slot(config.source.slot) is None:
+        found = await catalog.slot(config.source.slot)
+        if standby and found is not None:
+            check_own(found, config.source.slot)
+        if first and found is None:
             # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again. What
             # Kafka refuses, such as a topic, must not leave a slot that nobody reads.
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, offsets)
+                await refuse_new_slot(sink, offsets, standby)
                 if config.source.create:
                     await self._require_topics(sink)
         slot = await prepare(catalog, config.source, self._publications, self._position)
