@@ -3,7 +3,7 @@
 import pytest
 from psycopg import OperationalError
 
-from pgrelay.check.connection import refused_connection
+from pgrelay.check.connection import host_findings, refused_connection
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.connection import connection_error
 
@@ -50,3 +50,14 @@ def test_who_is_unknown_is_left_open() -> None:
         SourceUnavailable('Postgres can\'t be reached: FATAL:  role "x" does not exist'), ""
     )
     assert "CREATE ROLE <role>" in finding.cure
+
+
+@pytest.mark.parametrize("dsn", ["host=a,b", "postgresql://a,b/shop", "host=a,b target_session_attrs=any"])
+def test_of_several_hosts_the_primary_must_be_asked_for(dsn: str) -> None:
+    [finding] = host_findings(dsn)
+    assert (finding.level, finding.cure) == ("warning", "add target_session_attrs=read-write to source.dsn")
+
+
+@pytest.mark.parametrize("dsn", [DSN, "host=a,b target_session_attrs=read-write", "host=a"])
+def test_one_host_or_a_choice_is_fine(dsn: str) -> None:
+    assert host_findings(dsn) == []

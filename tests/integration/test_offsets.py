@@ -42,6 +42,20 @@ def test_what_a_later_version_adds_is_left_out(kafka: KafkaServer, offsets: Offs
     assert [record[1] for record in offsets.forgetting()] == [packed(OURS), key]
 
 
+def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) -> None:
+    """The late record of a relay that was replaced says less; and a reset forgets them all."""
+    key = packed(OURS)
+    write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 7}))
+    write(kafka, offsets, key, packed({**POSITION, "lsn": 255}))
+    write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 6}))
+    assert offsets.read() == Delivered(256, 300, 7, timeline=1)
+    write(kafka, offsets, key, packed({**POSITION, "lsn": 257, "timeline": 2}))
+    assert offsets.read() == Delivered(257, timeline=2)
+    write(kafka, offsets, key, None)
+    write(kafka, offsets, key, packed({**POSITION, "lsn": 1}))
+    assert offsets.read() == Delivered(1, timeline=1)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -173,6 +173,44 @@ async def test_decoding_on_a_standby(
         assert relay.stop() == 0
 
 
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+@pytest.mark.parametrize(
+    ("delivery", "synced"), [("at_least_once", True), ("exactly_once", True), ("at_least_once", False)]
+)
+def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, delivery: str, synced: bool
+) -> None:
+    """Where source.dsn says nothing of which to take: by a relay that runs, and by one that starts.
+
+    `synced`: the standby has the slot, which nobody can read yet.
+    """
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    with standby_of(primary, sync_replication_slots="on" if synced else "off") as standby:
+        second = on(standby, database)
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        source = {"dsn": f"postgresql://postgres@{hosts}/{database.name}", "publications": [prefix]}
+        relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        if synced:
+            _wait_synced(database, second, prefix)
+        primary.stop("immediate")
+        relay.wait_for(lambda: "waiting for its promotion" in relay.get("/readyz")[1], "the relay to wait")
+        relay.kill()
+        relay.start()
+        relay.wait_for(lambda: "waiting for its promotion" in relay.get("/readyz")[1], "the new one to wait")
+        ask(second, "SELECT pg_promote()")
+        if not synced:
+            assert f"slot {prefix} is gone" in last_words(relay, LOST)
+            return
+        second.execute("INSERT INTO t VALUES (2)")
+        relay.database = second
+        relay.caught_up()
+        assert ids(relay, 2) == [1, 2]
+
+
 def _wait_synced(primary: Database, standby: Database, slot: str) -> None:
     """Wait until the standby has the slot, as far as it stands on the primary now."""
     moved = ask(primary, f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'")

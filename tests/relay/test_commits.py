@@ -8,7 +8,7 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.records import Segment
-from pgrelay.errors import GapError
+from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import Ledger
@@ -302,11 +302,10 @@ async def test_what_was_delivered_is_skipped_and_confirmed_all_the_same(clock: C
     assert relaying.confirmable == THIRD + 8
 
 
-async def test_a_position_beyond_the_end_of_wal_is_refused() -> None:
+async def test_a_position_beyond_the_end_of_wal_is_not_believed() -> None:
+    """What it means is in test_recall.py; here the server is a standby."""
     relaying = Relaying(Delivered(WAL_END + 1))
-    with pytest.raises(
-        GapError, match="Kafka has everything up to 0/9001, and the server's WAL ends at 0/9000"
-    ):
+    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/9001"):
         await relaying.commits.recover()
 
 

@@ -4,9 +4,11 @@ from typing import Final
 
 import pytest
 
-from pgrelay.errors import GapError
-from pgrelay.kafka.offsets import Delivered
-from pgrelay.relay.recall import Server
+from pgrelay.config import Sink as SinkConfig
+from pgrelay.errors import GapError, SetupError, SourceUnavailable
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.kafka.sink import Sink
+from pgrelay.relay.recall import Server, recall
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
@@ -60,5 +62,57 @@ async def test_so_is_one_that_was_never_on_that_timeline() -> None:
         await server(left_at=None).check(Delivered(0x2000, timeline=1))
 
 
+async def test_a_standby_that_has_not_come_so_far_is_waited_for() -> None:
+    """After a crash it lets us in before it has replayed again what it had."""
+    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/9001, which we have relayed"):
+        await server(timeline=None).check(Delivered(WAL_END + 1))
+
+
 async def test_the_timeline_of_a_standby_means_nothing() -> None:
     await server(timeline=None).check(Delivered(LEFT + 1, timeline=1))
+
+
+class FakeKafka(Sink):
+    """Has the offsets topic, or does not let us make it."""
+
+    def __init__(self, ours: bool = True) -> None:
+        self._ours = ours
+
+    def has_topic(self, topic: str) -> bool:
+        return self._ours
+
+    async def require_topic(self, topic: str, lasting: bool = False, compacted: bool = False) -> None:
+        if not self._ours:
+            raise SetupError("no")
+
+
+class FakeOffsets(Offsets):
+    """Has one position, or none."""
+
+    def __init__(self, position: Delivered | None) -> None:
+        super().__init__(SinkConfig(kafka={"bootstrap.servers": "b"}), "offsets", Identity("7", "db", "s"))
+        self._position = position
+
+    def read(self) -> Delivered | None:
+        return self._position
+
+
+@pytest.mark.parametrize("kept", [None, Delivered(SLOT - 8)], ids=["deleted", "older"])
+async def test_what_this_process_has_delivered_counts_where_kafka_knows_less(kept: Delivered | None) -> None:
+    """As after the topic was deleted."""
+    assert await recall(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT))
+    with pytest.raises(GapError, match="Kafka has everything up to 0/FFF:"):
+        await recall(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT - 1))
+
+
+async def test_what_another_has_delivered_counts_where_it_is_more() -> None:
+    """It had the slot meanwhile, and moved it."""
+    assert await recall(FakeKafka(), FakeOffsets(Delivered(SLOT)), server(), known=Delivered(1))
+
+
+async def test_a_first_start_has_nothing_to_compare_with() -> None:
+    assert await recall(FakeKafka(), FakeOffsets(None), server(), known=None)
+
+
+async def test_a_topic_that_must_not_be_made_is_told() -> None:
+    assert not await recall(FakeKafka(ours=False), FakeOffsets(None), server(), known=None)

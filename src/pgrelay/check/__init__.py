@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from pgrelay.check import queries
 from pgrelay.check.clock import clock_findings
-from pgrelay.check.connection import refused_connection, replication_findings
+from pgrelay.check.connection import host_findings, refused_connection, replication_findings
 from pgrelay.check.findings import Finding, warning
 from pgrelay.check.holders import holder_findings
 from pgrelay.check.kafka import kafka_findings
@@ -63,7 +63,7 @@ async def _catalogue(
     source = config.source
     server = await queries.server(catalog)
     slot = await catalog.slot(source.slot)
-    found = server_findings(server, source, slot is not None)
+    found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))
     # Of a slot that is not ours to read nothing follows for the position and the publications.

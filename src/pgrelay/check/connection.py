@@ -1,6 +1,10 @@
 """Whether Postgres lets us in, on an ordinary connection and on a replication connection."""
 
-from pgrelay.check.findings import Finding, error, ok
+import os
+
+from psycopg.conninfo import conninfo_to_dict
+
+from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.errors import PgrelayError
 from pgrelay.postgres.cures import cure
 from pgrelay.postgres.source import Source
@@ -17,6 +21,22 @@ def _refused(what: str, text: str, dsn: str) -> Finding:
     for head in ("source.dsn: ", "Postgres can't be reached: ", "connection failed: ", "connection is bad: "):
         reason = reason.removeprefix(head)
     return error(what, " ".join(reason.split()), fix)
+
+
+def host_findings(dsn: str) -> list[Finding]:
+    """Whether it is left to chance which of several servers answers."""
+    given = conninfo_to_dict(dsn)
+    hosts = given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST") or ""
+    wanted = given.get("target_session_attrs") or os.environ.get("PGTARGETSESSIONATTRS") or "any"
+    if "," not in str(hosts) or wanted != "any":
+        return []
+    return [
+        warning(
+            "source.dsn names several hosts, and takes whichever answers",
+            "a run may meet a standby before its promotion, and wait there although the primary is elsewhere",
+            "add target_session_attrs=read-write to source.dsn",
+        )
+    ]
 
 
 async def replication_findings(dsn: str) -> list[Finding]:

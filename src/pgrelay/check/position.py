@@ -2,7 +2,7 @@
 
 from pgrelay.check.findings import Finding, ok, refused
 from pgrelay.config import Config
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError, SourceUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
@@ -33,6 +33,8 @@ async def position_findings(
         return []
     try:
         return await _held_against(catalog, config, sink, system, slot, standby)
+    except SourceUnavailable as waits:
+        return [refused(waits, "a run would wait")]
     except GapError as gap:
         return [refused(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
     except SetupError:
@@ -46,7 +48,7 @@ async def _held_against(
 ) -> list[Finding]:
     offsets = offsets_of(config, system.systemid, catalog.database)
     if slot is None:
-        await refuse_new_slot(sink, offsets)
+        await refuse_new_slot(sink, offsets, standby)
         return []
     position = await delivered(sink, offsets)
     if position is None:

@@ -2,7 +2,8 @@
 
 It is compacted and keeps one record for each cluster, database and slot; a position is read at a start and
 held against the server. A relay that delivers exactly once writes its position in the transaction of the
-rows; one that delivers at least once, ahead of every confirmation.
+rows; one that delivers at least once, ahead of every confirmation. What is delivered stays so: a record that
+says less than one before it, as the late one of a relay that was replaced, does not take the position back.
 """
 
 import json
@@ -87,7 +88,7 @@ class Offsets:
         kept = self._latest()
         mine = [each.position for each in kept if each.identity == self.identity]
         if mine:
-            return mine[-1]
+            return max(mine, key=_reached)
         for each in self._of_slot(kept):
             other = each.identity
             raise GapError(
@@ -105,7 +106,7 @@ class Offsets:
         return [each for each in kept if (each.identity.db, each.identity.slot) == slot]
 
     def _latest(self) -> list[Kept]:
-        """The latest committed position of each key, in the topic's order."""
+        """The furthest committed position of each key."""
         # Only now, so that one that is no position may have been replaced since.
         return [self._kept(message) for message in self._read().values()]
 
@@ -121,7 +122,7 @@ class Offsets:
             ) from error
 
     def _read(self) -> dict[bytes, Message]:
-        """The latest committed record of each key, without those that have no value.
+        """The committed record of each key that counts, without those that have no value.
 
         A reader of committed records stops at any transaction that is open, whosever it is, and does not see
         what was committed behind it: so the end is only where there are no records at all.
@@ -135,8 +136,9 @@ class Offsets:
                 error = message.error()
                 if error is None:
                     key = message.key() or b""
-                    latest.pop(key, None)
-                    if message.value() is not None:
+                    if message.value() is None:
+                        latest.pop(key, None)
+                    elif key not in latest or not _goes_back(latest[key], message):
                         latest[key] = message
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
@@ -154,6 +156,19 @@ class Offsets:
             f"topic {self.topic} can't be read to its end: Kafka does not answer, or another relay has a "
             "transaction open"
         )
+
+
+def _reached(position: Delivered) -> tuple[int, int, int]:
+    return position.lsn, position.commit_lsn or 0, position.seq or 0
+
+
+def _goes_back(before: Message, message: Message) -> bool:
+    """Whether both are positions, and the later one says less."""
+    try:
+        was, now = (_parse(Delivered, each.value() or b"", int) for each in (before, message))
+    except (ValueError, TypeError):
+        return False
+    return _reached(now) < _reached(was)
 
 
 def _parse(kind: type[T], text: bytes, value: type) -> T:

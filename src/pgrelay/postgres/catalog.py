@@ -48,6 +48,7 @@ class Slot:
     """A row of pg_replication_slots.
 
     `wal_status` is None before PostgreSQL 13, `invalidation_reason` before 17, and where there is none.
+    One that is `synced` was copied from a primary: nobody can read it on a standby; promoted, it can.
     """
 
     plugin: str | None
@@ -58,6 +59,7 @@ class Slot:
     restart_lsn: int | None
     wal_status: str | None
     invalidation_reason: str | None = None
+    synced: bool = False
 
     @property
     def lost_because(self) -> str | None:
@@ -169,16 +171,16 @@ class Catalog:
 
     async def slot(self, name: str) -> Slot | None:
         status = "wal_status" if self.server_version >= 130000 else "NULL"
-        reason = "invalidation_reason" if self.server_version >= 170000 else "NULL"
+        since_17 = "invalidation_reason, synced" if self.server_version >= 170000 else "NULL, false"
         query = sql.SQL(
             "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
             "restart_lsn::text, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
-        ).format(sql.SQL(status), sql.SQL(reason))
+        ).format(sql.SQL(status), sql.SQL(since_17))
         rows = await self.rows(query, (name,))
         if not rows:
             return None
-        plugin, slot_type, database, pid, confirmed, restart, wal_status, reason = rows[0]
-        return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), wal_status, reason)
+        plugin, slot_type, database, pid, confirmed, restart, *rest = rows[0]
+        return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), *rest)
 
     async def create_slot(self, name: str) -> None:
         """Returns once every transaction that runs now has ended: the server waits for them."""

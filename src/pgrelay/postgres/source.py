@@ -49,6 +49,7 @@ class Source:
         self._streaming = False
         self._ended_by: PgrelayError | None = None
         self._socket = -1
+        self._pid = 0
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn, replication="database")
@@ -56,6 +57,14 @@ class Source:
         self._pgconn.nonblocking = 1
         # Kept, since libpq knows it no longer once the server has cut the connection.
         self._socket = self._pgconn.socket
+        try:
+            # What libpq knows may be a proxy's own number.
+            pid = (await self._execute("SELECT pg_backend_pid()")).get_value(0, 0)
+        except PgrelayError:
+            # Nobody else will: a block that was not entered is not left.
+            await self._connection.close()
+            raise
+        self._pid = int(pid or b"0")
         return self
 
     async def __aexit__(
@@ -74,7 +83,8 @@ class Source:
 
     @property
     def walsender_pid(self) -> int:
-        return self._pgconn.backend_pid
+        """As the server's own views have it, whatever stands between."""
+        return self._pid
 
     @property
     def server_encoding(self) -> str:

@@ -52,7 +52,7 @@ from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, se
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import Position, check_topics, prepare
+from pgrelay.relay.setup import Position, check_own, check_streaming, check_topics, prepare
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -176,7 +176,7 @@ class Daemon:
             # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
             standby = await catalog.in_recovery()
             system = await source.identify()
-            self._position.check_cluster(system)
+            self._position.check_cluster(system, standby)
             await self._position.check_history(system, source)
             offsets = offsets_of(config, system.systemid, catalog.database)
             if self._sink is None:
@@ -184,16 +184,19 @@ class Daemon:
                 self._sink = self._make_sink(offsets)
             if self._registry is None and config.records.format == "avro":
                 self._registry = Registry(config.records.schema_registry)
-            slot = await self._make_ready(catalog, self._sink, offsets, system, standby)
+            before = await self._make_ready(catalog, self._sink, offsets, system, standby)
             options = stream_options(config.source, source.server_version)
             await source.start(config.source.slot, self._position.flush_lsn, options)
-            # Ours only now; until then another relay may have moved it.
-            slot = await catalog.slot(config.source.slot) or slot
+            # Ours only now; until then another relay, or who knows who, may have moved it.
+            slot = await catalog.slot(config.source.slot)
+            slot = check_streaming(slot, config.source.slot, source.walsender_pid)
+            server = server_of(config, catalog, system, slot, standby)
+            if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
+                await self._check_unmoved(self._sink, offsets, server, slot)
             self._position.started(system, slot, source.walsender_pid, standby)
             if not self._observer.spool_failing:
                 start = format_lsn(self._position.flush_lsn)
                 _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
-            server = server_of(config, catalog, system, slot, standby)
             session = await self._make_session(source, catalog, self._sink, offsets, server, slot)
             await self._stream(session)
 
@@ -203,28 +206,37 @@ class Daemon:
         """See that both ends are there and fit each other, and return the slot."""
         config = self._config
         first = self._position.system is None
-        if first and await catalog.slot(config.source.slot) is None:
+        found = await catalog.slot(config.source.slot)
+        if standby and found is not None:
+            check_own(found, config.source.slot)
+        if first and found is None:
             # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again. What
             # Kafka refuses, such as a topic, must not leave a slot that nobody reads.
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, offsets)
+                await refuse_new_slot(sink, offsets, standby)
                 if config.source.create:
                     await self._require_topics(sink)
         slot = await prepare(catalog, config.source, self._publications, self._position)
         await check_topics(catalog, config)
         self._position.check_slot(slot, config.source.slot)
-        if not isinstance(sink, TransactionalSink):
-            # Else the offsets topic decides: another relay may have taken our place for a while.
-            self._position.check_unmoved(slot, config.source.slot)
+        self._position.seen(slot)
         # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
         await sink.connect()
         await self._require_topics(sink)
-        if first and not isinstance(sink, TransactionalSink):
-            # Exactly once asks after the start, when nobody else may write any more.
-            await recall(sink, offsets, server_of(config, catalog, system, slot, standby))
+        await self._check_unmoved(sink, offsets, server_of(config, catalog, system, slot, standby), slot)
         if self._registry is not None:
             await self._registry.connect()
         return slot
+
+    async def _check_unmoved(self, sink: Sink, offsets: Offsets, server: Server, slot: Slot) -> None:
+        """At least once: see that the slot skips nothing, and that its position is kept. Raises GapError."""
+        if isinstance(sink, TransactionalSink):
+            # Exactly once asks after the start, when nobody else may write any more.
+            return
+        if not self._position.leaves_open(slot) and sink.has_topic(offsets.topic):
+            return
+        if not await recall(sink, offsets, server, self._position.known):
+            self._position.check_unmoved(slot, self._config.source.slot)
 
     async def _make_session(
         self,

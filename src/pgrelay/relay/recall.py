@@ -12,7 +12,7 @@ import structlog
 
 from pgrelay.config import Config
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError
+from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -35,8 +35,13 @@ class Server:
     timeline: int | None
 
     async def check(self, delivered: Delivered) -> None:
-        """Raises GapError where the position can't be true of this server and its slot."""
+        """Raises GapError where the position can't be true of this server and its slot.
+
+        SourceUnavailable where it is a standby that has not come so far, be it again after a crash.
+        """
         wal_end = await self.wal_end()
+        if delivered.lsn > wal_end and self.timeline is None:
+            raise behind(delivered.lsn)
         if delivered.lsn > wal_end:
             raise GapError(
                 f"Kafka has everything up to {format_lsn(delivered.lsn)}, and the server's WAL ends at "
@@ -50,6 +55,22 @@ class Server:
             )
         if self.timeline is not None and delivered.timeline not in (None, self.timeline):
             check_history(delivered.timeline, delivered.lsn, await self.left_at(delivered.timeline))
+
+
+def behind(relayed_lsn: int) -> SourceUnavailable:
+    """What it means that a standby has not what was relayed: after a crash it has to replay it again."""
+    return SourceUnavailable(
+        f"the standby has not come to {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; if "
+        f"it was restored from a backup, {BEGIN_ANEW}"
+    )
+
+
+def unpromoted(found: str) -> SourceUnavailable:
+    """What it means that a standby is met in place of the primary. `found`: how that shows."""
+    return SourceUnavailable(
+        f"source.dsn leads to a standby, {found}: waiting for its promotion; where source.dsn names several "
+        "hosts, add target_session_attrs=read-write"
+    )
 
 
 def check_history(timeline: int, relayed_lsn: int, left_at: int | None) -> None:
@@ -85,10 +106,11 @@ def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
     return Offsets(config.sink, topic, Identity(systemid, database, config.source.slot))
 
 
-async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
+async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
     """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap.
 
-    PositionError where that can't be known.
+    SourceUnavailable where the position is of a primary, and the server a standby. PositionError where that
+    can't be known.
     """
     await sink.connect()
     try:
@@ -98,6 +120,8 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
     except SetupError:
         # Whoever must know it asks again; others do without.
         return
+    if position is not None and standby and position.timeline is not None:
+        raise unpromoted(f"without slot {offsets.identity.slot} that its primary had")
     if position is not None:
         raise GapError(
             f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
@@ -105,10 +129,11 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets) -> None:
         )
 
 
-async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
-    """At least once: hold what Kafka has of earlier runs against the server. Raises GapError, PositionError.
+async def recall(sink: Sink, offsets: Offsets, server: Server, known: Delivered | None) -> bool:
+    """At least once: hold what Kafka has against the server. Raises GapError, PositionError.
 
-    Where Kafka does not let us keep or read positions we do without, and say so.
+    `known` is what this process knows to be there. Where Kafka does not let us keep or read positions we do
+    without, say so, and return false.
     """
     try:
         # Ahead of the topic's making: a new one need not be read.
@@ -121,9 +146,12 @@ async def recall(sink: Sink, offsets: Offsets, server: Server) -> None:
             "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
             reason=str(error),
         )
-        return
+        return False
+    if known is not None and (position is None or position.lsn < known.lsn):
+        position = known
     if position is not None:
         await server.check(position)
+    return True
 
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:

@@ -159,6 +159,7 @@ class Session:
         if self._look is None and time.monotonic() >= self._look_due:
             self._look_began = time.monotonic()
             self._look = asyncio.create_task(self._ask_server())
+            self._look.add_done_callback(lambda _: self.source.wake())
 
     async def _ask_server(self) -> None:
         """What the stream does not tell: how far behind we are, and which rows are skipped in silence."""
@@ -369,10 +370,12 @@ class Session:
         return self._outbox.hand_over(self.sink.produce)
 
     async def _rest(self) -> None:
-        """Wait for bytes, for a report, or for the next status update."""
+        """Wait for bytes, for a report, or for the next status update or look at the server."""
         if self._commits is None and self.sink.hurry():
             return
         rest_s = self.confirmations.rest_s()
+        if self._look is None:
+            rest_s = min(rest_s, self._look_due - time.monotonic())
         waiting = self.confirmations.waiting or not self.ledger.idle
         if waiting or self._outbox or self._errand is not None:
             rest_s = min(rest_s, self._rest_s)

@@ -5,12 +5,13 @@ import structlog
 from pgrelay.config import Config
 from pgrelay.config import Source as SourceConfig
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import BEGIN_ANEW, GapError, SetupError
+from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
+from pgrelay.kafka.offsets import Delivered
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
 from pgrelay.relay.publications import Publications
-from pgrelay.relay.recall import check_history
+from pgrelay.relay.recall import behind, check_history, unpromoted
 from pgrelay.relay.records import record_options
 
 _log = structlog.get_logger(__name__)
@@ -27,8 +28,16 @@ class Position:
         self._walsender_pid: int | None = None
         self._taken_over = False
 
-    def check_cluster(self, system: System) -> None:
-        """Refuse to go on with another cluster, or with this one as it was. Raises GapError."""
+    @property
+    def known(self) -> Delivered | None:
+        """What this process knows to be in Kafka, whatever Kafka says; None before the first stream."""
+        return None if self.system is None else Delivered(self.confirmed_lsn)
+
+    def check_cluster(self, system: System, standby: bool) -> None:
+        """Refuse to go on with another cluster, or with this one as it was. Raises GapError.
+
+        `standby`: the server is one. SourceUnavailable where it is still to become what we streamed from.
+        """
         if self.system is None:
             return
         if system.systemid != self.system.systemid:
@@ -36,6 +45,10 @@ class Position:
                 f"source.dsn leads to cluster {system.systemid} now, it was {self.system.systemid}: "
                 f"point it at the old one, or {BEGIN_ANEW}"
             )
+        if standby and not self._standby:
+            raise unpromoted("and we have streamed from its primary")
+        if standby and self.flush_lsn > system.wal_end:
+            raise behind(self.flush_lsn)
         if self.flush_lsn > system.wal_end:
             raise GapError(
                 f"the server's WAL ends at {format_lsn(system.wal_end)}, before "
@@ -58,12 +71,20 @@ class Position:
         if (why := slot.lost_because) is not None:
             raise GapError(f"slot {name} is lost, {why}: {BEGIN_ANEW}")
 
-    def check_unmoved(self, slot: Slot, name: str) -> None:
-        """Refuse to go on where the slot skips changes. Raises GapError."""
+    def seen(self, slot: Slot) -> None:
+        """Take in who has the slot now."""
         if slot.active_pid not in (None, self._walsender_pid):
-            # By another relay, which moves it as it should; we wait for it to go.
             self._taken_over = True
+
+    def leaves_open(self, slot: Slot) -> bool:
+        """Whether someone else may have moved the slot: what was delivered by then, Kafka alone can tell."""
+        moved = (slot.confirmed_flush_lsn or 0) > self.confirmed_lsn
+        return self.system is None or self._taken_over or moved
+
+    def check_unmoved(self, slot: Slot, name: str) -> None:
+        """Where Kafka keeps no positions: refuse to go on where the slot skips changes. Raises GapError."""
         if self.system is None or self._taken_over or slot.confirmed_flush_lsn is None:
+            # By another relay, as far as anybody can tell, which moved it as it should.
             return
         if slot.confirmed_flush_lsn > self.confirmed_lsn:
             raise GapError(
@@ -137,6 +158,22 @@ async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
     slot = await catalog.slot(config.slot)
     if slot is None:
         raise GapError(f"slot {config.slot} was dropped as soon as it was created; who else uses it?")
+    return slot
+
+
+def check_own(slot: Slot, name: str) -> None:
+    """Called on a standby. Raises SourceUnavailable where its slot is a primary's, which it follows."""
+    if slot.synced:
+        raise unpromoted(f"and slot {name} there is kept for when its primary has gone")
+
+
+def check_streaming(slot: Slot | None, name: str, walsender_pid: int) -> Slot:
+    """The slot, as the catalogue has it while we stream. Raises SourceUnavailable where it is another's."""
+    if slot is None or slot.active_pid != walsender_pid:
+        raise SourceUnavailable(
+            f"source.dsn leads to two servers: slot {name} streams from the one, and not from the other that "
+            "we asked for it; name one host, or add target_session_attrs=read-write"
+        )
     return slot
 
 

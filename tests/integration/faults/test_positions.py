@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.postgres import Postgres, create_database
 from pgrelay.lsn import format_lsn
@@ -34,6 +35,7 @@ NO_POSITION = "no position is known to Kafka: a slot that is lost while pgrelay 
 MANY = 5000  # rows: more than the producer's queue has room for
 
 
+ONLY_AT_LEAST_ONCE = pytest.mark.parametrize("delivery", ["at_least_once"], indirect=True)
 ONLY_EXACTLY_ONCE = pytest.mark.parametrize("delivery", ["exactly_once"], indirect=True)
 
 
@@ -163,7 +165,6 @@ def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> No
     assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
 
 
-@ONLY_EXACTLY_ONCE
 def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
     """Row 11: unless it was another relay, which would have moved the position too."""
     relay.send(signal.SIGSTOP)
@@ -241,6 +242,23 @@ def test_a_topic_that_must_not_be_made_is_done_without(database: Database, new_r
     assert ids(relay) == [0]
     assert "offsets does not exist" in relay.wait_event(NO_POSITION)["reason"]
     assert relay.stop() == 0
+
+
+@ONLY_AT_LEAST_ONCE
+def test_a_topic_that_is_deleted_while_we_run_is_made_anew(
+    database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    """Or the positions would end without a word."""
+    database.execute(TABLE)
+    soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
+    relay = new_relay(sink={"kafka": soon, "delivery": delivery}).start().wait_streaming()
+    relay.caught_up()
+    topic = offsets_topic(relay)
+    client = AdminClient({"bootstrap.servers": relay.kafka.bootstrap})
+    client.delete_topics([topic])[topic].result()
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    assert position(relay)["lsn"] >= relay.confirmed_lsn()
 
 
 def test_a_change_of_delivery_goes_on_from_the_position(stopped: Relay, delivery: str) -> None:

@@ -7,7 +7,11 @@ import pytest
 from psycopg import sql
 
 from pgrelay.embedded.postgres import Postgres
+from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.source import Source
+from pgrelay.wire.replication import StreamOptions
+from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WAITING, last_words
 from tests.integration.faults.own_servers import own_postgres
@@ -45,7 +49,7 @@ def test_a_slot_that_was_dropped_and_made_again(database: Database, relay: Relay
         database.execute("INSERT INTO t VALUES (1)")
         database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
         database.execute(f"SELECT pg_create_logical_replication_slot('{relay.prefix}', 'pgoutput')")
-    assert "changes between were skipped" in last_words(relay, LOST)
+    assert "the slot was moved or made anew" in last_words(relay, LOST)
 
 
 def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay) -> None:
@@ -54,7 +58,29 @@ def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay)
     with cut_off(relay):
         database.execute("INSERT INTO t VALUES (1)")
         database.execute(f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_lsn())")
-    assert "was moved to" in last_words(relay, LOST)
+    assert "the slot was moved or made anew" in last_words(relay, LOST)
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+async def test_a_slot_that_no_relay_of_ours_read_while_we_waited_for_it(
+    database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    """Row 11: what has the slot may be a relay like us, or anything else that confirms and goes."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
+    relay.caught_up()
+    async with Source(database.dsn) as stranger:
+        with cut_off(relay):
+            await stranger.start(relay.prefix, 0, StreamOptions(1, ("pgrelay",)))
+        relay.wait_for(lambda: "is active for PID" in relay.get("/readyz")[1], "the relay to wait")
+        with database.connect() as connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+            row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        assert row is not None
+        passed = parse_lsn(row[0])
+        assert stranger.send_status(passed, passed)
+        relay.caught_up(passed)
+    assert "the slot was moved or made anew" in last_words(relay, LOST)
 
 
 @own_postgres(max_slot_wal_keep_size="1MB")
