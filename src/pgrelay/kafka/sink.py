@@ -51,6 +51,8 @@ _LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 # What the guarantees stand on; the configuration refuses anything that contradicts these.
 _FIXED: Final[Mapping[str, object]] = {
     "acks": "all",
+    # True by librdkafka's default for producers, whose table of options shows the consumers' alone.
+    "allow.auto.create.topics": False,
     "enable.idempotence": True,
     "partitioner": "murmur2_random",
     "message.timeout.ms": 0,
