@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Sink as SinkConfig
-from pgrelay.encode.records import BY_KEY
+from pgrelay.encode.records import BY_KEY, Headers, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
@@ -118,6 +118,29 @@ async def test_a_record_that_can_t_be_published_is_refused_by_its_topic(sink: Si
     with pytest.raises(RecordRefused, match=r"^a record of topic app\.schema can't be delivered: ") as caught:
         await sink.publish([("app.schema", None, b"x" * TOO_LARGE, None, BY_KEY)])
     assert caught.value.topic == "app.schema"
+
+
+HEADERS: list[Headers | None] = [
+    None,
+    [],
+    [("op", b"c")],
+    [("k", b"x" * 63)],
+    [("k", b"x" * 64)],
+    [("n" * 64, b"x" * 8_191), ("m", b"x" * 8_192), ("none", None)],
+]
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 1_000], ids=["no key", "empty key", "key"])
+@pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: str(headers)[:16])
+def test_the_encoder_knows_to_the_byte_what_the_producer_takes(key: bytes | None, headers: Headers) -> None:
+    """What it lets pass must not be refused, and what it sets aside should not have passed."""
+    sink = Sink(SinkConfig(kafka={**NOBODY, "message.max.bytes": "30000"}))
+    value = b"x" * (30_000 - record_size(key, b"", headers))
+    delivery = sink.delivery(InFlight(None, 1), 1)
+    assert sink.produce([("t", key, value, headers, BY_KEY)], 0, delivery) == 1
+    with pytest.raises(RecordRefused):
+        sink.produce([("t", key, value + b"x", headers, BY_KEY)], 0, delivery)
+    asyncio.run(sink.close())
 
 
 async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(

@@ -23,6 +23,7 @@ from pgrelay.encode.records import (
     UPDATE,
     Headers,
     Segment,
+    record_size,
 )
 from pgrelay.encode.rows import OldValue, RowWriter, not_identified
 from pgrelay.encode.topics import Topics
@@ -213,16 +214,16 @@ class Changes:
             place = boundaries.count("message" if plan is None else plan.table, envelope)
         envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, place)
         value = self._value.getvalue()
+        headers = self._headers(op, extra) if self._options.headers else extra
         limits = self._message_limits if plan is None else plan.limits
-        size = len(value) if key is None else len(value) + len(key)
+        size = record_size(key, value, headers)
         if size > limits.most_bytes or (limits.keyed and key is None):
-            self._refuse(plan, topic, key, value, frame, op)
+            self._refuse(plan, topic, key, value, size, frame, op)
             return False
         added = envelope.seq >= envelope.skip_below
         if added:
             if first and boundaries is not None:
                 segment.records.append(boundaries.begin_record(envelope))
-            headers = self._headers(op, extra) if self._options.headers else extra
             segment.records.append((topic, key, value, headers, partition))
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
@@ -230,15 +231,14 @@ class Changes:
         return added
 
     def _refuse(
-        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, frame: bytes, op: str
+        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, size: int, frame: bytes, op: str
     ) -> None:
-        """Make a dead letter of a record that its topic would not take."""
+        """Make a dead letter of a record of `size` bytes, which its topic would not take."""
         table = "message" if plan is None else plan.table
         if self.boundaries is not None and self.envelope.in_transaction:
             self.boundaries.take_back(table)
         why = f"topic {topic} is compacted, and the record has no key"
         limits = self._message_limits if plan is None else plan.limits
-        size = len(value) if key is None else len(value) + len(key)
         if size > limits.most_bytes:
             limit = "message.max.bytes in sink.kafka is" if limits.by_producer else f"topic {topic} takes"
             why = f"the record has {size} bytes, and {limit} {limits.most_bytes}"

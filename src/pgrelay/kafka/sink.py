@@ -99,7 +99,7 @@ def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = Fa
 
 
 def largest_record(options: Mapping[str, str]) -> int:
-    """Bytes of key and value that the producer lets pass."""
+    """The bytes of a record, by `record_size`, that the producer lets pass."""
     given = options.get("message.max.bytes", "")
     return int(given) if given.isdecimal() else _MESSAGE_BYTES
 
