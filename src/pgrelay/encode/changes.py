@@ -27,7 +27,7 @@ from pgrelay.encode.records import (
 )
 from pgrelay.encode.rows import OldValue, RowWriter, not_identified
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import ProtocolError, RecordError
+from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
 from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
@@ -76,6 +76,8 @@ class Changes:
             plan.creates += 1
 
     def update(self, plan: Plan, frame: bytes, body: int) -> None:
+        if plan.unlike:
+            raise _unlike(plan)
         kind = frame[body + 4]
         value = self._value
         value.truncate(0)
@@ -126,6 +128,8 @@ class Changes:
             plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body: int) -> None:
+        if plan.unlike:
+            raise _unlike(plan)
         key_only = _is_key(frame[body + 4], plan, "delete")
         value = self._value
         value.truncate(0)
@@ -254,6 +258,15 @@ class Changes:
             ("txid", envelope.xid),
         ]
         return headers if extra is None else headers + extra
+
+
+def _unlike(plan: Plan) -> SetupError:
+    """Nothing in a row tells whether it is of the partition whose old rows are not whole."""
+    return SetupError(
+        f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which has "
+        f"not, so that old rows would have nulls in place of values: ALTER TABLE {plan.unlike} REPLICA "
+        "IDENTITY FULL"
+    )
 
 
 def _is_key(kind: int, plan: Plan, what: str) -> bool:

@@ -324,7 +324,10 @@ class Catalog:
             "SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.inhrelid) "
             "SELECT format('%%I.%%I', n.nspname, c.relname) FROM part JOIN pg_class c ON c.oid = inhrelid "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relispartition AND c.relkind <> 'p' "
-            "AND c.relreplident NOT IN ('f', 'n') ORDER BY 1 LIMIT 1"
+            # Without an index that identifies its rows Postgres refuses to change them.
+            "AND c.relreplident <> 'f' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND "
+            "CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
+            "WHEN 'i' THEN i.indisreplident END) ORDER BY 1 LIMIT 1"
         )
         rows = await self.rows(query, (relation_oid,))
         return rows[0][0] if rows else ""
