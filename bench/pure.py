@@ -14,7 +14,8 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.avro.schema import SchemaIds
-from pgrelay.encode.encoder import Encoder, FactsNeeded
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import FactsNeeded
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment

@@ -18,6 +18,7 @@ from pgrelay.errors import (
     RegistryUnavailable,
     SetupError,
     SourceUnavailable,
+    SpoolDamaged,
     SpoolError,
     TransientError,
     Verdict,
@@ -37,6 +38,7 @@ STOPS: dict[type[PgrelayError], int] = {
 }
 PASSES: list[type[PgrelayError]] = [
     *(TransientError, SourceUnavailable, KafkaUnavailable, RegistryUnavailable, SpoolError),
+    SpoolDamaged,
 ]
 EVERY_CLASS = [*STOPS, *PASSES]
 

@@ -101,6 +101,10 @@ class SpoolError(TransientError):
     """The spool directory can't be written or read (disk full, I/O error); nothing was confirmed."""
 
 
+class SpoolDamaged(SpoolError):
+    """A file of the spool is not what was written to it; it passes where the server sends its rows again."""
+
+
 class Verdict(Enum):
     RETRY = "retry"
     STOP = "stop"

@@ -277,7 +277,7 @@ def test_neither_the_xid_nor_the_gid_alone_names_a_transaction(
 def test_rows_that_were_tampered_with_stop_the_replay(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     (connection.spool.directory / "731-0000000000000830.frames").write_bytes(b"")
-    with pytest.raises(SpoolError, match=r"830\.frames: the file ends too early"):
+    with pytest.raises(GapError, match=r"830\.frames: the file ends too early"):
         connection.events(COMMIT)
 
 

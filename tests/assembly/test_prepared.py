@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.prepared import PreparedStore, remove_all
 from pgrelay.assembly.spool import FrameBuffer, Spool
-from pgrelay.errors import SpoolError, Verdict, verdict
+from pgrelay.errors import GapError, SpoolError, Verdict, verdict
 
 FRAMES = [b"first", b"", b"third"]
 NAME = "731-0000000000000830"
@@ -200,16 +200,17 @@ def test_a_damaged_description_is_never_taken_for_an_absent_one(
     """Without it a commit would have no rows, so it stops us before."""
     keep(store, spool)
     (spool.directory / f"{NAME}.prepared").write_bytes(content)
-    with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: not a prepared transaction of ours"):
+    with pytest.raises(
+        GapError, match=rf"{NAME}\.prepared: not a prepared .*; restore the file, or begin anew with pgrelay"
+    ):
         loaded(spool)
 
 
-def test_members_of_a_later_version_are_refused(store: PreparedStore, spool: Spool) -> None:
+def test_members_of_a_later_version_are_passed_over(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     path = spool.directory / f"{NAME}.prepared"
     path.write_text(json.dumps({**json.loads(path.read_text()), "new": 1}))
-    with pytest.raises(SpoolError, match="not a prepared transaction of ours"):
-        loaded(spool)
+    assert frames_of(loaded(spool)) == FRAMES
 
 
 def test_every_shorter_file_of_frames_is_found_out(store: PreparedStore, spool: Spool) -> None:
@@ -218,8 +219,51 @@ def test_every_shorter_file_of_frames_is_found_out(store: PreparedStore, spool: 
     content = path.read_bytes()
     for size in range(len(content)):
         path.write_bytes(content[:size])
-        with pytest.raises(SpoolError, match=rf"{NAME}\.frames: the file ends too early"):
+        with pytest.raises(GapError, match=rf"{NAME}\.frames: the file ends too early"):
             frames_of(loaded(spool))
+
+
+@pytest.mark.parametrize("damage", ["flipped", "removed"])
+def test_damaged_frames_are_a_gap_since_the_server_sends_them_no_more(
+    store: PreparedStore, spool: Spool, damage: str
+) -> None:
+    keep(store, spool)
+    path = spool.directory / f"{NAME}.frames"
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "flipped":
+        path.write_bytes(content[:-1] + b"\0")
+    why = "a chunk is damaged" if damage == "flipped" else "No such file or directory"
+    with pytest.raises(
+        GapError, match=rf"^prepared transaction 'g' \(xid 731\), .*{NAME}\.frames: {why}.*pgrelay reset"
+    ):
+        frames_of(loaded(spool))
+
+
+def test_frames_that_can_not_be_read_now_are_waited_for(
+    store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    keep(store, spool)
+    monkeypatch.setattr(Path, "open", failing)
+    with pytest.raises(SpoolError, match="Input/output error"):
+        frames_of(store)
+
+
+def test_all_of_a_slot_that_begins_anew_is_removed_and_nothing_of_others(
+    store: PreparedStore, spool: Spool
+) -> None:
+    keep(store, spool)
+    for name in ("700.spool", "732-0.tmp", "notes"):
+        (spool.directory / name).touch()
+    remove_all(spool.directory)
+    assert files(spool) == {"notes"}
+    (spool.directory / "notes").unlink()
+    remove_all(spool.directory)
+    assert not spool.directory.exists()
+    remove_all(spool.directory)
 
 
 def test_a_description_that_can_not_be_written(store: PreparedStore, spool: Spool) -> None:

@@ -24,6 +24,7 @@ from pgrelay.config.kafka_options import refused
         ("queuing.strategy", "fifo"),
         ("delivery.report.only.error", "false"),
         ("enable.gapless.guarantee", "false"),
+        ("allow.auto.create.topics", "false"),
         ("no.such.option", "librdkafka says so itself"),
     ],
 )
@@ -73,6 +74,11 @@ def test_an_option_that_keeps_the_promises(option: str, value: str) -> None:
             "delivery.report.only.error",
             "true",
             "progress is counted from the report of every delivered record",
+        ),
+        (
+            "allow.auto.create.topics",
+            "true",
+            "a topic that is gone would come back with the broker's settings, in silence",
         ),
         ("transactional.id", "me", "pgrelay names its own transactions, so that a second relay is fenced"),
     ],

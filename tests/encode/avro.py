@@ -10,7 +10,8 @@ from fastavro.types import Schema
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
-from pgrelay.encode.encoder import Encoder, FactsNeeded
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import FactsNeeded
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment
 from tests.encode.encoding import NO_FACTS, NOW, Written

@@ -16,7 +16,8 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Event
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
-from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
-from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment

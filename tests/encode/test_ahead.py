@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 from pgrelay.assembly.events import Event
-from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment
 from pgrelay.encode.selection import Selection

@@ -10,7 +10,7 @@ import pytest
 
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import Schemas, successor
-from pgrelay.encode.encoder import Announcement, FactsNeeded, TopicNeeded
+from pgrelay.encode.needs import Announcement, FactsNeeded, TopicNeeded
 from pgrelay.encode.options import RecordOptions
 from tests.encode.avro import SchemaNumbers, avro_records
 from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, encoder_of, transaction

@@ -150,10 +150,21 @@ def test_an_old_key_that_is_not_whole_is_refused(change: str) -> None:
         records(NOTHING, build.delete(OID, key=["1", None]))
 
 
-def test_partitions_of_a_full_root_must_be_full() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        build.update(OID, ["1", "tea", "B"]),
+        build.update(OID, ["1", "tea", "B"], old=["1", None, None]),
+        build.delete(OID, old=["1", None, None]),
+    ],
+)
+def test_partitions_of_a_full_root_must_be_full(change: bytes) -> None:
+    """Where rows are but inserted, none of them has an old one."""
     facts = replace(WITH_KEY, unlike="public.low")
+    inserted = build.insert(OID, ["1", "tea", "B"])
+    assert len(records(FULL, inserted, facts=facts)) == 1
     with pytest.raises(SetupError, match=r"ALTER TABLE public\.low REPLICA IDENTITY FULL"):
-        records(FULL, build.insert(OID, ["1", "tea", "B"]), facts=facts)
+        records(FULL, inserted, change, facts=facts)
 
 
 def test_under_full_it_has_the_whole_old_row_nulls_and_all() -> None:

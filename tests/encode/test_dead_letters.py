@@ -9,7 +9,7 @@ import pytest
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
-from pgrelay.encode.records import Record
+from pgrelay.encode.records import Record, record_size
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
 from pgrelay.errors import RecordError
@@ -170,17 +170,26 @@ def test_a_record_that_its_topic_would_refuse_is_set_aside_whole() -> None:
     assert small[0] == "app.public.words"
     assert letter[0] == "app.dead_letter"
     assert json.loads(letter[2] or b"")["after"] == {"id": 2, "word": "b" * 2_000, "note": None}
-    size = len(letter[1] or b"") + len(letter[2] or b"")
+    # As it would have been: a letter has headers of its own.
+    size = record_size(letter[1], letter[2] or b"", small[3])
     assert b"%d bytes, and topic app.public.words takes 2000" % size in headers_of(letter)["error"]
     assert headers_of(letter)["table"] == b"public.words"
 
 
-@pytest.mark.parametrize(("more", "topic"), [(0, "app.public.words"), (1, "app.dead_letter")])
-def test_key_and_value_count_together(more: int, topic: str) -> None:
-    _, key, value, _, _ = relayed(build.insert(OID, ["1", "a", None]))[0]
-    most = len(key or b"") + len(value or b"") - more
-    (record,) = relayed(build.insert(OID, ["1", "a", None]), options=taking(most))
+@pytest.mark.parametrize("headers", [False, True])
+@pytest.mark.parametrize(("less", "topic"), [(0, "app.public.words"), (1, "app.dead_letter")])
+def test_all_that_the_producer_counts_does(headers: bool, less: int, topic: str) -> None:
+    change = build.insert(OID, ["1", "a", None])
+    _, key, value, sent, _ = relayed(change, options=taking(headers=headers))[0]
+    most = record_size(key, value or b"", sent) - less
+    (record,) = relayed(change, options=taking(most, headers=headers))
     assert record[0] == topic
+
+
+def test_so_does_the_old_key_that_the_header_of_a_moved_row_tells() -> None:
+    moved = build.update(OID, ["1", None, None], key=["2" * 2_000, None, None])
+    letters = relayed(moved, options=taking(2_000))
+    assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2
 
 
 def test_the_producers_own_limit_is_not_the_topics() -> None:

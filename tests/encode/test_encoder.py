@@ -6,7 +6,8 @@ from typing import Any, Final, Literal
 import pytest
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin
-from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, TopicNeeded
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded, TopicNeeded
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection

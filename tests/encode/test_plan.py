@@ -66,6 +66,14 @@ def test_a_primary_key_that_is_not_among_the_columns_is_none() -> None:
     assert not made.keyed
 
 
+@pytest.mark.parametrize("missing", ["item_id", "total"], ids=["renamed", "generated"])
+def test_nor_is_one_that_is_there_in_part(missing: str) -> None:
+    """A part of a key is that of other rows too, whose records one tombstone would take with it."""
+    columns = [column("tenant", key=True), column("id", key=True)]
+    made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("tenant", missing)))
+    assert (keys(made), made.keyed) == ([], False)
+
+
 def test_a_primary_key_counts_only_under_full() -> None:
     made = plan(column("a"), column("b", key=True), facts=RelationFacts(primary_key=("a",)))
     assert keys(made) == ["b"]

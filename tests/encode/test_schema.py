@@ -6,7 +6,8 @@ from typing import Any, Final
 import pytest
 
 from pgrelay.assembly.events import Event
-from pgrelay.encode.encoder import Announcement, Encoder
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection

@@ -110,6 +110,7 @@ def test_a_partition_with_another_identity_than_its_root_is_refused(
     database.execute("INSERT INTO low VALUES (1, 'x')")
     database.execute(change)
     assert words in last_words(relay, UNDELIVERABLE if "old key" in words else WRONG)
+    assert len(relay.records("root")) == 1
 
 
 @pytest.mark.parametrize("version", ["15", "18"], indirect=True)

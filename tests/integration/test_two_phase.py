@@ -5,6 +5,7 @@ import pytest
 from tests.integration.changes import changes, created, fold
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import LOST, last_words
 from tests.integration.relays import Relay
 
 on_two_phase_versions = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
@@ -86,6 +87,23 @@ def test_what_is_rolled_back_never_arrives(database: Database, two_phase: Relay,
     two_phase.caught_up()
     assert ids(two_phase) == [0, -1]
     assert two_phase.spooled() == []
+
+
+def test_rows_that_were_damaged_are_a_gap_which_a_reset_mends(database: Database, two_phase: Relay) -> None:
+    """The server does not send them again, so it would be in vain to wait."""
+    prepare(database, 3)
+    two_phase.caught_up()
+    two_phase.stop()
+    (kept,) = [path for path in two_phase.spooled() if path.suffix == ".prepared"]
+    kept.write_bytes(b"{")
+    assert f"{kept}: not a prepared transaction of ours" in last_words(two_phase.start(), LOST)
+    assert two_phase.command("reset").returncode == 0
+    assert two_phase.spooled() == []
+    database.execute("COMMIT PREPARED 'g'")
+    two_phase.start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (4)")
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, 4]
 
 
 @on_two_phase_versions

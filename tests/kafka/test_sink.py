@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from pgrelay.config import Sink as SinkConfig
-from pgrelay.encode.records import BY_KEY
+from pgrelay.encode.records import BY_KEY, Headers, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
@@ -120,6 +120,29 @@ async def test_a_record_that_can_t_be_published_is_refused_by_its_topic(sink: Si
     assert caught.value.topic == "app.schema"
 
 
+HEADERS: list[Headers | None] = [
+    None,
+    [],
+    [("op", b"c")],
+    [("k", b"x" * 63)],
+    [("k", b"x" * 64)],
+    [("n" * 64, b"x" * 8_191), ("m", b"x" * 8_192), ("none", None)],
+]
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 1_000], ids=["no key", "empty key", "key"])
+@pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: str(headers)[:16])
+def test_the_encoder_knows_to_the_byte_what_the_producer_takes(key: bytes | None, headers: Headers) -> None:
+    """What it lets pass must not be refused, and what it sets aside should not have passed."""
+    sink = Sink(SinkConfig(kafka={**NOBODY, "message.max.bytes": "30000"}))
+    value = b"x" * (30_000 - record_size(key, b"", headers))
+    delivery = sink.delivery(InFlight(None, 1), 1)
+    assert sink.produce([("t", key, value, headers, BY_KEY)], 0, delivery) == 1
+    with pytest.raises(RecordRefused):
+        sink.produce([("t", key, value + b"x", headers, BY_KEY)], 0, delivery)
+    asyncio.run(sink.close())
+
+
 async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,6 +179,69 @@ async def test_a_transaction_that_fails_is_told_as_one(
     with pytest.raises(kind, match=f"^a Kafka transaction failed: .*{cure}") as caught:
         await sink.commit(Delivered(1))
     assert getattr(caught.value, "topic", "") == ""
+
+
+class Aborted:
+    """A producer whose transaction fails at its commit, after what it had was purged."""
+
+    def __init__(self, code: int, takes_s: float, clock: Clock) -> None:
+        self._code, self._takes_s, self._clock = code, takes_s, clock
+        self._reports: list[Callable[..., None]] = []
+
+    def __len__(self) -> int:
+        return 0
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def produce(
+        self, topic: str, value: bytes, key: bytes, partition: int, report: Callable[..., None]
+    ) -> None:
+        self._reports.append(report)
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._clock.now += self._takes_s
+        raise KafkaException(KafkaError(self._code))
+
+    def poll(self, timeout_s: float) -> int:
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"))
+        return len(reports)
+
+
+@pytest.mark.parametrize("code", [KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
+@pytest.mark.parametrize(
+    ("takes_s", "why"),
+    [
+        (59, "the producer was fenced: another relay of this slot has taken over, or the brokers aborted a "),
+        (75, "a Kafka transaction was open for 75 s, and brokers abort one after transaction.timeout.ms in "),
+    ],
+)
+async def test_a_transaction_that_brokers_gave_up_is_not_laid_to_another_relay(
+    code: int, takes_s: float, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fence a producer for both, and what they purged says neither."""
+    clock = Clock()
+    monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
+    sink = transactional_sink()
+    monkeypatch.setattr(sink, "_producer", Aborted(code, takes_s, clock))
+    with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
+        await sink.commit(Delivered(1))
+
+
+@pytest.mark.parametrize(("age_s", "why"), [(59, "topic app.t: Local"), (61, "a Kafka transaction was")])
+def test_what_was_purged_is_told_by_the_age_of_its_transaction(
+    age_s: float, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
+    sink = transactional_sink()
+    monkeypatch.setattr(sink, "_producer", Aborted(KafkaError._STATE, 0, clock))
+    produce(sink)
+    clock.now += age_s
+    with pytest.raises(KafkaUnavailable, match=f"^{why}"):
+        sink.poll()
 
 
 class Calls:

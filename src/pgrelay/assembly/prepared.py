@@ -9,17 +9,22 @@ NAME.prepared   JSON: xid, gid, end_lsn, streamed, aborted subtransactions, size
 
 The second makes the pair valid; frames without it are left-overs. A committed transaction's pair stays until
 the slot's restart_lsn has passed its commit: until then a crashed server may ask for it again.
+
+Since nobody sends these rows again, a file of them that is damaged is a gap, not trouble that passes.
 """
 
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from pgrelay.assembly.spool import (
+    SPOOL_SUFFIX,
     FrameBuffer,
     Spool,
     files_ending,
@@ -28,7 +33,9 @@ from pgrelay.assembly.spool import (
     remove_file,
     spool_error,
 )
-from pgrelay.errors import SpoolError
+from pgrelay.errors import BEGIN_ANEW, GapError, SpoolDamaged
+
+_OURS: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,21 @@ class Prepared:
     committed: int | None = None
 
 
+_FIELDS: Final = frozenset(each.name for each in fields(Prepared))
+
+
+def remove_all(directory: Path) -> None:
+    """Delete what relays of a slot have kept in its directory, and that too. Raises SpoolError."""
+    if not directory.is_dir():
+        return
+    for suffix in _OURS:
+        for path in files_ending(directory, suffix):
+            remove_file(path)
+    # With a file of somebody else's in it, it stays.
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
 class PreparedStore:
     """The prepared transactions of one spool directory, by transaction id and gid."""
 
@@ -54,7 +76,7 @@ class PreparedStore:
         self._known: dict[tuple[int, str], Prepared] = {}
 
     def load(self) -> None:
-        """Read what earlier runs kept, and remove what never became valid. Raises SpoolError."""
+        """Read what earlier runs kept, and remove what never became valid. Raises SpoolError or GapError."""
         self._known = {}
         for path in files_ending(self._directory, ".prepared"):
             entry = _read(path)
@@ -93,9 +115,18 @@ class PreparedStore:
         return self._known.get((xid, gid))
 
     def chunks(self, entry: Prepared) -> Iterator[list[bytes]]:
-        """The Relation and Type frames that the rows rely on, then the transaction's own, chunk by chunk."""
+        """The Relation and Type frames that the rows rely on, then the transaction's own, chunk by chunk.
+
+        Raises GapError where they are not what was kept, SpoolError where they can't be read now.
+        """
         yield [base64.b64decode(frame) for frame in entry.relations]
-        yield from read_chunks(self._directory / f"{entry.name}.frames", entry.size)
+        try:
+            yield from read_chunks(self._directory / f"{entry.name}.frames", entry.size)
+        except SpoolDamaged as damage:
+            raise GapError(
+                f"prepared transaction {entry.gid!r} (xid {entry.xid}), whose rows the server sends no more: "
+                f"{damage}; restore the file, or {BEGIN_ANEW}"
+            ) from damage
 
     def committed(self, entry: Prepared, end_lsn: int) -> None:
         """Note where its commit ends, so that `purge` can tell when it is no longer needed."""
@@ -141,9 +172,14 @@ class PreparedStore:
 
 def _read(path: Path) -> Prepared:
     try:
-        return Prepared(**json.loads(path.read_bytes()))
+        written = json.loads(path.read_bytes())
+        # A later version may have more of them.
+        return Prepared(**{name: written[name] for name in written if name in _FIELDS})
     except (ValueError, TypeError) as error:
-        raise SpoolError(f"{path}: not a prepared transaction of ours ({error})") from error
+        raise GapError(
+            f"{path}: not a prepared transaction of ours ({error}), and the server sends its rows no more; "
+            f"restore the file, or {BEGIN_ANEW}"
+        ) from error
     except OSError as error:
         raise spool_error(path, error) from error
 

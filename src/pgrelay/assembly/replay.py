@@ -25,7 +25,10 @@ class Replay:
         self._taken = 0
 
     def take(self, size: int) -> list[bytes]:
-        """The next frames, about `size` bytes; `done` once there are no more. Raises SpoolError."""
+        """The next frames, about `size` bytes; `done` once there are no more.
+
+        Raises SpoolError, and GapError where they are damaged and the server sends them no more.
+        """
         frames: list[bytes] = []
         given = 0
         while given < size:

@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i64
 
-from pgrelay.errors import SetupError, SpoolError
+from pgrelay.errors import SetupError, SpoolDamaged, SpoolError
 
 CHUNK_SIZE: Final = 1 << 20
 SPOOL_SUFFIX: Final = ".spool"
@@ -51,6 +51,11 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def base_directory(configured: Path | None) -> Path:
     """Where the spool directories of all relays of this account are."""
     return configured or Path(tempfile.gettempdir(), f"pgrelay-{os.getuid()}")
+
+
+def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:
+    """A slot's own below it, so that relays may share a disk."""
+    return base_directory(configured) / f"{systemid}-{slot}"
 
 
 class Spool:
@@ -143,7 +148,7 @@ class FrameBuffer:
     def chunks(self) -> Iterator[list[bytes]]:
         """All frames in order, a chunk's at a time.
 
-        Raises SpoolError where the file does not hold what was written to it.
+        Raises SpoolDamaged where the file does not hold what was written to it.
         """
         if self._file is not None:
             yield from read_chunks(self.path, self.on_disk)
@@ -221,7 +226,10 @@ def remove_file(path: Path) -> None:
 
 
 def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
-    """The frames of a spool file that is known to hold `size` bytes, a chunk's at a time."""
+    """The frames of a spool file that is known to hold `size` bytes, a chunk's at a time.
+
+    Raises SpoolDamaged where it does not, SpoolError where it can't be read now.
+    """
     try:
         with path.open("rb") as file:
             left = size
@@ -229,11 +237,13 @@ def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
                 length, crc = _CHUNK_HEADER.unpack(_read_exactly(file, _CHUNK_HEADER.size, path))
                 left -= _CHUNK_HEADER.size + length
                 if left < 0:
-                    raise SpoolError(f"{path}: a chunk is damaged ({length} bytes long); check the disk")
+                    raise SpoolDamaged(f"{path}: a chunk is damaged ({length} bytes long); check the disk")
                 chunk = _read_exactly(file, length, path)
                 if zlib.crc32(chunk) != crc:
-                    raise SpoolError(f"{path}: a chunk is damaged (CRC differs); check the disk")
+                    raise SpoolDamaged(f"{path}: a chunk is damaged (CRC differs); check the disk")
                 yield _split(chunk)
+    except FileNotFoundError as error:
+        raise SpoolDamaged(f"{path}: {error.strerror}; see what removed it") from error
     except OSError as error:
         raise spool_error(path, error) from error
 
@@ -241,7 +251,7 @@ def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
 def _read_exactly(file: BinaryIO, size: int, path: Path) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise SpoolError(f"{path}: the file ends too early; did something else truncate it?")
+        raise SpoolDamaged(f"{path}: the file ends too early; see what cut it short")
     return data
 
 

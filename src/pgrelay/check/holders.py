@@ -7,7 +7,7 @@ from psycopg import sql
 
 from pgrelay.check.findings import Finding, ok, some, warning
 from pgrelay.figures import counted, size
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import WAL_END, Catalog
 
 _GIB: Final = 1 << 30
 
@@ -26,10 +26,9 @@ class Holder:
 
 async def holder_findings(catalog: Catalog, slot: str) -> list[Finding]:
     query = sql.SQL(
-        "SELECT slot_name, active, (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
-        "ELSE pg_current_wal_lsn() END - restart_lsn)::bigint FROM pg_replication_slots "
+        "SELECT slot_name, active, ({} - restart_lsn)::bigint FROM pg_replication_slots "
         "WHERE slot_name <> %s AND restart_lsn IS NOT NULL ORDER BY 3 DESC, 1"
-    )
+    ).format(WAL_END)
     return holding([Holder(*row) for row in await catalog.rows(query, (slot,))])
 
 

@@ -67,7 +67,7 @@ def uncovered(published: Published) -> list[Finding]:
         why = "Postgres refuses every UPDATE and DELETE on them"
         found.append(warning(f"{counted(len(changed), 'table')} {what} {some(changed)}", why, cure))
     if inserted:
-        why = "records have a part of the key alone, which other rows may share"
+        why = "records have a part of the key alone, which other rows may share; none under FULL"
         found.append(warning(f"{counted(len(inserted), 'table')} {what} {some(inserted)}", why, cure))
     return found
 
@@ -114,7 +114,7 @@ def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[F
     return [
         warning(
             f"{counted(len(tables), 'table')} with a generated column in the key: {some(tables)}",
-            "Postgres does not send it: rows that differ there alone have one key",
+            "Postgres does not send it: rows that differ there alone have one key, under FULL none",
             "an index on other columns, and ALTER TABLE ... REPLICA IDENTITY USING INDEX",
         )
     ]

@@ -5,7 +5,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import WAL_END, Catalog
 
 _MIB: Final = 1 << 20
 
@@ -92,10 +92,9 @@ async def held_wal(catalog: Catalog, name: str) -> HeldWal:
     """Of a slot that is there."""
     version = catalog.server_version
     query = sql.SQL(
-        "SELECT coalesce(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
-        "ELSE pg_current_wal_lsn() END - restart_lsn, 0)::bigint, {}, {} "
-        "FROM pg_replication_slots WHERE slot_name = %s"
+        "SELECT coalesce({} - restart_lsn, 0)::bigint, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
     ).format(
+        WAL_END,
         sql.SQL("safe_wal_size" if version >= 130000 else "NULL"),
         sql.SQL(
             "extract(epoch FROM clock_timestamp() - inactive_since)::float8" if version >= 170000 else "NULL"

@@ -61,6 +61,9 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "delivery.report.only.error": _Rule(
         _FALSE, "progress is counted from the report of every delivered record"
     ),
+    "allow.auto.create.topics": _Rule(
+        _FALSE, "a topic that is gone would come back with the broker's settings, in silence"
+    ),
     "transactional.id": _Rule(
         frozenset(), "pgrelay names its own transactions, so that a second relay is fenced"
     ),

@@ -23,10 +23,11 @@ from pgrelay.encode.records import (
     UPDATE,
     Headers,
     Segment,
+    record_size,
 )
 from pgrelay.encode.rows import OldValue, RowWriter, not_identified
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import ProtocolError, RecordError
+from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
 from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
@@ -75,6 +76,8 @@ class Changes:
             plan.creates += 1
 
     def update(self, plan: Plan, frame: bytes, body: int) -> None:
+        if plan.unlike:
+            raise _unlike(plan)
         kind = frame[body + 4]
         value = self._value
         value.truncate(0)
@@ -125,6 +128,8 @@ class Changes:
             plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body: int) -> None:
+        if plan.unlike:
+            raise _unlike(plan)
         key_only = _is_key(frame[body + 4], plan, "delete")
         value = self._value
         value.truncate(0)
@@ -213,16 +218,16 @@ class Changes:
             place = boundaries.count("message" if plan is None else plan.table, envelope)
         envelope.close(self._value, plan, frame_lsn(frame), op, self._row.unchanged, place)
         value = self._value.getvalue()
+        headers = self._headers(op, extra) if self._options.headers else extra
         limits = self._message_limits if plan is None else plan.limits
-        size = len(value) if key is None else len(value) + len(key)
+        size = record_size(key, value, headers)
         if size > limits.most_bytes or (limits.keyed and key is None):
-            self._refuse(plan, topic, key, value, frame, op)
+            self._refuse(plan, topic, key, value, size, frame, op)
             return False
         added = envelope.seq >= envelope.skip_below
         if added:
             if first and boundaries is not None:
                 segment.records.append(boundaries.begin_record(envelope))
-            headers = self._headers(op, extra) if self._options.headers else extra
             segment.records.append((topic, key, value, headers, partition))
             if op == DELETE and key is not None and self._options.tombstones:
                 segment.records.append((topic, key, None, headers, partition))
@@ -230,15 +235,14 @@ class Changes:
         return added
 
     def _refuse(
-        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, frame: bytes, op: str
+        self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, size: int, frame: bytes, op: str
     ) -> None:
-        """Make a dead letter of a record that its topic would not take."""
+        """Make a dead letter of a record of `size` bytes, which its topic would not take."""
         table = "message" if plan is None else plan.table
         if self.boundaries is not None and self.envelope.in_transaction:
             self.boundaries.take_back(table)
         why = f"topic {topic} is compacted, and the record has no key"
         limits = self._message_limits if plan is None else plan.limits
-        size = len(value) if key is None else len(value) + len(key)
         if size > limits.most_bytes:
             limit = "message.max.bytes in sink.kafka is" if limits.by_producer else f"topic {topic} takes"
             why = f"the record has {size} bytes, and {limit} {limits.most_bytes}"
@@ -254,6 +258,15 @@ class Changes:
             ("txid", envelope.xid),
         ]
         return headers if extra is None else headers + extra
+
+
+def _unlike(plan: Plan) -> SetupError:
+    """Nothing in a row tells whether it is of the partition whose old rows are not whole."""
+    return SetupError(
+        f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which has "
+        f"not, so that old rows would have nulls in place of values: ALTER TABLE {plan.unlike} REPLICA "
+        "IDENTITY FULL"
+    )
 
 
 def _is_key(kind: int, plan: Plan, what: str) -> bool:

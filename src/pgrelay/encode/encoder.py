@@ -1,41 +1,28 @@
 """Events in commit order to segments of Kafka records.
 
 Theory of operation. The encoder keeps the relations that the session knows, as plans, and hands each change
-to the plan of its relation. Where it needs what only the outside can give, it stops and says so in `need`:
+to the plan of its relation. Where it needs what only the outside can give, it stops and says so in `need`
+(needs.py); once that is answered, by `learn` or `met`, `encode` goes on where it stopped.
 
-FactsNeeded    a Relation that it has not seen: facts that only the catalogue has; answered by `learn`
-Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
-               and its schema be known to consumers, before the first row; answered by `met`
-TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
-
-In Avro the answer to the latter two brings the ids under which a registry knows the schemas. The first two
-also name, in `ahead`, what will be needed soon: whoever can is welcome to answer that as well.
-
-`encode` then goes on where it stopped. Each row is thus encoded by the Relation that preceded it. A scoped
-transaction (it was prepared, perhaps long ago) brings its own relations and leaves the session's alone. A
-Relation outside any transaction came with a PREPARE, and what it tells may never be committed: it is read
-when a later row of the session needs it.
+Each row is thus encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
+ago) brings its own relations and leaves the session's alone. A Relation outside any transaction came with a
+PREPARE, and what it tells may never be committed: it is read when a later row of the session needs it.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Final
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.encode.ahead import Ahead, relations_ahead
-from pgrelay.encode.announced import Announced
-from pgrelay.encode.avro.body import header
-from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.changes import Changes
 from pgrelay.encode.dead_letter import DeadLetters
-from pgrelay.encode.formats import plan_of, schemas_of, schemas_of_topic
+from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
-from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Opening, Record, Segment
-from pgrelay.encode.schema import schema_record
+from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import PgrelayError, ProtocolError, RecordError, SetupError
+from pgrelay.errors import PgrelayError, ProtocolError, RecordError
 from pgrelay.wire import pgoutput, tags
 from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, frame_lsn
@@ -43,56 +30,18 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, frame_lsn
 _OPS: Final = {tags.INSERT: CREATE, tags.UPDATE: UPDATE, tags.DELETE: DELETE}
 
 
-@dataclass(frozen=True, slots=True)
-class FactsNeeded:
-    relation: pgoutput.Relation
-    ahead: tuple[pgoutput.Relation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """`topic` is the table's; `record` is for the schema topic, `schemas` for a registry."""
-
-    topic: str
-    record: Record
-    schemas: Schemas | None = None
-    ahead: "tuple[Announcement, ...]" = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicNeeded:
-    topic: str
-    schemas: Schemas | None = None
-
-
-Need = FactsNeeded | Announcement | TopicNeeded
-
-
 class Encoder:
     """One session's encoder: its relations, and the transaction on its way out."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
-        self.need: Need | None = None
+        self._needs = Needs(options, topics)
         self._options = options
         self._topics = topics
         self._changes = Changes(options, topics)
-        # What the ids of the schemas are for that were asked for last.
-        self._opening = Opening()
-        self._topics_met: set[str] = set()
         # None stands for a relation that the configuration leaves out.
         self._session: dict[int, Plan | None] = {}
         self._scoped: dict[int, Plan | None] | None = None
         self._unread: dict[int, bytes] = {}
-        # Plans by the Relation message that made them: a streamed transaction sends its relations again.
-        self._made: dict[bytes, Plan] = {}
-        # Plans whose place others have taken, until their counts are taken too.
-        self._replaced: list[Plan] = []
-        self._announced = Announced()
-        self._needed_by: bytes = b""
-        # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
-        self._bodies_ahead: list[bytes] = []
-        self._plans_ahead: list[Plan] = []
-        self._known_ahead: set[bytes] = set()
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
@@ -101,6 +50,11 @@ class Encoder:
         self._passed = 0
         # How many changes it had that was left out, and where it ended.
         self.left_out: tuple[int, int] | None = None
+
+    @property
+    def need(self) -> Need | None:
+        """What `encode` waits for."""
+        return self._needs.need
 
     @property
     def pending(self) -> bool:
@@ -128,11 +82,7 @@ class Encoder:
         """Table, op and number of the records since the last call: no dead letters, nothing left out."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
         self._changes.messages = 0
-        for plan in [*self._made.values(), *self._replaced]:
-            counts += plan.take_counts()
-        # The session goes on with the one that it has where a scoped transaction has made another.
-        self._replaced = [plan for plan in self._replaced if self._session.get(plan.relation.oid) is plan]
-        return counts
+        return counts + self._needs.take_counts(self._session)
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; only once those before are all encoded."""
@@ -153,8 +103,8 @@ class Encoder:
         if changes.segment is not None:
             changes.segment = Segment(None)
             done.append(changes.segment)
-        events = self._events
-        while self._next < len(events) and self.need is None:
+        events, needs = self._events, self._needs
+        while self._next < len(events) and needs.need is None:
             event = events[self._next]
             self._next += 1
             if isinstance(event, bytes):
@@ -193,59 +143,15 @@ class Encoder:
 
         Raises SetupError where the topic is another's, or a key would be hidden.
         """
-        need = self.need
-        assert isinstance(need, FactsNeeded), "no facts are needed"
-        self.need = None
-        self._known()[need.relation.oid] = self._make(self._needed_by, need.relation, facts)
-        for body, relation, known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
-            # What is wrong with it is told in its turn: rows of others come before.
-            with suppress(SetupError):
-                self._make(body, relation, known)
-                self._known_ahead.add(body)
-
-    def _make(self, body: bytes, relation: pgoutput.Relation, facts: RelationFacts) -> Plan:
-        plan = self._made.get(body)
-        if plan is None or plan.facts != facts:
-            if plan is not None:
-                self._replaced.append(plan)
-            plan = plan_of(relation, facts, self._topics, self._options)
-            self._made[body] = plan
-        return plan
+        plan = self._needs.learn(facts, ahead)
+        self._known()[plan.relation.oid] = plan
 
     def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
         """Answer an Announcement, and what it names ahead or nothing of that; or a TopicNeeded.
 
         In Avro with the ids of the schemas.
         """
-        need = self.need
-        if isinstance(need, TopicNeeded):
-            self._topics_met.add(need.topic)
-        elif isinstance(need, Announcement):
-            for plan, known in zip(self._plans_ahead, ahead, strict=False):
-                self._announced.add(plan)
-                _open(plan.opening, known)
-        _open(self._opening, ids)
-        self.need = None
-
-    def _announce(self, plan: Plan) -> None:
-        """Tell a plan's schema."""
-        self._announced.add(plan)
-        envelope = self._changes.envelope
-        self._opening = plan.opening
-        self._plans_ahead = []
-        ahead = []
-        for coming in self._ahead():
-            other = self._made.get(coming.body)
-            if other is not None and self._announced.is_new(other):
-                self._plans_ahead.append(other)
-                # The relation is new, so its schema may as well hold from the transaction's first record.
-                ahead.append(self._announcement(other, coming.commit_lsn, 0))
-        first = self._announcement(plan, envelope.commit_lsn, envelope.seq)
-        self.need = replace(first, ahead=tuple(ahead))
-
-    def _announcement(self, plan: Plan, lsn: int, seq: int) -> Announcement:
-        record = schema_record(self._topics.schema, self._options.systemid, plan, lsn, seq)
-        return Announcement(plan.topic, record, schemas_of(plan, self._options))
+        self._needs.met(ids, ahead)
 
     def _ahead(self) -> Iterator[Ahead]:
         return relations_ahead(self._events, self._next, self._body, self._changes.envelope.commit_lsn)
@@ -309,7 +215,8 @@ class Encoder:
         if plan is None or plan.announced:
             return False
         # Not at its Relation: with publish_via_partition_root those of partitions come too, and no rows.
-        self._announce(plan)
+        envelope = self._changes.envelope
+        self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
         return True
 
     def _take_relation(self, frame: bytes) -> None:
@@ -325,10 +232,8 @@ class Encoder:
         """Read a Relation, whose fields begin at `start`."""
         body = frame[start:]
         oid = read_u32(body, 0)
-        plan = self._made.get(body)
-        # What is the catalogue's to tell may change with the same Relation message.
-        if plan is not None and (not plan.asks_again or body in self._known_ahead):
-            self._known_ahead.discard(body)
+        plan = self._needs.plan(body)
+        if plan is not None:
             self._known()[oid] = plan
             return
         message = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
@@ -336,33 +241,14 @@ class Encoder:
         if not self._options.selection.takes(str(message)):
             self._known()[oid] = None
             return
-        self._needed_by = body
-        self._bodies_ahead = []
-        self.need = FactsNeeded(message, tuple(self._relations_ahead(body)))
-
-    def _relations_ahead(self, body: bytes) -> Iterator[pgoutput.Relation]:
-        for coming in self._ahead():
-            if coming.body == body or coming.body in self._made:
-                continue
-            message = pgoutput.parse(coming.frame, coming.start == STREAMED_BODY, HEADER_SIZE)
-            if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
-                self._bodies_ahead.append(coming.body)
-                yield message
+        self._needs.ask_facts(body, message, self._ahead())
 
     def _lacks_boundaries(self) -> bool:
-        """The same of the transactions' topic, which is there, but in Avro has schemas to be told."""
+        """Whether the transactions' topic is to be asked for, since in Avro it has schemas to be told."""
         boundaries = self._changes.boundaries
         if boundaries is None or self._options.format == "json":
             return False
-        return self._lacks(boundaries.topic, boundaries.opening)
-
-    def _lacks(self, topic: str, opening: Opening) -> bool:
-        """Whether a topic that is no table's must be asked for first; then that is the need."""
-        if topic in self._topics_met:
-            return False
-        self._opening = opening
-        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options))
-        return True
+        return self._needs.lacks(boundaries.topic, boundaries.opening)
 
     def _rare(self, frame: bytes) -> None:
         """Truncate, logical message, origin and type: parsed in full, being few."""
@@ -382,15 +268,9 @@ class Encoder:
                     if plan is not None:
                         self._changes.truncate(message, plan, frame)
             case pgoutput.Message():
-                if self._lacks(self._topics.message, self._changes.envelope.opening):
+                if self._needs.lacks(self._topics.message, self._changes.envelope.opening):
                     self._next -= 1
                 else:
                     self._changes.message(message, frame)
             case _:
                 raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")
-
-
-def _open(opening: Opening, ids: SchemaIds | None) -> None:
-    if ids is not None:
-        opening.key = b"" if ids.key is None else header(ids.key)
-        opening.value = header(ids.value)

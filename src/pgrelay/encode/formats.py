@@ -20,7 +20,6 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import RowWriter
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation
 
 
@@ -43,14 +42,7 @@ def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
 
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
-    """Raises SetupError where the topic or a column's name is another's, a key would be hidden, or old rows
-    are not whole."""
-    if facts.unlike:
-        raise SetupError(
-            f"{relation} has REPLICA IDENTITY FULL and is published for its partition {facts.unlike}, which "
-            f"has not, so that old rows would have nulls in place of values: ALTER TABLE {facts.unlike} "
-            "REPLICA IDENTITY FULL"
-        )
+    """Raises SetupError where the topic or a column's name is another's, or a key would be hidden."""
     topic = topics.of_table(relation.namespace, relation.name)
     if options.format == "avro":
         return AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))

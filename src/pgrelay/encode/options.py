@@ -10,7 +10,7 @@ from pgrelay.encode.types import Encodings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic takes: keys and values of `most_bytes` together, and only with a key where `keyed`.
+    """What a topic takes: records of `most_bytes` by `record_size`, and only with a key where `keyed`.
 
     `by_producer`: it is the producer that lets no more bytes pass.
     """

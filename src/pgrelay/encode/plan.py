@@ -25,7 +25,8 @@ class RelationFacts:
 
     `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
     not built in, domains resolved to their base type. `dimensions`: by column, those of an array
-    that was declared with more than one. `unlike`: under FULL, a partition that is not.
+    that was declared with more than one. `unlike`: under FULL, a partition that is not though its rows can be
+    updated and deleted.
     """
 
     primary_key: tuple[str, ...] = ()
@@ -91,11 +92,16 @@ class Plan:
         self.topic = topic
         self.limits = options.limits(topic)
         self.table = str(relation)
-        # Under FULL the message flags every column; the key is then the primary key.
+        # A partition whose changes can't be told, since their old rows are not whole; inserts have none.
+        self.unlike: str = facts.unlike
+        # Under FULL the message flags every column; the key is then the primary key, or none where a column
+        # of it is not sent or was renamed since: a part of it is the key of other rows as well.
         full = relation.replica_identity == FULL
+        sent = {column.name for column in relation.columns}
+        primary_key = facts.primary_key if sent.issuperset(facts.primary_key) else ()
         self.columns: list[ColumnPlan] = []
         for column in relation.columns:
-            key = column.name in facts.primary_key if full else column.key
+            key = column.name in primary_key if full else column.key
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key

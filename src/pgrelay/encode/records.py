@@ -24,6 +24,33 @@ MESSAGE: Final = "m"
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 
 
+# What librdkafka counts of a record beside its key, value and headers, however little it is on the wire:
+# RD_KAFKAP_MESSAGE_V2_MAX_OVERHEAD, the most that the fields of Kafka's record format 2 can take.
+_OVERHEAD: Final = 36
+
+
+def record_size(key: bytes | None, value: bytes, headers: Headers | None) -> int:
+    """The bytes of a record as librdkafka counts them against message.max.bytes."""
+    size = _OVERHEAD + len(value)
+    if key is not None:
+        size += len(key)
+    if headers is not None:
+        for name, content in headers:
+            for part in (len(name), 0 if content is None else len(content)):
+                size += part + _size_of_length(part)
+    return size
+
+
+def _size_of_length(length: int) -> int:
+    """Of a length as Kafka writes it: signed, so that one bit of seven in its first byte is not its own."""
+    size = 1
+    length >>= 6
+    while length:
+        size += 1
+        length >>= 7
+    return size
+
+
 class Opening:
     """What stands before each key and each value: in Avro, which schema it is in."""
 

@@ -58,7 +58,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
     if code in _GONE:
         return KafkaUnavailable(
             f"topic {topic} is gone ({error.str()}): it is made anew where sink.create_topics says so; if it "
-            "was deleted, its earlier records are lost: copy its tables"
+            "was deleted, its earlier records are lost: copy the tables that it had"
         )
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 

@@ -51,6 +51,8 @@ _LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 # What the guarantees stand on; the configuration refuses anything that contradicts these.
 _FIXED: Final[Mapping[str, object]] = {
     "acks": "all",
+    # True by librdkafka's default for producers, whose table of options shows the consumers' alone.
+    "allow.auto.create.topics": False,
     "enable.idempotence": True,
     "partitioner": "murmur2_random",
     "message.timeout.ms": 0,
@@ -97,7 +99,7 @@ def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = Fa
 
 
 def largest_record(options: Mapping[str, str]) -> int:
-    """Bytes of key and value that the producer lets pass."""
+    """The bytes of a record, by `record_size`, that the producer lets pass."""
     given = options.get("message.max.bytes", "")
     return int(given) if given.isdecimal() else _MESSAGE_BYTES
 

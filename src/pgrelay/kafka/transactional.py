@@ -7,16 +7,17 @@ left open. Source: librdkafka's "Introduction to librdkafka", "Transactional pro
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
-from pgrelay.kafka.errors import DENIED, POISON
+from pgrelay.kafka.errors import DENIED, POISON, delivery_error
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
@@ -29,6 +30,8 @@ _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 _CALL_REST_S: Final = 0.01
 
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+# Brokers tell a producer by these that another was initialised, and also that its transaction timed out.
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _CURES: Final[Mapping[int, str]] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on TransactionalId pgrelay-*",
@@ -47,6 +50,9 @@ class TransactionalSink(Sink):
         self._offsets = offsets
         self._begun = False
         self._calling = False
+        self._purged: PgrelayError | None = None
+        # When the transaction at hand began, by the monotonic clock.
+        self._begun_s = 0.0
         # After so long brokers abort a transaction.
         self.timeout_s = int(config.kafka.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT)) / 1000
 
@@ -59,7 +65,19 @@ class TransactionalSink(Sink):
 
     def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
         # A transactional call serves the reports itself: two threads at it would fight for each of them.
-        return super()._serve(serve, timeout_s) if not self._calling else 0
+        if self._calling:
+            return 0
+        events = super()._serve(serve, timeout_s)
+        if self._purged is not None:
+            raise self._purged
+        return events
+
+    def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
+        if error.code() in _PURGED:
+            # It went down with its transaction, whose own error says more where a call tells that.
+            self._purged = self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
+        else:
+            super().refused(error, message, commit_lsn)
 
     async def _await_report(self, timeout_s: float) -> None:
         if self._calling:
@@ -68,15 +86,33 @@ class TransactionalSink(Sink):
             await super()._await_report(timeout_s)
 
     def _lost(self, error: KafkaError) -> PgrelayError:
-        return _transaction_error(error)
+        if error.code() not in _FENCED:
+            return _transaction_error(error)
+        return self._overdue() or KafkaUnavailable(
+            "the producer was fenced: another relay of this slot has taken over, or the brokers aborted a "
+            f"Kafka transaction for {self._limit()}"
+        )
+
+    def _overdue(self) -> PgrelayError | None:
+        """What it means that a transaction failed that was open for longer than brokers let it be."""
+        open_s = time.monotonic() - self._begun_s
+        if not self._begun or open_s <= self.timeout_s:
+            return None
+        return KafkaUnavailable(
+            f"a Kafka transaction was open for {open_s:.0f} s, and brokers abort one after {self._limit()}: "
+            "raise that where Kafka takes so long; or another relay of this slot has taken over"
+        )
+
+    def _limit(self) -> str:
+        return f"transaction.timeout.ms in sink.kafka, {self.timeout_s * 1000:.0f}"
 
     def _begin(self) -> None:
         if not self._begun:
             try:
                 self._producer.begin_transaction()
             except KafkaException as error:
-                raise _transaction_error(error.args[0]) from error
-            self._begun = True
+                raise self._lost(error.args[0]) from error
+            self._begun, self._begun_s = True, time.monotonic()
 
     async def recover(self) -> Delivered | None:
         """Fence every other producer of this identity, and read what was delivered; None: nothing yet.
@@ -111,8 +147,8 @@ class TransactionalSink(Sink):
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():
                     # The report on the record that was refused says more, and which topic's it was.
-                    self.poll()
-                    raise _transaction_error(reason) from error
+                    super()._serve(self._producer.poll, 0)
+                    raise self._lost(reason) from error
             else:
                 return
             finally:
@@ -121,8 +157,6 @@ class TransactionalSink(Sink):
 
 def _transaction_error(error: KafkaError) -> PgrelayError:
     """Whatever fails, the next producer of the same id aborts what is open, and goes on from the position."""
-    if error.code() in _FENCED:
-        return KafkaUnavailable("another relay of this slot has taken over (the producer was fenced)")
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"

@@ -30,7 +30,8 @@ _PATIENCE_S: Final = 10.0
 _SERVER_GIVES_UP: Final = "9s"
 _UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
-_WAL_END: Final = sql.SQL(
+# Where the server's WAL ends now; on a standby, what it has replayed.
+WAL_END: Final = sql.SQL(
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 )
 
@@ -229,7 +230,7 @@ class Catalog:
 
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""
-        return parse_lsn((await self.rows(sql.SQL("SELECT {}::text").format(_WAL_END)))[0][0])
+        return parse_lsn((await self.rows(sql.SQL("SELECT {}::text").format(WAL_END)))[0][0])
 
     async def slot_wal(self, name: str) -> SlotWal:
         """What is kept for the slot, which there need not be."""
@@ -237,7 +238,7 @@ class Catalog:
         query = sql.SQL(
             "SELECT wal_end::text, confirmed_flush_lsn::text, restart_lsn::text, slot_name IS NOT NULL, {} "
             "FROM (SELECT {} AS wal_end) AS now LEFT JOIN pg_replication_slots ON slot_name = %s"
-        ).format(sql.SQL(safe), _WAL_END)
+        ).format(sql.SQL(safe), WAL_END)
         [(wal_end, confirmed, restart, exists, safe_size, status)] = await self.rows(query, (name,))
         if not exists:
             safe_wal = math.nan
@@ -326,7 +327,10 @@ class Catalog:
             "SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.inhrelid) "
             "SELECT format('%%I.%%I', n.nspname, c.relname) FROM part JOIN pg_class c ON c.oid = inhrelid "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relispartition AND c.relkind <> 'p' "
-            "AND c.relreplident NOT IN ('f', 'n') ORDER BY 1 LIMIT 1"
+            # Without an index that identifies its rows Postgres refuses to change them.
+            "AND c.relreplident <> 'f' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND "
+            "CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
+            "WHEN 'i' THEN i.indisreplident END) ORDER BY 1 LIMIT 1"
         )
         rows = await self.rows(query, (relation_oid,))
         return rows[0][0] if rows else ""

@@ -18,7 +18,7 @@ import structlog
 from pgrelay import __version__
 from pgrelay.assembly.assembler import Assembler, OpenTransaction
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.spool import Spool, base_directory
+from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.topics import Topics
@@ -331,12 +331,8 @@ class Daemon:
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
-    """The directory is this slot's own, so that relays may share a disk.
-
-    Whoever has the slot owns the directory too, so what an earlier run left in it is nobody's.
-    """
-    base = base_directory(config.transactions.spool_dir)
-    spool = Spool(base / f"{systemid}-{config.source.slot}")
+    """Whoever has the slot owns its directory too, so what an earlier run left in it is nobody's."""
+    spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
     spool.open()
     spool.remove_stale()
     prepared = PreparedStore(spool)

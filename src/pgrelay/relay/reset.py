@@ -1,11 +1,13 @@
 """`pgrelay reset`: drop the slot and forget its position, so that the next run begins anew.
 
 It is the way on after a gap. What was written between the old slot and the new one is relayed by neither,
-which is why the tables have to be copied.
+which is why the tables have to be copied. No commit can ask for what the old slot had prepared.
 """
 
 import asyncio
 
+from pgrelay.assembly.prepared import remove_all
+from pgrelay.assembly.spool import slot_directory
 from pgrelay.config import Config
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
@@ -16,14 +18,18 @@ from pgrelay.relay.setup import check_free, check_kind
 
 
 async def reset(config: Config) -> str:
-    """Forget the slot on both sides; says what was there. Raises SetupError where a relay runs."""
+    """Forget the slot on both sides, and what is kept of it here; says what was there.
+
+    Raises SetupError where a relay runs.
+    """
     name = config.source.slot
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
         slot = await catalog.slot(name)
         if slot is not None:
             check_kind(slot, name, catalog.database)
             check_free(slot, name)
-        offsets = offsets_of(config, (await source.identify()).systemid, catalog.database)
+        systemid = (await source.identify()).systemid
+        offsets = offsets_of(config, systemid, catalog.database)
         sink = Sink(config.sink)
         try:
             # Both ends must be there: a slot that is gone and a position that is not is a gap.
@@ -33,6 +39,7 @@ async def reset(config: Config) -> str:
             forgotten = await _forget(sink, offsets)
         finally:
             await sink.close()
+    remove_all(slot_directory(config.transactions.spool_dir, systemid, name))
     dropped = "dropped" if slot is not None else "was gone already"
     position = "its position in Kafka is forgotten" if forgotten else "Kafka had no position of it"
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"

@@ -28,7 +28,8 @@ from pgrelay.assembly.events import Reached
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
-from pgrelay.encode.encoder import Announcement, Encoder, FactsNeeded, Need
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded, Need
 from pgrelay.encode.records import EVERY, Segment
 from pgrelay.handover import Delivery
 from pgrelay.kafka.registry import Registry

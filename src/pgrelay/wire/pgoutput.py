@@ -188,7 +188,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What pg_logical_emit_message wrote. `lsn` is where its WAL record starts."""
+    """What pg_logical_emit_message wrote. `lsn` is where its WAL record ends."""
 
     xid: int | None
     transactional: bool

@@ -117,13 +117,14 @@ def test_a_topic_that_was_made_while_we_ran(
     assert ids(relay) == [1]
 
 
+@own_kafka(**{"auto.create.topics.enable": "true"})
 def test_a_topic_that_was_deleted_while_we_ran(
     database: Database, new_relay: NewRelay, kafka: KafkaServer
 ) -> None:
-    """Row 5: is made again, and nothing is confirmed that it did not get."""
+    """Row 5: is made again, by us and not by the broker, and nothing is confirmed that it did not get."""
     database.execute(TABLE)
     soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
-    relay = new_relay(sink={"kafka": soon}).start().wait_streaming()
+    relay = new_relay(sink={"kafka": soon, "partitions": 3}).start().wait_streaming()
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
@@ -133,7 +134,8 @@ def test_a_topic_that_was_deleted_while_we_ran(
     assert ids(relay) == [2]
     reason = relay.events(WAITING)[0]["reason"]
     assert f"topic {relay.topic('t')} is gone" in reason
-    assert reason.endswith("if it was deleted, its earlier records are lost: copy its tables")
+    assert reason.endswith("if it was deleted, its earlier records are lost: copy the tables that it had")
+    assert len(client.list_topics(timeout=10).topics[relay.topic("t")].partitions) == 3
 
 
 def test_a_topic_that_can_not_be_made(new_relay: NewRelay) -> None:

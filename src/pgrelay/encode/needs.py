@@ -1,0 +1,180 @@
+"""What the encoder needs from outside before it goes on, and what of it can be asked for ahead.
+
+FactsNeeded    a Relation that it has not seen: facts that only the catalogue has; answered by `learn`
+Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
+               and its schema be known to consumers, before the first row; answered by `met`
+TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
+
+In Avro the answer to the latter two brings the ids under which a registry knows the schemas. The first two
+also name, in `ahead`, what will be needed soon: whoever can is welcome to answer that as well.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from pgrelay.encode.ahead import Ahead
+from pgrelay.encode.announced import Announced
+from pgrelay.encode.avro.body import header
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.encode.formats import plan_of, schemas_of, schemas_of_topic
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plan import Plan, RelationFacts
+from pgrelay.encode.records import Opening, Record
+from pgrelay.encode.schema import schema_record
+from pgrelay.encode.topics import Topics
+from pgrelay.errors import SetupError
+from pgrelay.wire import pgoutput
+from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
+
+
+@dataclass(frozen=True, slots=True)
+class FactsNeeded:
+    relation: pgoutput.Relation
+    ahead: tuple[pgoutput.Relation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """`topic` is the table's; `record` is for the schema topic, `schemas` for a registry."""
+
+    topic: str
+    record: Record
+    schemas: Schemas | None = None
+    ahead: "tuple[Announcement, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNeeded:
+    topic: str
+    schemas: Schemas | None = None
+
+
+Need = FactsNeeded | Announcement | TopicNeeded
+
+
+class Needs:
+    """One session's: `need` is the one at hand, and what the answers gave is kept: plans, topics, ids."""
+
+    def __init__(self, options: RecordOptions, topics: Topics) -> None:
+        self.need: Need | None = None
+        self._options = options
+        self._topics = topics
+        # What the ids of the schemas are for that were asked for last.
+        self._opening = Opening()
+        self._topics_met: set[str] = set()
+        # Plans by the Relation message that made them: a streamed transaction sends its relations again.
+        self._made: dict[bytes, Plan] = {}
+        # Plans whose place others have taken, until their counts are taken too.
+        self._replaced: list[Plan] = []
+        self._announced = Announced()
+        self._needed_by: bytes = b""
+        # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
+        self._bodies_ahead: list[bytes] = []
+        self._plans_ahead: list[Plan] = []
+        self._known_ahead: set[bytes] = set()
+
+    def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
+        """Table, op and number of the records of all plans since the last call.
+
+        One that was replaced is forgotten then, unless the session goes on with it: a scoped transaction has
+        made another.
+        """
+        counts: list[tuple[str, str, int]] = []
+        for plan in [*self._made.values(), *self._replaced]:
+            counts += plan.take_counts()
+        self._replaced = [plan for plan in self._replaced if session.get(plan.relation.oid) is plan]
+        return counts
+
+    def plan(self, body: bytes) -> Plan | None:
+        """What a Relation message has made; None where its facts must be asked for, perhaps again."""
+        plan = self._made.get(body)
+        # What is the catalogue's to tell may change with the same Relation message.
+        if plan is None or (plan.asks_again and body not in self._known_ahead):
+            return None
+        self._known_ahead.discard(body)
+        return plan
+
+    def ask_facts(self, body: bytes, relation: pgoutput.Relation, coming: Iterable[Ahead]) -> None:
+        """Need the facts of a relation, whose message is `body`, and name what of `coming` needs them too."""
+        self._needed_by = body
+        self._bodies_ahead = []
+        self.need = FactsNeeded(relation, tuple(self._unknown(body, coming)))
+
+    def _unknown(self, body: bytes, coming: Iterable[Ahead]) -> Iterator[pgoutput.Relation]:
+        for ahead in coming:
+            if ahead.body == body or ahead.body in self._made:
+                continue
+            message = pgoutput.parse(ahead.frame, ahead.start == STREAMED_BODY, HEADER_SIZE)
+            if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
+                self._bodies_ahead.append(ahead.body)
+                yield message
+
+    def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:
+        """Answer FactsNeeded, and what it names ahead or nothing of that; returns the relation's plan.
+
+        Raises SetupError where the topic is another's, or a key would be hidden.
+        """
+        need = self.need
+        assert isinstance(need, FactsNeeded), "no facts are needed"
+        self.need = None
+        plan = self._make(self._needed_by, need.relation, facts)
+        for body, relation, known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
+            # What is wrong with it is told in its turn: rows of others come before.
+            with suppress(SetupError):
+                self._make(body, relation, known)
+                self._known_ahead.add(body)
+        return plan
+
+    def _make(self, body: bytes, relation: pgoutput.Relation, facts: RelationFacts) -> Plan:
+        plan = self._made.get(body)
+        if plan is None or plan.facts != facts:
+            if plan is not None:
+                self._replaced.append(plan)
+            plan = plan_of(relation, facts, self._topics, self._options)
+            self._made[body] = plan
+        return plan
+
+    def announce(self, plan: Plan, coming: Iterable[Ahead], lsn: int, seq: int) -> None:
+        """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well."""
+        self._announced.add(plan)
+        self._opening = plan.opening
+        self._plans_ahead = []
+        ahead = []
+        for other in coming:
+            new = self._made.get(other.body)
+            if new is not None and self._announced.is_new(new):
+                self._plans_ahead.append(new)
+                # The relation is new, so its schema may as well hold from the transaction's first record.
+                ahead.append(self._announcement(new, other.commit_lsn, 0))
+        self.need = replace(self._announcement(plan, lsn, seq), ahead=tuple(ahead))
+
+    def _announcement(self, plan: Plan, lsn: int, seq: int) -> Announcement:
+        record = schema_record(self._topics.schema, self._options.systemid, plan, lsn, seq)
+        return Announcement(plan.topic, record, schemas_of(plan, self._options))
+
+    def lacks(self, topic: str, opening: Opening) -> bool:
+        """Whether a topic that is no table's must be asked for first; then that is the need."""
+        if topic in self._topics_met:
+            return False
+        self._opening = opening
+        self.need = TopicNeeded(topic, schemas_of_topic(topic, self._topics, self._options))
+        return True
+
+    def met(self, ids: SchemaIds | None, ahead: Sequence[SchemaIds | None]) -> None:
+        """Answer an Announcement, and what it names ahead or nothing of that; or a TopicNeeded."""
+        need = self.need
+        if isinstance(need, TopicNeeded):
+            self._topics_met.add(need.topic)
+        elif isinstance(need, Announcement):
+            for plan, known in zip(self._plans_ahead, ahead, strict=False):
+                self._announced.add(plan)
+                _open(plan.opening, known)
+        _open(self._opening, ids)
+        self.need = None
+
+
+def _open(opening: Opening, ids: SchemaIds | None) -> None:
+    if ids is not None:
+        opening.key = b"" if ids.key is None else header(ids.key)
+        opening.value = header(ids.value)
