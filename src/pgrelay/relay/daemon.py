@@ -53,6 +53,7 @@ from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import Position, check_own, check_streaming, check_topics, prepare
+from pgrelay.relay.supply import Supply
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -274,7 +275,7 @@ class Daemon:
             publications=self._publications,
             confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits=commits,
-            registry=self._registry,
+            supply=Supply(encoder, catalog, sink, self._registry),
         )
 
     def _make_sink(self, offsets: Offsets) -> Sink:

@@ -27,12 +27,9 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
-from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.needs import Announcement, FactsNeeded, Need
 from pgrelay.encode.records import EVERY, Segment
 from pgrelay.handover import Delivery
-from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import Catalog, SlotWal
@@ -42,6 +39,7 @@ from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.publications import Publications
+from pgrelay.relay.supply import Supply
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
 # A slice: enough to be worth the turn, little enough to take a few milliseconds.
@@ -94,7 +92,7 @@ class Session:
         publications: Publications,
         confirmations: Confirmations,
         commits: Commits | None,
-        registry: Registry | None,
+        supply: Supply,
     ) -> None:
         self.source = source
         self.sink = sink
@@ -113,7 +111,7 @@ class Session:
         self._slot = slot
         self._publications = publications
         self._commits = commits
-        self._registry = registry
+        self._supply = supply
         self._errand: asyncio.Task[None] | None = None
         self._look: asyncio.Task[None] | None = None
         self._look_began = 0.0
@@ -245,7 +243,7 @@ class Session:
         if self._commits is not None and self._commits.due(nothing_else=False):
             return self._commit(self._commits)
         if self.encoder.need is not None:
-            return self._send_on_errand(self._meet(self.encoder.need))
+            return self._send_on_errand(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
             if self.assembler.replaying:
                 self.assembler.replay(_SLICE_BYTES)
@@ -293,33 +291,6 @@ class Session:
         if last[0] == KEEPALIVE and PrimaryKeepalive.parse(last).reply:
             self.confirmations.ask_for_one()
         return True
-
-    async def _meet(self, need: Need) -> None:
-        """Give the encoder what it needs from outside, and whatever that makes it need next."""
-        match need:
-            case FactsNeeded(relation, ahead):
-                facts = await self._catalog.facts(relation)
-                self.encoder.learn(facts, [await self._catalog.facts(other) for other in ahead])
-            case Announcement():
-                self.encoder.met(*await self._announce([need, *need.ahead]))
-            case _:
-                await self.sink.require_topic(need.topic)
-                self.encoder.met(await self._register(need.schemas))
-
-    async def _announce(
-        self, announcements: list[Announcement]
-    ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
-        """Tell them all, and return the ids of the first and of the others."""
-        await self.sink.require_topics([announcement.topic for announcement in announcements])
-        ids = [await self._register(announcement.schemas) for announcement in announcements]
-        await self.sink.publish([announcement.record for announcement in announcements])
-        return ids[0], ids[1:]
-
-    async def _register(self, schemas: Schemas | None) -> SchemaIds | None:
-        if schemas is None:
-            return None
-        assert self._registry is not None, "Avro without a registry"
-        return await self._registry.register(schemas)
 
     def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""

@@ -1,0 +1,45 @@
+"""What the encoder needs from outside: facts of the catalogue, topics, schemas that the registry knows."""
+
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded, Need
+from pgrelay.kafka.registry import Registry
+from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.catalog import Catalog
+
+
+class Supply:
+    """Meets one need at a time, beside the loop. `registry` is there under Avro."""
+
+    def __init__(self, encoder: Encoder, catalog: Catalog, sink: Sink, registry: Registry | None) -> None:
+        self._encoder = encoder
+        self._catalog = catalog
+        self._sink = sink
+        self._registry = registry
+
+    async def meet(self, need: Need) -> None:
+        """Give the encoder what it needs, and whatever that makes it need next."""
+        match need:
+            case FactsNeeded(relation, ahead):
+                facts = await self._catalog.facts(relation)
+                self._encoder.learn(facts, [await self._catalog.facts(other) for other in ahead])
+            case Announcement():
+                self._encoder.met(*await self._announce([need, *need.ahead]))
+            case _:
+                await self._sink.require_topic(need.topic)
+                self._encoder.met(await self._register(need.schemas))
+
+    async def _announce(
+        self, announcements: list[Announcement]
+    ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
+        """Tell them all, and return the ids of the first and of the others."""
+        await self._sink.require_topics([announcement.topic for announcement in announcements])
+        ids = [await self._register(announcement.schemas) for announcement in announcements]
+        await self._sink.publish([announcement.record for announcement in announcements])
+        return ids[0], ids[1:]
+
+    async def _register(self, schemas: Schemas | None) -> SchemaIds | None:
+        if schemas is None:
+            return None
+        assert self._registry is not None, "Avro without a registry"
+        return await self._registry.register(schemas)
