@@ -27,11 +27,11 @@ class HandmadeRelay:
     def topic(self, table: str) -> str:
         return f"{self.prefix}.public.{table}"
 
-    def table(self, name: str, *columns: Column, since: int = 1) -> str:
+    def table(self, name: str, *columns: Column, since: int = 1, partitions: int = 1) -> str:
         """Tell of a table, and make its topic where this is its first version. Returns the topic's name."""
         topic = self.topic(name)
         if since == 1:
-            create_topic(self.bootstrap, topic)
+            create_topic(self.bootstrap, topic, partitions)
         record = {"systemid": "1", "topic": topic, "schema": "public", "table": name, "lsn": since, "seq": 0}
         told = [
             {

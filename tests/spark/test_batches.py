@@ -21,3 +21,22 @@ def test_a_batch_of_nothing_readable_while_a_later_version_is_known(
     handmade.write("a", change("c", 10, after={"id": 1}), change("c", 60, after={"id": 2, "name": "b"}))
     handmade.mirror({"a": target}, corrupt_to=f"{target}_corrupt")
     assert rows(spark.table(target), "id", "name") == {(1, None): 1, (2, "b"): 1}
+
+
+def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    n = Column("n", "int4", encoding="integer")
+    handmade.table("a", ID, Column("big", "text"), n, partitions=2)
+    handmade.table("a", ID, Column("large", "text"), n, since=50)
+    handmade.write(
+        "a",
+        change("c", 10, after={"id": 1, "big": "x", "n": 1}),
+        change("c", 60, after={"id": 3, "large": "z", "n": 1}),
+        change("c", 11, after={"id": 2, "big": "y", "n": 1}, partition=1),
+        change("u", 12, after={"id": 2, "big": "yy", "n": 1}, partition=1),
+        change("u", 13, after={"id": 2, "n": 2}, unchanged=["big"], partition=1),
+    )
+    # A record of each at a time: the last is read when the target has the name of LSN 50 already.
+    handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
+    assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}

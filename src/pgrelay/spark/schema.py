@@ -121,6 +121,20 @@ class TableSchema:
             names = {one: name for one, name in names.items() if name in there}
         return names
 
+    def names_now(self) -> list[tuple[Position, dict[str, str | None]]]:
+        """What the columns that had another name are called now, by that name; None of those that are gone.
+
+        From when on, earliest first; the last is empty.
+        """
+        found: list[tuple[Position, dict[str, str | None]]] = []
+        for version in self.versions:
+            became = self.became(version, self.latest)
+            names = {c.name: became.get(c.name) for c in version.columns}
+            others = {name: now for name, now in names.items() if now != name}
+            if not found or found[-1][1] != others:
+                found.append((version.position, others))
+        return found
+
     def lineage(self, name: str) -> list[tuple[Position, Column]]:
         """What a column in force was in each version, from when on, earliest first.
 
