@@ -1,5 +1,6 @@
 """A mirror's micro-batches: versions of a schema inside one, and records that can't be read."""
 
+import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.columns import Column
@@ -40,3 +41,15 @@ def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another
     # A record of each at a time: the last is read when the target has the name of LSN 50 already.
     handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
     assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}
+
+
+def test_a_topic_of_several_tables_is_refused_by_name(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("orders", ID, called="orders_2024", relation=1)
+    handmade.table("orders", ID, called="orders_2025", relation=2, since=50)
+    handmade.write("orders", change("c", 10, after={"id": 1}), change("t", 60))
+    refused = rf"{topic} has the rows of public.orders_2024, public.orders_2025, .* a topic of its own"
+    with pytest.raises(Exception, match=refused):
+        handmade.mirror({"orders": target})
+    assert not spark.catalog.tableExists(target)

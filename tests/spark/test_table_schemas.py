@@ -88,3 +88,21 @@ def test_schemas_are_made_anew_of_the_tables_alone_that_are_told_of_again(
     assert second[a] is first[a]
     assert [version.position for version in second[b].versions] == [(1, 0), (20, 0)]
     assert topic.read(spark, [b])[b] is second[b]
+
+
+def test_a_table_that_was_renamed_or_made_anew_is_not_two(
+    spark: SparkSession, handmade: HandmadeRelay
+) -> None:
+    id_ = Column("id", "int4", key=True, encoding="integer")
+    told = {  # the table's name and relation, at one LSN after the other
+        "renamed": [("a", 1), ("b", 1)],
+        "anew": [("a", 1), ("a", 2)],
+        "both": [("a", 1), ("b", 1), ("a", 2)],
+    }
+    for topic, tables in told.items():
+        for lsn, (name, relation) in enumerate(tables, start=1):
+            handmade.table(topic, id_, called=name, relation=relation, since=lsn)
+    schemas = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)
+    sharing = {topic: schemas[handmade.topic(topic)].sharing for topic in told}
+    # Of the last, the relation that had the name first writes under another.
+    assert sharing == {"renamed": (), "anew": (), "both": ("public.a", "public.b")}

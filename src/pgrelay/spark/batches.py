@@ -101,6 +101,7 @@ class Batches:
             if not records.isEmpty():
                 raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
             return
+        schema.refuse_sharing()
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
             for known, until in self._slices(records, schema, target.positions.schema_position):

@@ -83,6 +83,8 @@ class _Told:
 
     def __init__(self) -> None:
         self.clusters: dict[str, dict[Position, TableVersion]] = {}
+        # Of each cluster, by relation: the last name, and from when on.
+        self._named: dict[str, dict[str, tuple[Position, str]]] = {}
         self._systemid = self._namespace = self._table = ""
 
     def take(self, record: dict[str, Any]) -> None:
@@ -91,11 +93,18 @@ class _Told:
         )
         version = _version(record)
         self.clusters.setdefault(self._systemid, {})[version.position] = version
+        name = f"{self._namespace}.{self._table}"
+        named = self._named.setdefault(self._systemid, {})
+        relation = str(version.relation or name)
+        named[relation] = max(named.get(relation, (version.position, name)), (version.position, name))
 
     def schema(self, topic: str) -> TableSchema:
         """Of the cluster that wrote last: the LSNs of another tell nothing about its rows."""
         versions = folded(self.clusters[self._systemid].values())
-        return TableSchema(topic, self._namespace, self._table, versions, self._systemid)
+        # A table that was renamed is one relation, and one that was made anew has the name of the one before.
+        names = {name for _, name in self._named[self._systemid].values()}
+        sharing = tuple(sorted(names)) if len(names) > 1 else ()
+        return TableSchema(topic, self._namespace, self._table, versions, self._systemid, sharing)
 
 
 def _version(record: dict[str, Any]) -> TableVersion:
