@@ -3,7 +3,9 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.batches import slices
 from pgrelay.spark.columns import Column
+from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.records import Message, change, rows
 
@@ -41,6 +43,16 @@ def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another
     # A record of each at a time: the last is read when the target has the name of LSN 50 already.
     handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
     assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}
+
+
+def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:
+    versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
+    placed = spark.createDataFrame([(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
+    parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
+    found = [
+        (schema.latest.position[0], [row.commit_lsn for row in part.collect()]) for schema, part in parts
+    ]
+    assert found == [(1, [10, None]), (50, [50, 60])]
 
 
 def test_a_topic_of_several_tables_is_refused_by_name(
