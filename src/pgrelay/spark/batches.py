@@ -74,7 +74,7 @@ class Batches:
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply a micro-batch of records. The targets are the same however often it comes."""
-        # Read after the batch was planned: it tells of every row in it, as the relay writes a schema first.
+        # Read after the batch was planned: every row in it is told of, as the relay writes a schema first.
         schemas = self.schemas(batch.sparkSession)
         tables = self._writing.tables
         batch = batch.persist() if len(tables) > 1 else batch
@@ -87,7 +87,7 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """Of the mirrored topics, all that is known by now."""
-        known = self._schemas.read(spark, self._writing.tables)
+        known = self._schemas.read_written(spark, self._writing.tables)
         return {topic: self._reading.schema(schema) for topic, schema in known.items()}
 
     def each_table(self, do: Callable[[str], None]) -> None:
