@@ -27,12 +27,29 @@ class HandmadeRelay:
     def topic(self, table: str) -> str:
         return f"{self.prefix}.public.{table}"
 
-    def table(self, name: str, *columns: Column, since: int = 1) -> str:
-        """Tell of a table, and make its topic where this is its first version. Returns the topic's name."""
+    def table(
+        self,
+        name: str,
+        *columns: Column,
+        since: int = 1,
+        partitions: int = 1,
+        called: str = "",
+        relation: int = 0,
+    ) -> str:
+        """Tell of a table, and make its topic where this is its first version. Returns the topic's name.
+
+        `called`: the table's name, where a route sends it to the topic of another one.
+        """
         topic = self.topic(name)
         if since == 1:
-            create_topic(self.bootstrap, topic)
-        record = {"systemid": "1", "topic": topic, "schema": "public", "table": name, "lsn": since, "seq": 0}
+            create_topic(self.bootstrap, topic, partitions)
+        record: dict[str, Any] = {
+            "systemid": "1",
+            "topic": topic,
+            "schema": "public",
+            "table": called or name,
+        }
+        record |= {"relation_id": relation, "lsn": since, "seq": 0}
         told = [
             {
                 "name": column.name,

@@ -1,8 +1,11 @@
 """A mirror's micro-batches: versions of a schema inside one, and records that can't be read."""
 
+import pytest
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.batches import slices
 from pgrelay.spark.columns import Column
+from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.records import Message, change, rows
 
@@ -21,3 +24,44 @@ def test_a_batch_of_nothing_readable_while_a_later_version_is_known(
     handmade.write("a", change("c", 10, after={"id": 1}), change("c", 60, after={"id": 2, "name": "b"}))
     handmade.mirror({"a": target}, corrupt_to=f"{target}_corrupt")
     assert rows(spark.table(target), "id", "name") == {(1, None): 1, (2, "b"): 1}
+
+
+def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    n = Column("n", "int4", encoding="integer")
+    handmade.table("a", ID, Column("big", "text"), n, partitions=2)
+    handmade.table("a", ID, Column("large", "text"), n, since=50)
+    handmade.write(
+        "a",
+        change("c", 10, after={"id": 1, "big": "x", "n": 1}),
+        change("c", 60, after={"id": 3, "large": "z", "n": 1}),
+        change("c", 11, after={"id": 2, "big": "y", "n": 1}, partition=1),
+        change("u", 12, after={"id": 2, "big": "yy", "n": 1}, partition=1),
+        change("u", 13, after={"id": 2, "n": 2}, unchanged=["big"], partition=1),
+    )
+    # A record of each at a time: the last is read when the target has the name of LSN 50 already.
+    handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
+    assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}
+
+
+def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:
+    versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
+    placed = spark.createDataFrame([(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
+    parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
+    found = [
+        (schema.latest.position[0], [row.commit_lsn for row in part.collect()]) for schema, part in parts
+    ]
+    assert found == [(1, [10, None]), (50, [50, 60])]
+
+
+def test_a_topic_of_several_tables_is_refused_by_name(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("orders", ID, called="orders_2024", relation=1)
+    handmade.table("orders", ID, called="orders_2025", relation=2, since=50)
+    handmade.write("orders", change("c", 10, after={"id": 1}), change("t", 60))
+    refused = rf"{topic} has the rows of public.orders_2024, public.orders_2025, .* a topic of its own"
+    with pytest.raises(Exception, match=refused):
+        handmade.mirror({"orders": target})
+    assert not spark.catalog.tableExists(target)

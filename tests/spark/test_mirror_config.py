@@ -22,6 +22,15 @@ def test_the_least_has_the_documented_defaults(tmp_path: Path) -> None:
     assert config.http.address == ("127.0.0.1", 8081)
 
 
+@pytest.mark.parametrize(("unchanged", "placeholder"), [("omit", None), ("placeholder", True)])
+def test_a_placeholder_is_never_taken_for_a_text(
+    tmp_path: Path, unchanged: str, placeholder: bool | None
+) -> None:
+    path = tmp_path / "mirror.yaml"
+    path.write_text(LEAST.replace("}", f", unchanged: {unchanged}}}", 1))
+    assert load(path, {}).kafka.placeholder is placeholder
+
+
 def test_those_in_the_documents_load(tmp_path: Path) -> None:
     shown = [block for block in blocks("yaml") if "warehouse:" in block.text]
     assert shown

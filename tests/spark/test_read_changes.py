@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
+from pgrelay import spark as pg
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.conftest import Topic
-from tests.spark.records import Message, change, flat, numeric, table, tombstone
+from tests.spark.records import Message, change, flat, numeric, rows, table, tombstone
 
 NewTopic = Callable[..., Topic]
 
@@ -241,6 +242,29 @@ def test_each_row_is_read_by_the_schema_that_it_was_written_under(new_topic: New
         (2, "b", Decimal("4.5000"), None),
         (3, "c", Decimal("4.5000"), "7"),
     ]
+
+
+@pytest.mark.parametrize("placeholder", [None, True])
+def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(
+    new_topic: NewTopic, target: str, placeholder: bool | None
+) -> None:
+    topic = new_topic()
+    n = Column("n", "int4", encoding="integer")
+    versions = ([ID, Column("big", "text"), n], [ID, Column("large", "text"), n])
+    told = [TableVersion((1 + 20 * number, 0), tuple(each)) for number, each in enumerate(versions)]
+    schema = TableSchema(topic.name, "public", "t", tuple(told), "1")
+    left_out = {"big": "__debezium_unavailable_value"} if placeholder else {}
+    names = None if placeholder else ["big"]
+    topic.write(
+        change("c", 10, after={"id": 1, "big": "x", "n": 1}),
+        change("u", 11, after={"id": 1, **left_out, "n": 2}, unchanged=names),
+    )
+    changes = topic.changes(schema, placeholder=placeholder)
+    row = changes.where("op = 'u'").first()
+    assert row is not None
+    assert (tuple(row.after), row.unchanged, row.corrupt) == ((1, None, 2), ["large"], None)
+    pg.apply_changes(changes, target, schema=schema)
+    assert rows(topic.spark.table(target)) == {(1, "x", 2): 1}
 
 
 @pytest.mark.parametrize("zone", ["America/New_York"])

@@ -108,6 +108,16 @@ def test_what_columns_became_over_several_versions() -> None:
     assert known.became(first, last) == {"id": "id"}
 
 
+def test_what_columns_are_called_now_by_each_name_that_they_had() -> None:
+    big, large = Column("big", "text"), Column("large", "text")
+    known = schema(version(1, ID, big, PRICE), version(2, ID, large, PRICE), version(3, ID, large, big))
+    assert known.names_now() == [
+        ((1, 0), {"big": "large", "price": None}),
+        ((2, 0), {"price": None}),
+        ((3, 0), {}),
+    ]
+
+
 def test_reading_an_unknown_column_as_text_is_refused() -> None:
     with pytest.raises(SetupError, match="no column 'nope'; there are id, title"):
         table("app.public.t", ID, TITLE).as_text("nope")

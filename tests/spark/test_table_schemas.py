@@ -1,18 +1,34 @@
 """Schemas by the schema topic, and by Postgres's catalogue, which come to the same."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark import schema_topic
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema_topic import SchemaTopic
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.topics import read_topic
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.records import change, rows
+
+
+@contextmanager
+def transaction(servers: str, name: str) -> Iterator[Producer]:
+    """A producer inside a transaction of Kafka."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    yield producer
+
 
 CREATE = """
     CREATE EXTENSION IF NOT EXISTS hstore;
@@ -88,3 +104,53 @@ def test_schemas_are_made_anew_of_the_tables_alone_that_are_told_of_again(
     assert second[a] is first[a]
     assert [version.position for version in second[b].versions] == [(1, 0), (20, 0)]
     assert topic.read(spark, [b])[b] is second[b]
+
+
+def test_a_table_that_was_renamed_or_made_anew_is_not_two(
+    spark: SparkSession, handmade: HandmadeRelay
+) -> None:
+    id_ = Column("id", "int4", key=True, encoding="integer")
+    told = {  # the table's name and relation, at one LSN after the other
+        "renamed": [("a", 1), ("b", 1)],
+        "anew": [("a", 1), ("a", 2)],
+        "both": [("a", 1), ("b", 1), ("a", 2)],
+    }
+    for topic, tables in told.items():
+        for lsn, (name, relation) in enumerate(tables, start=1):
+            handmade.table(topic, id_, called=name, relation=relation, since=lsn)
+    schemas = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)
+    sharing = {topic: schemas[handmade.topic(topic)].sharing for topic in told}
+    # Of the last, the relation that had the name first writes under another.
+    assert sharing == {"renamed": (), "anew": (), "both": ("public.a", "public.b")}
+
+
+def test_what_is_written_and_not_committed_is_waited_for(
+    spark: SparkSession, handmade: HandmadeRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = Column("id", "int4", key=True, encoding="integer")
+    topic = handmade.table("a", id_)
+    with transaction(handmade.bootstrap, handmade.prefix) as open_:
+        [told] = read_topic(handmade.bootstrap, f"{handmade.prefix}.schema")
+        assert told.value is not None
+        open_.produce(f"{handmade.prefix}.schema", told.value.replace(b"public.a", b"public.b"))
+        open_.flush()
+        other = handmade.topic("b")
+        schemas = SchemaTopic(handmade.bootstrap, handmade.prefix)
+        assert schemas.read(spark, [topic, other]).keys() == {topic}
+        ends, sleep = iter([open_.commit_transaction]), time.sleep
+        monkeypatch.setattr(time, "sleep", lambda seconds: next(ends, lambda: sleep(seconds))())
+        assert schemas.read_written(spark, [topic, other]).keys() == {topic, other}
+
+
+def test_what_a_relay_took_back_is_waited_for_once(
+    spark: SparkSession, handmade: HandmadeRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with transaction(handmade.bootstrap, handmade.prefix) as aborted:
+        aborted.produce(f"{handmade.prefix}.schema", b"{}")
+        aborted.flush()
+        aborted.abort_transaction()
+    schemas = SchemaTopic(handmade.bootstrap, handmade.prefix)
+    monkeypatch.setattr(schema_topic, "_PATIENCE_S", 0.0)
+    assert schemas.read_written(spark, []) == {}
+    monkeypatch.setattr(schema_topic, "_PATIENCE_S", 1e9)
+    assert schemas.read_written(spark, []) == {}

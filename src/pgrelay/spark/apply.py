@@ -50,6 +50,7 @@ def apply_changes(
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
     the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
     """
+    schema.refuse_sharing()
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
     with told_of(f"{schema.topic} to {target}"):

@@ -21,6 +21,7 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.unchanged import doubtful, named_now
 
 _PLACE: Final = ["topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"]
 _ROWS: Final = ("before", "after")
@@ -145,6 +146,12 @@ class _Rows:
                     lost &= ~F.array_contains("unchanged", column.name)
                 kind = column.spark_type.simpleString()
                 reasons.append(F.when(lost, F.lit(f"{column.name}: the value is not exactly a {kind}")))
+        if self._placeholder is None:
+            reasons += [
+                F.when(self._first("", self._held_of(column)), F.lit(doubtful(column.name)))
+                for column in self._schema.columns
+                if column.toastable and any(self._holds(w, column) for w in self._writers)
+            ]
         return F.concat(F.coalesce(*reasons), F.lit(", in "), F.hex("value"))
 
     def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
@@ -157,9 +164,8 @@ class _Rows:
         if field is None:
             return F.lit(None).cast(column.spark_type)
         value = converted(self._raw(writer, side, column), self._types[writer.id][field].dataType, column)
-        if self._placeholder and side == "after" and self._holds_text(writer, field):
-            raw = self._raw(writer, side, column)
-            value = F.when(raw.cast("string") != PLACEHOLDER, value)
+        if self._placeholder and side == "after" and self._holds(writer, column):
+            value = F.when(~self._held_of(column)(writer), value)
         return value
 
     def _raw(self, writer: WriterSchema, side: str, column: Column) -> Expression:
@@ -176,8 +182,14 @@ class _Rows:
         names = [was.name for _, was in reversed(self._schema.lineage(column.name))]
         return next((field for name in names if (field := field_of(writer, name)) is not None), None)
 
-    def _holds_text(self, writer: WriterSchema, field: str) -> bool:
-        return self._types[writer.id][field].dataType.typeName() in ("string", "binary")
+    def _holds(self, writer: WriterSchema, column: Column) -> bool:
+        """Whether the column's values are of a type that the placeholder can stand in."""
+        field = self._field(writer, column)
+        return field is not None and self._types[writer.id][field].dataType.typeName() in ("string", "binary")
+
+    def _held_of(self, column: Column) -> Callable[[WriterSchema], Expression]:
+        """Whether the placeholder stands for the column's value; null where there is no value."""
+        return lambda writer: self._raw(writer, "after", column).cast("string") == PLACEHOLDER
 
     def _row(self, writer: WriterSchema, side: str) -> Expression:
         value = F.col(writer.decoded)
@@ -192,14 +204,13 @@ class _Rows:
         if named:
             pairs = F.create_map(*(F.lit(part) for pair in named.items() for part in pair))
             told = F.transform(told, lambda field: F.coalesce(F.try_element_at(pairs, field), field))
+        told = named_now(told, self._schema)
         if not self._placeholder:
             return told
         held = [
-            F.when(self._raw(writer, "after", c).cast("string") == PLACEHOLDER, F.lit(c.name))
+            F.when(self._held_of(c)(writer), F.lit(c.name))
             for c in self._schema.columns
-            if (field := self._field(writer, c)) is not None
-            and c.toastable
-            and self._holds_text(writer, field)
+            if c.toastable and self._holds(writer, c)
         ]
         none = F.array().cast("array<string>")
         return F.concat(F.coalesce(told, none), F.array_compact(F.array(*held)) if held else none)

@@ -1,9 +1,10 @@
 """What a mirror does with each micro-batch, and what it remembers between two."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,7 @@ from pgrelay.spark.order import before
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
+from pgrelay.spark.transactions import with_positions
 from pgrelay.spark.versions import HistoryTarget
 
 _AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
@@ -72,7 +74,7 @@ class Batches:
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply a micro-batch of records. The targets are the same however often it comes."""
-        # Read after the batch was planned: it tells of every row in it, as the relay writes a schema first.
+        # Read after the batch was planned: every row in it is told of, as the relay writes a schema first.
         schemas = self.schemas(batch.sparkSession)
         tables = self._writing.tables
         batch = batch.persist() if len(tables) > 1 else batch
@@ -85,7 +87,7 @@ class Batches:
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """Of the mirrored topics, all that is known by now."""
-        known = self._schemas.read(spark, self._writing.tables)
+        known = self._schemas.read_written(spark, self._writing.tables)
         return {topic: self._reading.schema(schema) for topic, schema in known.items()}
 
     def each_table(self, do: Callable[[str], None]) -> None:
@@ -101,13 +103,30 @@ class Batches:
             if not records.isEmpty():
                 raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
             return
+        schema.refuse_sharing()
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
-            for known, until in self._slices(records, schema, target.positions.schema_position):
-                changes = self._reading.changes(records, known)
-                if until is not None:
-                    changes = changes.where(F.coalesce(before(until), F.lit(True)))
-                target.apply(changes, known)
+            since = target.positions.schema_position or schema.versions[0].position
+            if schema.latest.position <= since:
+                self._apply_part(records, schema, target)
+                return
+            # Found once, so that no record is read by more than the version that it was written under.
+            placed = self._placed(records)
+            try:
+                for known, part in slices(placed, schema, since):
+                    self._apply_part(part, known, target)
+            finally:
+                placed.unpersist()
+
+    def _placed(self, records: DataFrame) -> DataFrame:
+        """The records with `commit_lsn` and `seq`, which those of whole transactions have already."""
+        if "commit_lsn" in records.columns:
+            return records
+        return with_positions(records, self._reading.registry, "").persist()
+
+    def _apply_part(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
+        # What is not used is not to be kept in memory either.
+        target.apply(self._reading.changes(records, schema).drop("key", "txid"), schema)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         """The target of a schema's topic, with what is remembered of it."""
@@ -127,18 +146,20 @@ class Batches:
                 f"pass startingOffsets in options, where those of {clusters[-1]} begin, or use a new prefix"
             )
 
-    def _slices(
-        self, records: DataFrame, schema: TableSchema, since: Position | None
-    ) -> list[tuple[TableSchema, Position | None]]:
-        """The schema as the records reach each version of it, and where the next begins; mostly it is one."""
-        since = since or schema.versions[0].position
-        later = [version.position for version in schema.versions if version.position > since]
-        if not later:
-            return [(schema, None)]
-        changes = self._reading.changes(records, schema)
-        # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
-        placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
-        [highest] = changes.agg(F.max(F.when(placed, F.struct("commit_lsn", "seq")))).first() or [None]
-        reached = [position for position in later if highest is not None and position <= tuple(highest)]
-        known = [schema.until(position) for position in [since, *reached]]
-        return list(zip(known, [*reached, None], strict=True))
+
+def slices(
+    placed: DataFrame, schema: TableSchema, since: Position
+) -> Iterator[tuple[TableSchema, DataFrame]]:
+    """The schema as the records reach each version of it, and those before the next; mostly there is one."""
+    later = [version.position for version in schema.versions if version.position > since]
+    # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
+    is_placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
+    [highest] = placed.agg(F.max(F.when(is_placed, F.struct("commit_lsn", "seq")))).first() or [None]
+    reached = [position for position in later if highest is not None and position <= tuple(highest)]
+    for number, (position, until) in enumerate(pairwise([since, *reached, None])):
+        assert position is not None
+        # What has no position comes first: it ends the mirror, or is set aside.
+        part = placed if number == 0 else placed.where(~before(position))
+        if until is not None:
+            part = part.where(F.coalesce(before(until), F.lit(True)))
+        yield schema.until(position), part

@@ -1,7 +1,8 @@
 """Changes as a DataFrame: the records of a table's topic, their rows typed as the table's columns are."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,6 +12,8 @@ from pgrelay.spark.json_records import JsonRecords
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema
+
+_SCHEMAS: Final = 16  # whose expressions are kept from one read to the next
 
 
 def read_changes(
@@ -47,8 +50,11 @@ def read_changes(
     schema.refuse_clash()
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
-        return JsonRecords(schema, placeholder).changes(records)
+        return _json_records(schema, placeholder).changes(records)
     return avro_changes(records, schema, Registry(registry).of_topic(topic), placeholder)
+
+
+_json_records = lru_cache(maxsize=_SCHEMAS)(JsonRecords)
 
 
 class Decoder:

@@ -24,6 +24,7 @@ from pgrelay.spark.documents import documents_of, needs_document, value_of_docum
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import Position, TableSchema
+from pgrelay.spark.unchanged import doubtful, named_now
 from pgrelay.spark.values import JSON_OPTIONS, value_of
 from pgrelay.spark.widening import widened
 
@@ -39,7 +40,9 @@ _FLAT_NAMES: Final = ["__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "
 _PLACE: Final = ["topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"]
 _SIDES: Final = ("before", "after")
 # And those that tell what is wrong with a record.
-_KEPT: Final = ["has_key", "before_row", "after_row", "before_texts", "after_texts", "text", "malformed"]
+_KEPT: Final = [
+    *("has_key", "before_row", "after_row", "before_texts", "after_texts", "told", "text", "malformed"),
+]
 
 
 class JsonRecords:
@@ -119,7 +122,7 @@ def _parsed(schema: TableSchema) -> list[Expression | str]:
         ).alias("ts"),
         either(
             F.from_json(F.col("flat.__unchanged"), "array<string>", JSON_OPTIONS), F.col("envelope.unchanged")
-        ).alias("unchanged"),
+        ).alias("told"),  # as unchanged
         "has_key",
         either(F.when(deleted & has_row, row), F.col("envelope.before")).alias("before_row"),
         either(F.when(~deleted & has_row, row), F.col("envelope.after")).alias("after_row"),
@@ -194,13 +197,18 @@ def _by_version(
 
 def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
     """The names of unchanged columns, as an array that is empty rather than null."""
-    told = F.coalesce(F.col("unchanged"), F.array().cast("array<string>"))
+    told = named_now(F.coalesce("told", F.array().cast("array<string>")), schema)
     held = [
-        F.when(_text("after", schema, c.name) == PLACEHOLDER, F.lit(c.name))
+        F.when(_written(schema, "after", c) == PLACEHOLDER, F.lit(c.name))
         for c in schema.columns
         if c.toastable and placeholder
     ]
-    return F.filter(F.array(*held) if held else told, lambda name: name.isNotNull())
+    return F.filter(F.concat(told, F.array(*held)) if held else told, lambda name: name.isNotNull())
+
+
+def _written(schema: TableSchema, side: str, column: Column) -> Expression:
+    """The text of a column, under the name that it had when it was written."""
+    return _by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
 
 
 def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
@@ -221,15 +229,16 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
 def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
     """What is wrong with the names of a row's columns; null where nothing is."""
     names, expected = F.map_keys(f"{side}_row"), _expected(schema)
-    absent = F.array_except(expected, F.array_union(names, F.col("unchanged")))
+    told = F.coalesce("told", F.array().cast("array<string>"))
+    absent = F.array_except(expected, F.array_union(names, told))
     unknown = F.filter(names, lambda name: ~name.isin(schema.known_names()))
     reasons = {"columns that the schema does not have: ": unknown}
     if side == "after":
         reasons = {"columns of the schema that are missing: ": absent} | reasons
     # Few rows have other names than these, and they alone are looked at closely.
     return [
-        F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(told), F.array_join(which, ", ")))
-        for told, which in reasons.items()
+        F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(why), F.array_join(which, ", ")))
+        for why, which in reasons.items()
     ]
 
 
@@ -246,15 +255,14 @@ def _expected(schema: TableSchema) -> Expression:
 
 def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
     """What is wrong with a column's value; null where nothing is."""
-    text = _by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
+    text = _written(schema, side, column)
     told = F.concat(F.lit(f"{column.name}: '"), text)
     lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
     if column.toastable and placeholder:
         lost &= text != PLACEHOLDER
     inexact = F.when(lost, F.concat(told, F.lit(f"' is not exactly a {column.spark_type.simpleString()}")))
     if column.toastable and placeholder is None:
-        held = F.concat(told, F.lit("' stands for an unchanged value: say so"))
-        return F.when(text == PLACEHOLDER, held).otherwise(inexact)
+        return F.when(text == PLACEHOLDER, F.lit(doubtful(column.name))).otherwise(inexact)
     return inexact
 
 

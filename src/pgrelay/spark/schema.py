@@ -46,7 +46,8 @@ class TableVersion:
 class TableSchema:
     """What is known of a table: its topic, and its columns in every version, the last one being in force.
 
-    `systemid` is that of the Postgres cluster; empty where it isn't known.
+    `systemid` is that of the Postgres cluster; empty where it isn't known. `sharing` names the tables that
+    have the topic in common, where there are several.
     """
 
     topic: str
@@ -54,6 +55,7 @@ class TableSchema:
     table: str
     versions: tuple[TableVersion, ...]
     systemid: str = ""
+    sharing: tuple[str, ...] = ()
 
     @property
     def latest(self) -> TableVersion:
@@ -107,9 +109,22 @@ class TableSchema:
         return replace(self, versions=self.versions[:count])
 
     def refuse_clash(self) -> None:
-        """Raise SetupError where Spark can't have a table with the columns in force."""
+        """Raise SetupError where Spark can't have a table with the columns in force, or can't tell them."""
         if self.latest.clash:
             raise SetupError(f"{self.topic}: {self.latest.clash}")
+        if self.sharing and len({version.columns for version in self.versions}) > 1:
+            # Of which table a version is can't be told from a record's position.
+            self.refuse_sharing()
+
+    def refuse_sharing(self) -> None:
+        """Raise SetupError where several tables share the topic."""
+        if self.sharing:
+            raise SetupError(
+                f"{self.topic} has the rows of {', '.join(self.sharing)}, which one target can't keep apart: "
+                "a TRUNCATE of one would empty it, and rows of the same key would be one; let records.routes "
+                "send each to a topic of its own, or publish partitions WITH (publish_via_partition_root), "
+                "to a new topic"
+            )
 
     def became(self, earlier: TableVersion, later: TableVersion) -> dict[str, str]:
         """The names in a later version of those columns of an earlier one that are still there."""
@@ -120,6 +135,20 @@ class TableSchema:
             names = {one: renames.get(name, name) for one, name in names.items()}
             names = {one: name for one, name in names.items() if name in there}
         return names
+
+    def names_now(self) -> list[tuple[Position, dict[str, str | None]]]:
+        """What the columns that had another name are called now, by that name; None of those that are gone.
+
+        From when on, earliest first; the last is empty.
+        """
+        found: list[tuple[Position, dict[str, str | None]]] = []
+        for version in self.versions:
+            became = self.became(version, self.latest)
+            names = {c.name: became.get(c.name) for c in version.columns}
+            others = {name: now for name, now in names.items() if now != name}
+            if not found or found[-1][1] != others:
+                found.append((version.position, others))
+        return found
 
     def lineage(self, name: str) -> list[tuple[Position, Column]]:
         """What a column in force was in each version, from when on, earliest first.

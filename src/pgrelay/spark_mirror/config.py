@@ -35,6 +35,11 @@ class Kafka(Section):
         default="omit", description="records.unchanged of the relay"
     )
 
+    @property
+    def placeholder(self) -> bool | None:
+        """As of `read_changes`: where none is to be expected, one is corrupt, not a text."""
+        return True if self.unchanged == "placeholder" else None
+
 
 class Lake(Section):
     """The tables: where they are, and how they are written."""

@@ -100,7 +100,7 @@ def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQ
         on_missing=lake.on_missing,
         corrupt_to=lake.corrupt_to,
         registry=kafka.schema_registry or None,
-        placeholder=kafka.unchanged == "placeholder",
+        placeholder=kafka.placeholder,
         text_columns=lake.text_columns,
     )
 

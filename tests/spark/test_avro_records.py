@@ -1,0 +1,83 @@
+"""Avro records that are made by hand, without a registry."""
+
+import json
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+
+from pgrelay.spark.avro_records import avro_changes
+from pgrelay.spark.columns import Column
+from pgrelay.spark.schema import TableSchema, TableVersion
+from tests.spark.records import table
+
+ID = Column("id", "int4", key=True, encoding="int")
+N = Column("n", "text", encoding="string")
+
+HELD = "__debezium_unavailable_value"
+
+
+def text(name: str) -> Column:
+    return Column(name, "text", encoding="string")
+
+
+def writer_schema(*texts: str) -> str:
+    """The schema of values whose rows have an id and columns of texts."""
+    columns = [{"name": name, "type": ["null", "string"]} for name in texts]
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, *columns]}
+    source = [{"name": name, "type": "long"} for name in ("commit_lsn", "seq", "txId", "ts_us")]
+    fields = [
+        {"name": "before", "type": ["null", row]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "unchanged", "type": ["null", {"type": "array", "items": "string"}]},
+        {"name": "op", "type": "string"},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": source}},
+    ]
+    return json.dumps({"type": "record", "name": "Envelope", "fields": fields})
+
+
+def update(
+    spark: SparkSession,
+    schema: TableSchema,
+    after: dict[str, object],
+    *,
+    unchanged: list[str] | None = None,
+    placeholder: bool | None = None,
+) -> Row:
+    """An update at LSN 10 as a change; `after` is its row."""
+    names = [name for name in after if name != "id"]
+    source = {"commit_lsn": 10, "seq": 0, "txId": 7, "ts_us": 0}
+    record = {"after": after, "unchanged": unchanged, "op": "u", "source": source}
+    row = f"struct<id: int NOT NULL, {', '.join(f'{name}: string' for name in names)}>"
+    places = f"struct<{', '.join(f'{name}: bigint NOT NULL' for name in source)}>"
+    shape = (
+        f"before {row}, after {row}, unchanged array<string>, op string NOT NULL, source {places} NOT NULL"
+    )
+    value = F.from_json(F.lit(json.dumps(record)), shape)
+    records = spark.range(1).select(
+        F.lit("app.public.t").alias("topic"),
+        F.lit(0).alias("partition"),
+        F.lit(0).cast("bigint").alias("offset"),
+        F.lit(b"{}").alias("key"),
+        F.concat(F.lit(b"\0\0\0\0\1"), to_avro(value, writer_schema(*names))).alias("value"),
+    )
+    [change] = avro_changes(records, schema, {1: writer_schema(*names)}, placeholder).collect()
+    return change
+
+
+def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(spark: SparkSession) -> None:
+    versions = (TableVersion((1, 0), (ID, text("big"), N)), TableVersion((50, 0), (ID, text("large"), N)))
+    schema = TableSchema("app.public.t", "public", "t", versions)
+    row = update(spark, schema, {"id": 1, "big": None, "n": "x"}, unchanged=["big"])
+    assert (tuple(row.after), row.unchanged, row.corrupt) == ((1, None, "x"), ["large"], None)
+
+
+def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSession) -> None:
+    schema = table("app.public.t", ID, text("big"))
+    found = [update(spark, schema, {"id": 1, "big": HELD}, placeholder=said) for said in (None, True, False)]
+    assert [(row.after.big, row.unchanged) for row in found] == [(HELD, []), (None, ["big"]), (HELD, [])]
+    assert [row.corrupt and row.corrupt.partition(", in ")[0] for row in found] == [
+        f"big: '{HELD}' stands for an unchanged value: pass placeholder=True, or False where it is a text",
+        None,
+        None,
+    ]
