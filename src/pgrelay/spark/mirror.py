@@ -14,7 +14,7 @@ from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.whole import WholeTransactions
+from pgrelay.spark.whole import Source, WholeTransactions
 
 
 def mirror(
@@ -55,7 +55,8 @@ def mirror(
     warn_of_compacted(spark, servers, tables, options)
     schemas = SchemaTopic(servers, prefix, options)
     if whole_transactions:
-        whole = WholeTransactions(prefix, schemas, reading, writing)
+        source = Source(servers, options, checkpoint)
+        whole = WholeTransactions(prefix, schemas, reading, writing, source)
         stream = read_topics(spark, servers, *tables, whole.topic, options=options, streaming=True)
         return _start(stream, whole.apply, checkpoint, trigger)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
