@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
 from pgrelay.spark.columns import Column
@@ -66,23 +67,30 @@ class HandmadeRelay:
     def write(self, table: str, *messages: Message) -> None:
         produce(self.bootstrap, self.topic(table), messages)
 
-    def end(self, lsn: int, **events: int) -> None:
-        """The end of a transaction with so many events of each table."""
+    def end(self, lsn: int, *, begun: bool = True, **events: int) -> None:
+        """The begin, unless it is lost, and the end of a transaction with so many events of each table."""
+        if begun:
+            begin = {"status": "BEGIN", "data_collections": None, "ts_ms": lsn * 1000, "commit_lsn": lsn}
+            self._write("transaction", begin)
         told = [{"data_collection": f"public.{table}", "event_count": n} for table, n in events.items()]
-        self._write("transaction", {"status": "END", "data_collections": told, "commit_lsn": lsn})
+        end = {"status": "END", "data_collections": told, "ts_ms": lsn * 1000, "commit_lsn": lsn}
+        self._write("transaction", end)
 
-    def mirror(self, tables: Mapping[str, str], **choices: Any) -> None:
-        """Mirror tables to targets, up to what their topics hold."""
+    def mirror(
+        self, tables: Mapping[str, str], *, checkpoint: str = "checkpoint", **choices: Any
+    ) -> StreamingQuery:
+        """Mirror tables to targets, up to what their topics hold. Returns the query, which has ended."""
         query = pg.mirror(
             self.spark,
             self.bootstrap,
             {self.topic(table): target for table, target in tables.items()},
             prefix=self.prefix,
-            checkpoint=str(self._folder / "checkpoint"),
+            checkpoint=str(self._folder / checkpoint),
             trigger={"availableNow": True},
             **choices,
         )
         query.awaitTermination()
+        return query
 
     def _write(self, what: str, record: dict[str, Any]) -> None:
         produce(self.bootstrap, f"{self.prefix}.{what}", [Message(json.dumps(record).encode())])

@@ -1,9 +1,12 @@
 """A mirror's micro-batches: versions of a schema inside one, and records that can't be read."""
 
+from collections import Counter
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.batches import slices
+from pgrelay.spark.batches import Batches, slices
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.handmade import HandmadeRelay
@@ -65,3 +68,22 @@ def test_a_topic_of_several_tables_is_refused_by_name(
     with pytest.raises(Exception, match=refused):
         handmade.mirror({"orders": target})
     assert not spark.catalog.tableExists(target)
+
+
+def test_a_table_without_records_is_looked_at_once(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Counter[str]()
+    apply_table = Batches.apply_table
+
+    def noting(self: Batches, records: Any, topic: str, schemas: Any) -> None:
+        seen[topic] += 1
+        apply_table(self, records, topic, schemas)
+
+    monkeypatch.setattr(Batches, "apply_table", noting)
+    busy, idle = handmade.table("busy", ID), handmade.table("idle", ID)
+    handmade.write("busy", change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}))
+    names = {"busy": f"{target}_busy", "idle": f"{target}_idle"}
+    handmade.mirror(names, options={"maxOffsetsPerTrigger": "1"})
+    assert seen == {busy: 2, idle: 1}
+    assert [spark.table(name).count() for name in names.values()] == [2, 0]

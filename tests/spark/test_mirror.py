@@ -1,13 +1,20 @@
-"""What a mirror refuses before it starts."""
+"""What a mirror refuses, or warns of, before it starts."""
 
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+from tests.spark.handmade import HandmadeRelay
+
+ID = Column("id", "int4", key=True, encoding="integer")
 
 
 @pytest.mark.parametrize(
@@ -27,3 +34,15 @@ def test_two_topics_share_no_target_under_any_spelling(
     targets = {"p.a": one, "p.b": other}
     with pytest.raises(SetupError, match=r"two topics share a target: p\.a has .* and p\.b has"):
         pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path), using=using)
+
+
+def test_a_compacted_topic_is_warned_of(
+    spark: SparkSession, kafka: KafkaServer, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.topic("a")
+    create_topic(kafka.bootstrap, topic, cleanup_policy="compact,delete")
+    handmade.table("a", ID, since=2)
+    handmade.table("b", ID)
+    with capture_logs() as told:
+        handmade.mirror({"a": f"{target}_a", "b": f"{target}_b", "later": f"{target}_c"})
+    assert [each["topic"] for each in told if each["log_level"] == "warning"] == [topic]

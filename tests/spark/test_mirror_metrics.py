@@ -30,6 +30,16 @@ def test_the_lag_grows_until_it_is_caught_up() -> None:
     assert registry.get_sample_value("pgrelay_mirror_lsn", TABLE) == 1500
 
 
+def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> None:
+    clock, registry = Clock(), CollectorRegistry()
+    metrics = MirrorMetrics(registry, clock)
+    metrics.held(90.0)
+    clock.now = 130.0
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 40
+    metrics.held(None)
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
+
+
 def test_a_few_offsets_around_the_reader_and_at_the_end_are_looked_at() -> None:
     assert _windows({0: 500, 1: 20}, {0: 1000, 1: 20}) == [{0: (490, 510), 1: (10, 20)}, {0: (990, 1000)}]
 

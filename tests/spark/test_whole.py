@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
 from pgrelay.spark.columns import Column
+from pgrelay.spark.holding import held_since
 from pgrelay.spark.lake import Using
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -111,9 +114,15 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
     assert counts() == [3, 2]
     assert position() == "0/C8"
     # What it keeps can be dropped as targets can.
-    for own in ("held", "position"):
-        pg.drop(spark, f"lake.{handmade.prefix}__{own}", using=using)
+    shown = spark.sql(f"SHOW TABLES IN {catalog}lake LIKE '{handmade.prefix}__*'").collect()
+    own = [row["tableName"] for row in shown]
+    assert len(own) == 2
+    for name in own:
+        pg.drop(spark, f"lake.{name}", using=using)
     assert pg.mirror_position(spark, targets["a"], using=using) is None
+    handmade.write("b", in_transaction("c", 300, after={"id": 3}))
+    with pytest.raises(StreamingQueryException, match=r"__position_.* is not there.*take a new checkpoint"):
+        counts()
 
 
 def in_transaction(*place: Any, **row: Any) -> Message:
@@ -163,3 +172,99 @@ def test_ends_run_ahead_of_a_large_transaction(
 def test_a_table_that_is_not_mirrored_whole_has_no_position(spark: SparkSession, target: str) -> None:
     with pytest.raises(SetupError, match="is no target of a mirror"):
         pg.mirror_position(spark, target)
+
+
+def test_what_is_held_back_is_one_mirrors_own(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    """Another of the same prefix goes beyond it, and a target of another namespace comes before its first."""
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+    a, b = f"{target}_a", f"elsewhere_{handmade.prefix}.b"
+    handmade.write("a", in_transaction("c", 100, 0, after={"id": 1}))
+    handmade.end(100, a=2)
+    handmade.mirror({"a": a}, whole_transactions=True)
+    handmade.write("b", in_transaction("c", 200, after={"id": 1}))
+    handmade.end(200, b=1)
+    handmade.mirror({"b": f"{target}_b"}, whole_transactions=True, checkpoint="another")
+    assert str(pg.mirror_position(spark, f"{target}_b")) == "0/C8"
+    assert spark.table(a).isEmpty()
+    handmade.write("a", in_transaction("c", 100, 1, after={"id": 2}))
+    handmade.mirror({"b": b, "a": a}, whole_transactions=True)
+    assert [spark.table(name).count() for name in (a, b)] == [2, 1]
+    assert pg.mirror_position(spark, a) == pg.mirror_position(spark, b)
+
+
+def test_a_target_is_kept_whole_by_the_mirror_that_began_last(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+    for lsn in (100, 200):
+        handmade.write("a", in_transaction("c", lsn, after={"id": lsn}))
+        handmade.end(lsn, a=1)
+    handmade.mirror({"a": target}, whole_transactions=True)
+    assert str(pg.mirror_position(spark, target)) == "0/C8"
+    handmade.write("a", Message(b"garbage"))
+    # Two batches come to 100, and the third has the garbage: it ends before it is as far as the target.
+    one = {"maxOffsetsPerTrigger": "3"}
+    with pytest.raises(StreamingQueryException, match="no record of a table's change"):
+        handmade.mirror({"a": target}, whole_transactions=True, checkpoint="new", options=one)
+    assert spark.table(target).count() == 2
+    assert pg.mirror_position(spark, target) is None
+    with pytest.raises(StreamingQueryException, match="is kept whole by another mirror"):
+        handmade.mirror({"a": target}, whole_transactions=True)
+
+
+def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    a, b = f"{target}_a", f"{target}_b"
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+    handmade.write("a", in_transaction("c", 100, after={"id": 1}))
+    handmade.end(100, a=1)
+    handmade.mirror({"a": a}, whole_transactions=True)
+    handmade.write("b", *(in_transaction("c", 10 + n, after={"id": n}) for n in range(30)))
+    handmade.write("b", Message(b"garbage"))
+    handmade.write("a", in_transaction("c", 200, after={"id": 2}))
+    handmade.end(200, a=1)
+    some = {"maxOffsetsPerTrigger": "12"}
+    with pytest.raises(StreamingQueryException, match="no record of a table's change"):
+        handmade.mirror({"a": a, "b": b}, whole_transactions=True, options=some)
+    assert spark.table(a).count() == 2
+    assert 0 < spark.table(b).count() < 30
+    assert str(pg.mirror_position(spark, a)) == "0/64"
+    handmade.mirror({"a": a, "b": b}, whole_transactions=True, options=some, corrupt_to=f"{target}_bad")
+    assert spark.table(b).count() == 30
+    assert str(pg.mirror_position(spark, b)) == "0/C8"
+
+
+def test_nobody_waits_for_what_can_not_come(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+
+    def mirror() -> tuple[int, list[Any]]:
+        with capture_logs() as told:
+            query = handmade.mirror({"a": target}, whole_transactions=True, corrupt_to=f"{target}_bad")
+        since.append(held_since(str(query.id)))
+        warnings = [each for each in told if each["log_level"] == "warning"]
+        return spark.table(target).count(), [
+            (each["commit_lsn"], each["records"], each["of"]) for each in warnings
+        ]
+
+    since: list[float | None] = []
+    # It begins inside a transaction.
+    handmade.write("a", in_transaction("c", 100, 1, after={"id": 1}))
+    handmade.end(100, begun=False, a=2)
+    assert mirror() == (1, [("0/64", 1, 2)])
+    # One record of the next can't be read: what comes behind it shows that no more is to come.
+    handmade.write("a", in_transaction("c", 200, 0, after={"id": 2}), Message(b"garbage"))
+    handmade.end(200, a=2)
+    assert mirror() == (1, [])
+    assert since == [None, 200.0]
+    handmade.write("a", in_transaction("c", 300, after={"id": 3}))
+    handmade.end(300, a=1)
+    assert mirror() == (3, [("0/C8", 1, 2)])
+    assert since[-1] is None
+    assert str(pg.mirror_position(spark, target)) == "0/12C"

@@ -22,7 +22,7 @@ from pgrelay.spark.schema import TableSchema, TableVersion
 from pgrelay.spark.schema_topic import table_schemas
 from pgrelay.spark.session import session
 from pgrelay.spark.upkeep import compact, purge
-from pgrelay.spark.whole import MirrorPosition, mirror_position
+from pgrelay.spark.whole_tables import MirrorPosition, mirror_position
 
 __all__ = [
     "Column",

@@ -1,6 +1,6 @@
 """What a mirror does with each micro-batch, and what it remembers between two."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -76,12 +76,9 @@ class Batches:
         """Apply a micro-batch of records. The targets are the same however often it comes."""
         # Read after the batch was planned: every row in it is told of, as the relay writes a schema first.
         schemas = self.schemas(batch.sparkSession)
-        tables = self._writing.tables
-        batch = batch.persist() if len(tables) > 1 else batch
+        batch = batch.persist() if len(self._writing.tables) > 1 else batch
         try:
-            self.each_table(
-                lambda topic: self.apply_table(batch.where(F.col("topic") == topic), topic, schemas)
-            )
+            self.apply_tables(batch, schemas)
         finally:
             batch.unpersist()
 
@@ -90,11 +87,27 @@ class Batches:
         known = self._schemas.read_written(spark, self._writing.tables)
         return {topic: self._reading.schema(schema) for topic, schema in known.items()}
 
-    def each_table(self, do: Callable[[str], None]) -> None:
-        """Do something for every topic, some at once. Raises what the first of them raises."""
+    def apply_tables(self, records: DataFrame, schemas: Mapping[str, TableSchema]) -> None:
+        """Apply the records of every topic, some at once; of several they are read more than once.
+
+        Raises what the first of them raises.
+        """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for done in [pool.submit(do, topic) for topic in self._writing.tables]:
+            topics = self._with_work(records)
+            started = [
+                pool.submit(self.apply_table, records.where(F.col("topic") == topic), topic, schemas)
+                for topic in topics
+            ]
+            for done in started:
                 done.result()
+
+    def _with_work(self, records: DataFrame) -> list[str]:
+        """The topics that have records, and those whose target was not seen yet: it may have to be made."""
+        topics = list(self._writing.tables)
+        if len(topics) == 1:
+            return topics
+        there = {row["topic"] for row in records.select("topic").distinct().collect()}
+        return [topic for topic in topics if topic in there or topic not in self._targets]
 
     def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
         """Apply the records of one topic, those of each version of the schema by themselves."""

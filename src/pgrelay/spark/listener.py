@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.holding import held_since
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.topic_ends import Offsets, TopicEnds
@@ -67,6 +68,7 @@ class MirrorListener(StreamingQueryListener):
             return  # somebody else's query
         seconds = progress.durationMs.get("triggerExecution", 0) / _MS
         self._metrics.batch(seconds)
+        self._metrics.held(held_since(str(progress.id)))
         taken = {topic: _count(start.get(topic, {}), offsets) for topic, offsets in end.items()}
         for topic, records in taken.items():
             self._metrics.taken(topic, records)

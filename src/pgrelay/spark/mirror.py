@@ -9,11 +9,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay.errors import SetupError
 from pgrelay.spark.apply import OnMissing
 from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.compacted import warn_of_compacted
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.whole import WholeTransactions
+from pgrelay.spark.whole import Source, WholeTransactions
 
 
 def mirror(
@@ -51,9 +52,11 @@ def mirror(
     """
     reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
+    warn_of_compacted(spark, servers, tables, options)
     schemas = SchemaTopic(servers, prefix, options)
     if whole_transactions:
-        whole = WholeTransactions(prefix, schemas, reading, writing)
+        source = Source(servers, options, checkpoint)
+        whole = WholeTransactions(prefix, schemas, reading, writing, source)
         stream = read_topics(spark, servers, *tables, whole.topic, options=options, streaming=True)
         return _start(stream, whole.apply, checkpoint, trigger)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
@@ -86,6 +89,7 @@ def history(
     """
     reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
+    warn_of_compacted(spark, servers, tables, options)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
     return _start(stream, batches.apply, checkpoint, trigger)

@@ -48,6 +48,11 @@ class MirrorMetrics:
             ["table"],
             registry=at,
         )
+        self._held = Gauge(
+            "pgrelay_mirror_held_seconds",
+            "Age of the oldest commit that waits for the rest of its transaction; 0 where none does",
+            registry=at,
+        )
         self._running = Gauge("pgrelay_mirror_running", "Queries that run", registry=at)
 
     def started(self) -> None:
@@ -70,6 +75,12 @@ class MirrorMetrics:
         self._lsn.labels(table).set(lsn)
         self._lag_bytes.labels(table).set(max(0, newest_lsn - lsn) if records and lsn else 0)
         self._lag_records.labels(table).set(records)
+        self._lag_seconds.labels(table).set_function(self._age(oldest_s))
+
+    def held(self, since_s: float | None) -> None:
+        """Set when the oldest commit was made that waits for its transaction; None where none does."""
+        self._held.set_function(self._age(since_s))
+
+    def _age(self, since_s: float | None) -> Callable[[], float]:
         # Taken from the clock whenever it is read, so that it grows while a batch takes its time.
-        age = (lambda: 0.0) if oldest_s is None else (lambda: max(0.0, self._clock() - oldest_s))
-        self._lag_seconds.labels(table).set_function(age)
+        return (lambda: 0.0) if since_s is None else (lambda: max(0.0, self._clock() - since_s))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -39,6 +39,47 @@ class Place:
     oldest_s: float | None = None
 
 
+def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """Of the Kafka source's options those of Kafka's client."""
+    client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
+    return {"kafka.isolation.level": "read_committed", **client, "kafka.bootstrap.servers": servers}
+
+
+def client_settings(spark: SparkSession, options: Mapping[str, str]) -> Any:
+    """The same as a client in Spark's JVM takes them."""
+    jvm: Any = spark._jvm
+    settings = jvm.java.util.HashMap()
+    for name, value in options.items():
+        settings.put(name.removeprefix("kafka."), value)
+    return settings
+
+
+def end_offsets(
+    spark: SparkSession, options: Mapping[str, str], wanted: Offsets
+) -> dict[str, dict[int, int]]:
+    """Where these partitions end now, as a consumer of Kafka's own client in Spark's JVM sees it."""
+    jvm: Any = spark._jvm
+    settings = client_settings(spark, options)
+    for name in ("key.deserializer", "value.deserializer"):
+        settings.put(name, _BYTES)
+    of = jvm.org.apache.kafka.common.TopicPartition
+    partitions = {
+        (topic, number): of(topic, number) for topic, numbers in wanted.items() for number in numbers
+    }
+    listed = jvm.java.util.ArrayList()
+    for partition in partitions.values():
+        listed.add(partition)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+    try:
+        found = consumer.endOffsets(listed)
+        ends: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
+        for (topic, number), partition in partitions.items():
+            ends[topic][number] = found.get(partition)
+        return ends
+    finally:
+        consumer.close()
+
+
 class TopicEnds:
     """Looks at the ends of a relay's topics, reading a few records of each partition."""
 
@@ -52,19 +93,14 @@ class TopicEnds:
         registry: Registry | None = None,
     ) -> None:
         """`options` are those of Spark's Kafka source; how much to take at once is left out of them."""
-        client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
         self._spark = spark
-        self._options = {
-            "kafka.isolation.level": "read_committed",
-            **client,
-            "kafka.bootstrap.servers": servers,
-        }
+        self._options = client_options(servers, options)
         self._schemas = SchemaTopic(servers, prefix, options)
         self._decoder = Decoder(registry)
 
     def places(self, read: Offsets) -> dict[str, Place]:
         """Where somebody stands who has read so far, by topic."""
-        ends = self._ends(read)
+        ends = end_offsets(self._spark, self._options, read)
         records = {
             topic: sum(max(0, ends[topic][number] - offset) for number, offset in offsets.items())
             for topic, offsets in read.items()
@@ -76,32 +112,6 @@ class TopicEnds:
             )
             for topic, n in records.items()
         }
-
-    def _ends(self, read: Offsets) -> dict[str, dict[int, int]]:
-        """The topics' ends now, as a consumer of Kafka's own client in Spark's JVM sees them."""
-        jvm = self._spark._jvm
-        assert jvm is not None
-        settings = jvm.java.util.HashMap()
-        for name, value in self._options.items():
-            settings.put(name.removeprefix("kafka."), value)
-        for name in ("key.deserializer", "value.deserializer"):
-            settings.put(name, _BYTES)
-        wanted = jvm.java.util.ArrayList()
-        for topic, offsets in read.items():
-            for number in offsets:
-                wanted.add(jvm.org.apache.kafka.common.TopicPartition(topic, number))
-        consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
-        try:
-            found = consumer.endOffsets(wanted)
-            return {
-                topic: {
-                    number: found.get(jvm.org.apache.kafka.common.TopicPartition(topic, number))
-                    for number in offsets
-                }
-                for topic, offsets in read.items()
-            }
-        finally:
-            consumer.close()
 
     def _look(self, read: Offsets, ends: Offsets) -> dict[str, Place]:
         """What the records around these offsets tell, by topic."""

@@ -1,93 +1,220 @@
 """Where transactions end, by the transaction topic, and how far records of them are complete."""
 
-from typing import Final
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
-from pgrelay.spark.avro_records import decode, schema_id
+from pgrelay.spark.avro_records import schema_id
+from pgrelay.spark.offset_log import Ends
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.values import JSON_OPTIONS
 
-_BOUNDARY: Final = (
-    "status string, commit_lsn bigint,"
-    " data_collections array<struct<data_collection: string, event_count: bigint>>"
-)
+_LONG: Final = LongType()
 _POSITION: Final = (
-    "source struct<commit_lsn: bigint, seq: bigint>, __commit_lsn bigint, __seq bigint, commit_lsn bigint"
+    StructType()
+    .add("source", StructType().add("commit_lsn", _LONG).add("seq", _LONG))
+    .add("__commit_lsn", _LONG)
+    .add("__seq", _LONG)
+)
+_COUNT: Final = StructType().add("data_collection", StringType()).add("event_count", _LONG)
+_BOUNDARY: Final = (
+    StructType()
+    .add("status", StringType())
+    .add("commit_lsn", _LONG)
+    .add("ts_ms", _LONG)
+    .add("data_collections", ArrayType(_COUNT))
+)
+# What `with_positions` makes of records.
+POSITIONED: Final = (
+    StructType()
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", _LONG)
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("commit_lsn", _LONG)
+    .add("seq", _LONG)
+    .add("boundary", _BOUNDARY)
 )
 
-RAW: Final = ("topic", "partition", "offset", "key", "value")
+_RAW: Final = ("topic", "partition", "offset", "key", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A commit of which a topic has fewer events than its transaction's end tells."""
+
+    commit_lsn: int
+    topic: str
+    here: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far transactions are whole, and what keeps them from being so any further.
+
+    until    the last commit LSN
+    waiting  the first commit that waits, where its end was read; by topic
+    lost     commits up to `until` that can't be whole any more: of each topic the last one
+    """
+
+    until: int
+    waiting: tuple[Waiting, ...] = ()
+    lost: tuple[Waiting, ...] = ()
 
 
 def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
-    """The records with `commit_lsn` and `seq`, both null of tombstones and of what can't be read.
+    """The records as POSITIONED; `commit_lsn` and `seq` are null of what can't be read.
 
-    `boundaries` is the transaction topic, whose records have a `commit_lsn` and no `seq`.
+    `boundaries` is the transaction topic, whose records have a `commit_lsn` and no `seq`, and in `boundary`
+    what they say.
     """
-    parsed = _parsed(records, registry, _POSITION)
-    # The flat envelope's first: a column of the row may be named `source`, or `commit_lsn`.
-    lsn = F.coalesce(F.col("parsed.__commit_lsn"), F.col("parsed.source.commit_lsn"))
-    seq = F.coalesce(F.col("parsed.__seq"), F.col("parsed.source.seq"))
-    ended = F.when(F.col("topic") == boundaries, F.col("parsed.commit_lsn"))
-    return parsed.select(*RAW, F.coalesce(ended, lsn).alias("commit_lsn"), seq.alias("seq"))
+    parsed = _of_json(records, boundaries) if registry is None else _of_avro(records, registry, boundaries)
+    # The flat envelope's first: a column of the row may be named `source`.
+    lsn = F.coalesce("change.__commit_lsn", "change.source.commit_lsn", "boundary.commit_lsn")
+    seq = F.coalesce("change.__seq", "change.source.seq")
+    return parsed.select(*_RAW, lsn.alias("commit_lsn"), seq.alias("seq"), "boundary")
 
 
-def ends(boundaries: DataFrame, registry: Registry | None) -> DataFrame:
-    """The ends of transactions: commit_lsn, and data_collections with the number of each one's events."""
-    parsed = _parsed(boundaries, registry, _BOUNDARY)
-    end = F.col("parsed.status") == "END"
-    return parsed.where(end).select("parsed.commit_lsn", "parsed.data_collections").distinct()
+def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
+    """The commit LSN below which no record of a topic is to come: all its partitions are read past it.
 
-
-def complete_until(records: DataFrame, ended: DataFrame, tables: dict[str, str], since: int) -> int:
-    """The highest commit LSN up to which every transaction is whole; `since` where there is none above it.
-
-    `records` have topic, commit_lsn and seq; `tables` names the topic of each schema.table that is mirrored.
+    Inside a partition positions only rise. `ends` names the partitions that there are.
     """
-    later = ended.where(F.col("commit_lsn") > since)
-    pairs = F.create_map(*(F.lit(part) for pair in tables.items() for part in pair))
-    named = pairs.cast("map<string, string>")  # of no pairs, too
-    told = later.select("commit_lsn", F.explode_outer("data_collections").alias("told")).select(
+    placed = records.where("seq IS NOT NULL").groupBy("topic", "partition")
+    reached: dict[str, dict[int, int]] = {}
+    for row in placed.agg(F.max("commit_lsn").alias("lsn")).collect():
+        reached.setdefault(row["topic"], {})[row["partition"]] = row["lsn"]
+    return {
+        topic: min(lsns.values())
+        for topic, lsns in reached.items()
+        if lsns.keys() >= ends.get(topic, {}).keys()
+    }
+
+
+def reach(
+    records: DataFrame, boundaries: DataFrame, tables: Mapping[str, str], since: int, past: Mapping[str, int]
+) -> Reach:
+    """Up to which commit LSN every transaction is whole; `since` where there is none above it.
+
+    `records` have topic, commit_lsn and seq; `tables` names the topic of each schema.table that is mirrored;
+    `past` is what `read_past` says of topics. Nobody waits for what can't come: for events below that, nor
+    for those of a transaction whose begin was not read.
+    """
+    later = boundaries.where(F.col("commit_lsn") > since)
+    ended = later.where("status = 'END'")
+    lacking = _lacking(records.where(F.col("commit_lsn") > since), later, tables)
+    gone = F.coalesce(
+        F.col("commit_lsn") < F.try_element_at(_map(past, "bigint"), F.col("topic")), F.lit(False)
+    )
+    waits = F.col("begun") & ~gone
+    what = F.struct("commit_lsn", "topic", "here", "events")
+    found = (
+        lacking.groupBy("topic")
+        .agg(F.min(F.when(waits, what)).alias("first"), F.max(F.when(~waits, what)).alias("lost"))
+        .collect()
+    )
+    first = [Waiting(*row["first"]) for row in found if row["first"] is not None]
+    stop = min((each.commit_lsn for each in first), default=None)
+    whole = ended if stop is None else ended.where(F.col("commit_lsn") < stop)
+    [last] = whole.agg(F.max("commit_lsn")).first() or [None]
+    until = since if last is None else int(last)
+    lost = [Waiting(*row["lost"]) for row in found if row["lost"] is not None]
+    return Reach(
+        until,
+        tuple(each for each in first if each.commit_lsn == stop),
+        tuple(each for each in lost if each.commit_lsn <= until),
+    )
+
+
+def oldest_after(boundaries: DataFrame, until: int) -> float | None:
+    """When the first transaction after an LSN committed, in seconds since 1970; None where there is none."""
+    [oldest] = boundaries.where(F.col("commit_lsn") > until).agg(F.min("ts_ms")).first() or [None]
+    return None if oldest is None else oldest / 1000
+
+
+def _lacking(records: DataFrame, boundaries: DataFrame, tables: Mapping[str, str]) -> DataFrame:
+    """The commits that lack events, by topic: commit_lsn, topic, events, here, and whether it has `begun`."""
+    told = boundaries.select("commit_lsn", F.explode_outer("data_collections").alias("told")).select(
         "commit_lsn",
-        F.try_element_at(named, F.col("told.data_collection")).alias("topic"),
+        F.try_element_at(_map(tables, "string"), F.col("told.data_collection")).alias("topic"),
         F.col("told.event_count").alias("events"),
     )
-    ours = told.where("topic IS NOT NULL").groupBy("commit_lsn", "topic")
-    expected = ours.agg(F.sum("events").alias("events"))
-    here = (
-        records.where(F.col("commit_lsn") > since)
-        .groupBy("commit_lsn", "topic")
-        .agg(F.count_distinct("seq").alias("here"))
+    expected = (
+        told.where("topic IS NOT NULL").groupBy("commit_lsn", "topic").agg(F.sum("events").alias("events"))
     )
-    lacking = expected.join(here, ["commit_lsn", "topic"], "left").where(
-        F.coalesce(F.col("here"), F.lit(0)) < F.col("events")
-    )
-    [first] = lacking.agg(F.min("commit_lsn")).first() or [None]
-    whole = later if first is None else later.where(F.col("commit_lsn") < first)
-    [last] = whole.agg(F.max("commit_lsn")).first() or [None]
-    return since if last is None else int(last)
+    here = records.groupBy("commit_lsn", "topic").agg(F.count_distinct("seq").alias("here"))
+    counted = expected.join(here, ["commit_lsn", "topic"], "left").na.fill(0, ["here"])
+    begun = boundaries.where("status = 'BEGIN'").select("commit_lsn", F.lit(True).alias("begun")).distinct()
+    return counted.where("here < events").join(begun, "commit_lsn", "left").na.fill(False, ["begun"])
 
 
-def _parsed(records: DataFrame, registry: Registry | None, shape: str) -> DataFrame:
-    """The records, and in `parsed` what there is of a shape."""
-    text = F.col("value").cast("string")
-    if registry is None:
-        return records.select(*RAW, F.from_json(text, shape, JSON_OPTIONS).alias("parsed"))
+def _map(pairs: Mapping[str, Any], of: str) -> Expression:
+    parts = F.create_map(*(F.lit(part) for pair in pairs.items() for part in pair))
+    return parts.cast(f"map<string, {of}>")  # of no pairs, too
+
+
+def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
+    """The records, with `change` or `boundary`."""
+    text, bounds = F.col("value").cast("string"), F.col("topic") == boundaries
+    return records.select(
+        *_RAW,
+        F.when(~bounds, F.from_json(text, _POSITION, JSON_OPTIONS)).alias("change"),
+        F.when(bounds, F.from_json(text, _BOUNDARY, JSON_OPTIONS)).alias("boundary"),
+    )
+
+
+def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFrame:
+    """The same; of a value nothing is decoded but what is looked at."""
     with_id = records.withColumn("id", schema_id(F.col("value")))
     ids = [row["id"] for row in with_id.where("id IS NOT NULL").select("id").distinct().collect()]
     body = F.expr("substring(value, 6)")
-    names = [f"decoded_{number}" for number in ids]
-    decoders = [
-        F.when(F.col("id") == number, decode(body, text)).alias(f"decoded_{number}")
+    values = [
+        F.when(F.col("id") == number, _decoded(body, text)).alias(f"v_{number}")
         for number, text in registry.of_ids(ids).items()
     ]
-    decoded = with_id.select(*RAW, *decoders)
-    return decoded.select(*RAW, _shaped(names, shape).alias("parsed"))
+    decoded = with_id.select(*_RAW, *values)
+    bounds = F.col("topic") == boundaries
+    return decoded.select(
+        *_RAW,
+        F.when(~bounds, _shaped(decoded, _POSITION)).alias("change"),
+        F.when(bounds, _shaped(decoded, _BOUNDARY)).alias("boundary"),
+    )
 
 
-def _shaped(names: list[str], shape: str) -> Expression:
-    """What decoded values have of the shape: one of them is there, the others are null."""
-    nothing = F.from_json(F.lit(None).cast("string"), shape)
-    return F.coalesce(nothing, *(F.from_json(F.to_json(name), shape) for name in names))
+def _shaped(decoded: DataFrame, shape: StructType) -> Expression:
+    """What the value has of a shape, whichever of its schemas it was written under."""
+    values = [(each.name, each.dataType) for each in decoded.schema if isinstance(each.dataType, StructType)]
+    fields = []
+    for field in shape:
+        having = [name for name, kind in values if field.name in kind.names]
+        found = (F.col(name).getField(field.name).cast(field.dataType) for name in having)
+        fields.append(F.coalesce(F.lit(None).cast(field.dataType), *found).alias(field.name))
+    return F.struct(*fields)
+
+
+def _decoded(body: Expression, text: str) -> Expression:
+    """Of a value that was written under a schema what both shapes have; all null where its bytes are none."""
+    schema = json.loads(text)
+    there = {field["name"]: field for field in schema["fields"]}
+    wanted = StructType([*_POSITION, *_BOUNDARY])
+    # A column of a flat row may have any other name.
+    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
+    fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
+    reader = json.dumps({**schema, "fields": fields})
+    return from_avro(body, text, {"mode": "PERMISSIVE", "avroSchema": reader})
+
+
+def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:
+    if not isinstance(wanted, StructType):
+        return field
+    inner = {each["name"]: each for each in field["type"]["fields"]}
+    return {**field, "type": {**field["type"], "fields": [inner[name] for name in wanted.names]}}

@@ -4,172 +4,213 @@ Spark cuts micro-batches anywhere. What belongs to a transaction of which someth
 a table of its own, on disk, so that a transaction may be larger than memory; the rest is applied as ever.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.batches import Batches, Reading, Writing
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.holding import holds
+from pgrelay.spark.lake import LakeTable, lake_table
+from pgrelay.spark.offset_log import Ends, batch_ends, query_id
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.transactions import complete_until, ends, with_positions
+from pgrelay.spark.topic_ends import client_options, end_offsets
+from pgrelay.spark.transactions import Reach, Waiting, oldest_after, reach, read_past, with_positions
+from pgrelay.spark.whole_tables import WholeTables
 
-# A target's property: the table that tells up to which commit its mirror is whole.
-_MIRROR: Final = "pgrelay.mirror"
-# And of the mirror's own tables: the relay's prefix.
-_PREFIX: Final = "pgrelay.prefix"
+_log = structlog.get_logger(__name__)
 
-_HELD: Final = (
-    StructType()
-    .add("topic", StringType())
-    .add("partition", IntegerType())
-    .add("offset", LongType())
-    .add("key", BinaryType())
-    .add("value", BinaryType())
-    .add("commit_lsn", LongType())
-    .add("seq", LongType())
-)
-
-_POSITION: Final = (
-    StructType().add("target", StringType()).add("version", LongType()).add("commit_lsn", LongType())
+_LOST: Final = "retention or startingOffsets left them out, or they can't be read"
+_CURE: Final = (
+    "where they are lost, start with a new checkpoint, and startingOffsets behind them in all topics, the "
+    "transaction topic among them"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorPosition:
-    """The lake is exactly Postgres as of `commit_lsn`: every transaction up to it, whole, and nothing later.
+class Source:
+    """What a query reads from, and where it remembers how far."""
 
-    `versions`: of each target, the version that this is true of, for `VERSION AS OF`; the tables' last ones,
-    unless the mirror is at its next batch. `str()` writes the LSN as Postgres does.
-    """
-
-    commit_lsn: int
-    versions: dict[str, int]
-
-    def __str__(self) -> str:
-        return format_lsn(self.commit_lsn)
-
-
-def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta") -> MirrorPosition | None:
-    """Where the mirror of whole transactions stands that `target` is one of; None before its first batch.
-
-    Raises SetupError where the target is no part of such a mirror.
-    """
-    table = lake_table(spark, target, using)
-    named = table.properties().get(_MIRROR) if table.exists() else None
-    if named is None:
-        raise SetupError(f"{target} is no target of a mirror(..., whole_transactions=True)")
-    return _read_position(LakeTable(spark, named, using))
+    servers: str
+    options: Mapping[str, str] | None
+    checkpoint: str
 
 
 class WholeTransactions:
     """The micro-batches of a query that reads the transaction topic too."""
 
-    def __init__(self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing) -> None:
+    def __init__(
+        self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing, source: Source
+    ) -> None:
         self.topic = shorten(f"{prefix}.transaction")
         self._prefix = prefix
         self._batches = Batches(schemas, reading, writing)
         self._reading = reading
         self._writing = writing
+        self._source = source
+        self._query = ""
+        self._until: int | None = None  # what is applied; more than is remembered while targets differ
+        self._added: set[str] | None = None  # topics that are not as far as the others yet
+        self._joining: Ends | None = None  # where those ended when they were first seen
+        self._waiting: tuple[Waiting, ...] = ()  # as of the last batch
+        self._told = False
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply what is whole, and hold the rest back; a batch may come again."""
         with told_of(f"whole transactions by {self.topic}"):
-            self._apply(batch)
+            self._apply(batch, number)
 
-    def _apply(self, batch: DataFrame) -> None:
+    def _apply(self, batch: DataFrame, number: int) -> None:
         spark = batch.sparkSession
         schemas = self._batches.schemas(spark)
-        position = self._beside(spark, "position")
-        known = _read_position(position)
-        since = 0 if known is None else known.commit_lsn
+        own = self._own(spark, number)
+        position = own.position()
+        remembered = -1 if position is None else position.commit_lsn
+        since = own.until() if self._until is None else self._until
         records = batch.where(F.col("value").isNotNull())
         new = with_positions(records, self._reading.registry, self.topic).persist()
-        pending = self._with_held(new).persist()
+        # Some are there twice where a batch comes again, which does no harm.
+        pending = new.unionByName(own.held())
+        boundaries = pending.where("boundary IS NOT NULL").select("boundary.*").distinct().persist()
         try:
-            tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
-            boundaries = ends(pending.where(F.col("topic") == self.topic), self._reading.registry)
-            until = complete_until(pending, boundaries, tables, since)
-            if known is None and until == since:
-                self._refuse_without_ends(pending)
-            self._apply_until(pending, until, schemas)
-            if until > since or known is None:
-                self._remember(position, until, schemas)
-            self._hold(new, until)
+            found = self._reach(pending, boundaries, schemas, since, number)
+            if position is None and found.until == since:
+                self._refuse_without_ends(new)
+            until = found.until
+            goes_on = until > remembered or self._added != set()
+            claimed = self._targets(spark) if goes_on else {}
+            own.claim(claimed.values(), anew=number == 0)
+            self._apply_until(new, own.held(), until, schemas)
+            if goes_on:
+                made = {name: table for name, table in self._targets(spark).items() if name not in claimed}
+                own.claim(made.values(), anew=number == 0)
+                if self._are_equal(spark, own, until, schemas, number):
+                    own.remember(until, claimed | made)
+                elif until > since:
+                    own.set_until(until)
+            own.hold(new, until)
+            self._until = until
+            self._tell(found)
+            holds(self._query, oldest_after(boundaries, until))
         finally:
-            pending.unpersist()
+            boundaries.unpersist()
             new.unpersist()
 
-    def _apply_until(self, pending: DataFrame, until: int, schemas: dict[str, TableSchema]) -> None:
-        # What has no position can't be read: let it be told of at once.
-        due = pending.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
-        self._batches.each_table(
-            lambda topic: self._batches.apply_table(due.where(F.col("topic") == topic), topic, schemas)
-        )
+    def _own(self, spark: SparkSession, number: int) -> WholeTables:
+        self._query = self._query or query_id(spark, self._source.checkpoint)
+        writing = self._writing
+        own = WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
+        own.begin(writing.tables, number)
+        return own
 
-    def _refuse_without_ends(self, pending: DataFrame) -> None:
+    def _reach(
+        self,
+        pending: DataFrame,
+        boundaries: DataFrame,
+        schemas: Mapping[str, TableSchema],
+        since: int,
+        number: int,
+    ) -> Reach:
+        tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
+        found = reach(pending, boundaries, tables, since, {})
+        if not found.waiting:
+            return found
+        # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
+        past = read_past(pending, batch_ends(pending.sparkSession, self._source.checkpoint, number))
+        if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
+            return found
+        return reach(pending, boundaries, tables, since, past)
+
+    def _apply_until(
+        self, new: DataFrame, held: DataFrame, until: int, schemas: Mapping[str, TableSchema]
+    ) -> None:
+        due = held.where(F.col("commit_lsn") <= until).persist()
+        # What has no position can't be read: let it be told of at once.
+        now = new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
+        try:
+            self._batches.apply_tables(now.unionByName(due), schemas)
+        finally:
+            due.unpersist()
+
+    def _refuse_without_ends(self, new: DataFrame) -> None:
         """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
         outside = F.col("value").cast("string").endswith('"transaction":null}')
-        first = pending.where(outside).select("topic", "partition", "offset").first()
+        first = new.where(outside).select("topic", "partition", "offset").first()
         if first is not None:
             raise SetupError(
                 f"{first['topic']} partition {first['partition']} offset {first['offset']} belongs to no "
                 "transaction: whole ones need records.transaction_topic: true in the relay's configuration"
             )
 
-    def _with_held(self, new: DataFrame) -> DataFrame:
-        """The records that wait, too. Some are there twice where a batch comes again, which does no harm."""
-        held = self._beside(new.sparkSession, "held")
-        return new.unionByName(held.rows()) if held.exists() else new
+    def _are_equal(
+        self,
+        spark: SparkSession,
+        own: WholeTables,
+        until: int,
+        schemas: Mapping[str, TableSchema],
+        number: int,
+    ) -> bool:
+        """Whether all targets are equal to Postgres at a commit."""
+        # A query that begins anew comes to what its targets have already.
+        known = (self._batches.target(spark, schema).positions.applied for schema in schemas.values())
+        ahead = any(lsn > until for applied in known for lsn, _ in applied.values())
+        return self._caught_up(spark, own, number) and not ahead
 
-    def _hold(self, new: DataFrame, until: int) -> None:
-        """Keep what is later than `until`, of this batch and of those before: rows, and ends without rows."""
-        held = self._beside(new.sparkSession, "held")
-        later = new.where(F.col("commit_lsn") > until)
-        if held.exists():
-            held.run(f"DELETE FROM {held.name} WHERE commit_lsn <= {until}")
-        if later.isEmpty():
-            return
-        held.create(_HELD, {_PREFIX: self._prefix})
-        held.run(
-            f"MERGE INTO {held.name} t USING {{later}} s"
-            " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
-            " WHEN NOT MATCHED THEN INSERT *",
-            later=later,
-        )
+    def _targets(self, spark: SparkSession) -> dict[str, LakeTable]:
+        """The targets that are there, by the names that the mirror was given."""
+        writing = self._writing
+        tables = {name: lake_table(spark, name, writing.using) for name in writing.tables.values()}
+        return {name: table for name, table in tables.items() if table.exists()}
 
-    def _remember(self, position: LakeTable, until: int, schemas: dict[str, TableSchema]) -> None:
-        """Record the commit and the version that each target has at it."""
-        targets = {
-            name: self._batches.target(position.spark, schemas[topic]).table
-            for topic, name in self._writing.tables.items()
-            if topic in schemas
-        }
-        for table in targets.values():
-            if _MIRROR not in table.properties():
-                table.set_properties({_MIRROR: position.name})
-        position.create(_POSITION, {_PREFIX: self._prefix})
-        rows = [f"('{name}', {table.version()}L, {until}L)" for name, table in targets.items()]
-        if rows:
-            position.spark.sql(f"INSERT OVERWRITE {position.name} VALUES {', '.join(rows)}")
+    def _caught_up(self, spark: SparkSession, own: WholeTables, number: int) -> bool:
+        """Whether topics that were added are read to where they ended when this query first saw them.
 
-    def _beside(self, spark: SparkSession, what: str) -> LakeTable:
-        """A table of the mirror's own, in the namespace of its first target."""
-        first = lake_table(spark, next(iter(self._writing.tables.values())), self._writing.using)
-        namespace = first.name.rpartition("`.`")[0]
-        own = f"`{self._prefix}__{what}`"
-        return LakeTable(spark, f"{namespace}`.{own}" if namespace else own, first.using)
+        The ends of their older transactions were read long ago: nothing else tells when they are complete.
+        """
+        topics = set(self._writing.tables)
+        if self._added is None:
+            self._added = topics - own.topics()
+        if self._added:
+            ends = batch_ends(spark, self._source.checkpoint, number)
+            if self._joining is None:
+                client = client_options(self._source.servers, self._source.options)
+                partitions = {topic: ends.get(topic, {}) for topic in self._added}
+                self._joining = end_offsets(spark, client, partitions)
+            for topic, joined in self._joining.items():
+                if any(ends.get(topic, {}).get(partition, 0) < end for partition, end in joined.items()):
+                    return False
+            own.set_topics(topics)
+            self._added = set()
+        return True
+
+    def _tell(self, found: Reach) -> None:
+        """Log what is lost, and once what waits without any more of it having come."""
+        for each in found.lost:
+            _log.warning(
+                "a transaction is shown without records that were not read", **_place(each), reason=_LOST
+            )
+        if found.waiting != self._waiting:
+            self._told = False
+        elif found.waiting and not self._told:
+            self._told = True
+            for each in found.waiting:
+                _log.warning("transactions wait for records of this one", **_place(each), cure=_CURE)
+        self._waiting = found.waiting
 
 
-def _read_position(position: LakeTable) -> MirrorPosition | None:
-    rows = position.rows().collect() if position.exists() else []
-    if not rows:
-        return None
-    return MirrorPosition(rows[0]["commit_lsn"], {row["target"]: row["version"] for row in rows})
+def _place(lacking: Waiting) -> dict[str, str | int]:
+    """What a log line says of a transaction that lacks records."""
+    return {
+        "table": lacking.topic,
+        "commit_lsn": format_lsn(lacking.commit_lsn),
+        "records": lacking.here,
+        "of": lacking.events,
+    }
