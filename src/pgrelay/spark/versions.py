@@ -84,8 +84,7 @@ class HistoryTarget(Target):
             F.col(COMMIT_LSN).alias(END_LSN),
             F.col(SEQ).alias(END_SEQ),
         )
-        holding = self._holding(ends, schema, behind=self._is_behind(summary))
-        closed = holding.where(_follows())
+        holding = self._holding(ends, schema)
         if summary.unchanged:
             events = self._completed(events, holding, schema, by_key)
         added = (
@@ -95,7 +94,7 @@ class HistoryTarget(Target):
             .withColumn(END_SEQ, F.lead(SEQ).over(by_key))
             .where(~F.col(DELETED))
         )
-        self._merge(added, closed, schema)
+        self._merge(added, holding, schema)
 
     def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
         """Write new versions, and the ends of those that they follow."""
@@ -114,12 +113,7 @@ class HistoryTarget(Target):
             versions=added.select(*rows).unionByName(closed.select(*rows)),
         )
 
-    def _is_behind(self, summary: Summary) -> bool:
-        """Whether a partition of the batch was not read up to a truncate that was applied."""
-        truncated, applied = self.positions.truncated, self.positions.applied
-        return truncated is not None and any(applied.get(p, (0, 0)) < truncated for p in summary.highest)
-
-    def _holding(self, ends: DataFrame, schema: TableSchema, *, behind: bool) -> DataFrame:
+    def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
         """The versions that hold as the first events of their keys come, which `ends` are, with these.
 
         The table's columns are under their `carried` names.
@@ -127,14 +121,10 @@ class HistoryTarget(Target):
         columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
         was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
         versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
-        keys = [carried(name) for name in schema.key]
-        still = F.col("__was_lsn").isNull()
-        if not behind:
-            return versions.where(still).join(ends, keys)
-        later = F.struct("__was_lsn", "__was_seq") > F.struct(END_LSN, END_SEQ)
-        earliest = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
-        ended = versions.join(ends, keys).where(still | later)
-        return ended.withColumn("__number", F.row_number().over(earliest)).where("__number = 1")
+        # Ended by this very event, where a batch comes again; or later, where another partition was ahead.
+        ended = F.struct("__was_lsn", "__was_seq") >= F.struct(END_LSN, END_SEQ)
+        joined = versions.join(ends, [carried(name) for name in schema.key])
+        return joined.where((F.col("__was_lsn").isNull() | ended) & _follows())
 
     def _completed(
         self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: WindowSpec
