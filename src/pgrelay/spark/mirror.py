@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay.errors import SetupError
 from pgrelay.spark.apply import OnMissing
 from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.checkpoint import refuse_missing_targets
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.registry import Registry
@@ -46,11 +47,12 @@ def mirror(
     registry, placeholder        as in `read_changes`
     text_columns        columns by topic that are read as text: `TableSchema.as_text`
 
-    Raises SetupError where two topics share a target; what goes wrong later ends the query, which then raises
-    it from `awaitTermination`.
+    Raises SetupError where two topics share a target, or one is missing of which the checkpoint says that
+    records were read; what goes wrong later ends the query, which then raises it from `awaitTermination`.
     """
     reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
+    refuse_missing_targets(spark, checkpoint, tables, using)
     schemas = SchemaTopic(servers, prefix, options)
     if whole_transactions:
         whole = WholeTransactions(prefix, schemas, reading, writing)
@@ -86,6 +88,7 @@ def history(
     """
     reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
+    refuse_missing_targets(spark, checkpoint, tables, using)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
     return _start(stream, batches.apply, checkpoint, trigger)
