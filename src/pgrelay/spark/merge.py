@@ -34,9 +34,9 @@ def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missi
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Append `latest_rows` to an empty target."""
-    columns, values = columns_and_values(schema.row_type.names)
+    columns = [F.col(quoted(carried(name))).alias(name) for name in schema.row_type.names]
     live = rows.where(~F.col(DELETED))
-    target.run(f"INSERT INTO {target.name} ({columns}) SELECT {values} FROM {{rows}} s", rows=live)
+    target.append(live.select(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
 def delete_older(target: LakeTable, truncated: Position) -> None:
