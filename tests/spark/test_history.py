@@ -99,3 +99,15 @@ def test_a_batch_that_ended_a_row_can_come_again(
         # Killed before the batch was remembered.
         beside = history.beside(SUFFIX)
         beside.spark.sql(f"DROP TABLE {beside.name}")
+
+
+def test_a_version_without_its_large_value_is_set_aside(new_topic: Callable[..., Topic], target: str) -> None:
+    topic = new_topic()
+    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
+    history, rejects = (lake_table(topic.spark, name, "delta") for name in (target, f"{target}_corrupt"))
+    topic.write(
+        change("u", 10, after={"id": 1}, unchanged=["big"]), change("u", 11, after={"id": 1, "big": "x"})
+    )
+    HistoryTarget(history, schema, rejects=rejects).apply(topic.changes(schema), schema)
+    assert rows(history.rows(), "big", "__commit_lsn") == Counter([("x", 11)])
+    assert rows(rejects.rows(), "offset") == Counter([(0,)])

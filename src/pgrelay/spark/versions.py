@@ -16,9 +16,10 @@ from pyspark.sql.window import Window, WindowSpec
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
-from pgrelay.spark.lost import refuse_lost
+from pgrelay.spark.lost import refuse_lost, why_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
 from pgrelay.spark.order import after, before
+from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary
 
@@ -74,7 +75,8 @@ class HistoryTarget(Target):
         """Add a version for each change, and end those that they follow."""
         keys = [carried(name) for name in schema.key]
         by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
-        events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates([*keys, COMMIT_LSN, SEQ])
+        events = keyed_rows(changes, schema, moved=summary.moved, more=PLACE)
+        events = events.dropDuplicates([*keys, COMMIT_LSN, SEQ])
         if summary.lacking and self.on_missing == "fail":
             refuse_lost(changes, schema, moved=summary.moved, every=True)
         first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
@@ -143,7 +145,7 @@ class HistoryTarget(Target):
             told = F.when(~F.array_contains("unchanged", name), value)
             events = events.withColumn(f"__last_{number}", F.last(told, ignorenulls=True).over(so_far))
         joined = events.join(held, keys, "left")
-        self._refuse_unknown(joined, names, schema)
+        joined = self._without_unknown(joined, names, schema)
         filled = [
             F.when(F.col(f"__last_{number}").isNotNull(), F.col(f"__last_{number}.v"))
             .otherwise(F.col(f"__held.{quoted(carried(name))}"))
@@ -153,18 +155,23 @@ class HistoryTarget(Target):
         others = [quoted(carried(c.name)) for c in schema.columns if c.name not in names]
         return joined.select(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
 
-    def _refuse_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> None:
+    def _without_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> DataFrame:
+        """The events but for those without a value; these are refused, or set aside where that is wanted."""
         if self.on_missing == "null":
-            return
+            return joined
         unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
         lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
         row = joined.where(lost).first()
-        if row is not None:
-            key = told_key(row, schema.key)
-            raise RecordError(
-                f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} "
-                "has no version of that row: start at the topic's beginning, or pass on_missing='null'"
-            )
+        if row is None:
+            return joined
+        if self.rejects is not None:
+            set_aside(self.rejects, joined.where(lost).withColumn("corrupt", why_missing()))
+            return joined.where(~lost)
+        key = told_key(row, schema.key)
+        raise RecordError(
+            f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} has "
+            "no version of that row: start at the topic's beginning, or pass on_missing='null', or corrupt_to"
+        )
 
 
 def _follows() -> Expression:
