@@ -159,9 +159,18 @@ def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
     mirrored.apply(2, 6, on_missing="null")
     assert mirrored.rows == Counter([(2, "b", None)])
     aside = Mirrored(topic, f"{target}_2", schema, "delta")
-    aside.apply(2, 5, corrupt_to=f"{target}_corrupt")
+    aside.apply(0, 2)
+    aside.apply(2, 6, corrupt_to=f"{target}_corrupt")
     assert aside.rows == Counter()
-    assert rows(topic.spark.table(f"{target}_corrupt"), "offset") == Counter([(4,)])
+    # So are later updates of it, until one has the value.
+    topic.write(
+        change("u", 14, after={"id": 2, "name": "c"}, unchanged=["big"]),
+        change("u", 15, after=row(2, "c", "z")),
+    )
+    aside.apply(6, 7, corrupt_to=f"{target}_corrupt")
+    assert rows(topic.spark.table(f"{target}_corrupt"), "offset") == Counter([(4,), (5,), (6,)])
+    aside.apply(7, 8, corrupt_to=f"{target}_corrupt")
+    assert aside.rows == Counter([(2, "c", "z")])
 
 
 def test_a_changed_key_without_its_large_value_does_no_harm_to_what_goes(

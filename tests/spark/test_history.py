@@ -1,16 +1,21 @@
 """History as SCD type 2: every version of a row, and when it held."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake import Using
+from pgrelay.spark.columns import Column
+from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.positions import SUFFIX
+from pgrelay.spark.versions import HistoryTarget
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.spark.records import rows
+from tests.spark.conftest import Topic
+from tests.spark.records import change, rows, table
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -66,3 +71,43 @@ def test_every_version_of_a_row_is_kept(
     before = rows(found)
     follow()
     assert rows(found) == before
+
+
+@pytest.mark.parametrize("last", ["d", "t"])
+def test_a_batch_that_ended_a_row_can_come_again(
+    new_topic: Callable[..., Topic], target: str, last: str
+) -> None:
+    topic = new_topic()
+    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
+    history = lake_table(topic.spark, target, "delta")
+
+    def batch(start: int) -> None:
+        changes = topic.changes(schema).where(f"offset >= {start}")
+        HistoryTarget(history, schema).apply(changes, schema)
+
+    topic.write(change("c", 10, after={"id": 1, "big": "x"}))
+    batch(0)
+    topic.write(
+        change("u", 11, after={"id": 1}, unchanged=["big"]),
+        change("d", 12, before={"id": 1}) if last == "d" else change("t", 12),
+    )
+    for _ in range(2):
+        batch(1)
+        assert rows(history.rows(), "big", "__commit_lsn", "__end_lsn") == Counter(
+            [("x", 10, 11), ("x", 11, 12)]
+        )
+        # Killed before the batch was remembered.
+        beside = history.beside(SUFFIX)
+        beside.spark.sql(f"DROP TABLE {beside.name}")
+
+
+def test_a_version_without_its_large_value_is_set_aside(new_topic: Callable[..., Topic], target: str) -> None:
+    topic = new_topic()
+    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
+    history, rejects = (lake_table(topic.spark, name, "delta") for name in (target, f"{target}_corrupt"))
+    topic.write(
+        change("u", 10, after={"id": 1}, unchanged=["big"]), change("u", 11, after={"id": 1, "big": "x"})
+    )
+    HistoryTarget(history, schema, rejects=rejects).apply(topic.changes(schema), schema)
+    assert rows(history.rows(), "big", "__commit_lsn") == Counter([("x", 11)])
+    assert rows(rejects.rows(), "offset") == Counter([(0,)])

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import Using
+from pgrelay.spark.lake import Using, lake_table
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 from tests.spark.handmade import HandmadeRelay
@@ -46,3 +46,23 @@ def test_a_compacted_topic_is_warned_of(
     with capture_logs() as told:
         handmade.mirror({"a": f"{target}_a", "b": f"{target}_b", "later": f"{target}_c"})
     assert [each["topic"] for each in told if each["log_level"] == "warning"] == [topic]
+
+
+def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(SetupError, match=r"text_columns: p\.typo is not mirrored; p\.a are"):
+        pg.mirror(
+            spark,
+            "nowhere",
+            {"p.a": "lake.a"},
+            prefix="p",
+            checkpoint=str(tmp_path),
+            text_columns={"p.typo": ["at"]},
+        )
+
+
+@pytest.mark.parametrize("name", ["lake..orders", ".orders", "orders.", "a.b.c.d", ""])
+def test_what_is_no_name_is_no_target(spark: SparkSession, name: str) -> None:
+    with pytest.raises(SetupError, match="is no table's name"):
+        lake_table(spark, name, "delta")

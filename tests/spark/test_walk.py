@@ -19,6 +19,7 @@ def test_every_block_runs(
     new_relay: NewRelay,
     database: Database,
     tmp_path: Path,
+    warehouse: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, price numeric(10,2))")
@@ -30,7 +31,8 @@ def test_every_block_runs(
         "localhost:9092": relay.kafka.bootstrap,
         '"app.': f'"{relay.prefix}.',
         '"app"': f'"{relay.prefix}"',
-        "lake/": f"{tmp_path}/",
+        'warehouse="lake"': f'warehouse="{warehouse}"',
+        '"lake/': f'"{tmp_path}/',
         "lake.orders": f"lake_{relay.prefix}.orders",
     }
     reader: dict[str, Any] = {}
@@ -41,7 +43,7 @@ def test_every_block_runs(
                 text = text.replace(theirs, here)
             exec(compile(text, str(block), "exec"), reader)
     printed = capsys.readouterr().out
-    assert follow_readme(relay, tmp_path) == rows(spark.table(f"lake_{relay.prefix}.orders"))
+    assert follow_readme(relay, tmp_path, warehouse) == rows(spark.table(f"lake_{relay.prefix}.orders"))
     assert f"{relay.prefix}.public.orders from" in printed
     assert "|     2| 4.00|" in printed
     assert "pgrelay_mirror_running" in printed
@@ -49,11 +51,12 @@ def test_every_block_runs(
     assert {tuple(map(str, row)) for row in rows(mirrored)} == {("2", "4.00"), ("3", "None")}
 
 
-def follow_readme(relay: Relay, folder: Path) -> Counter[tuple[Any, ...]]:
+def follow_readme(relay: Relay, folder: Path, warehouse: Path) -> Counter[tuple[Any, ...]]:
     """The rows of the table that the README's lines make, once they have taken in what there is."""
     [block] = [block for block in blocks("python") if block.page == "README.md"]
     name = f"readme_{relay.prefix}.orders"
     text = block.text.replace("kafka-1:9092", relay.kafka.bootstrap).replace("/lake/", f"{folder}/readme")
+    text = text.replace('warehouse="/lake"', f'warehouse="{warehouse}"')
     text = text.replace('"shop', f'"{relay.prefix}').replace("lake.orders", name)
     reader: dict[str, Any] = {}
     exec(compile(text, str(block), "exec"), reader)

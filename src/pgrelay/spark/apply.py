@@ -12,13 +12,13 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
-from pgrelay.spark.latest import latest_rows
-from pgrelay.spark.lost import lacks, refuse_lost, why_lacking, with_nulls
-from pgrelay.spark.merge import append_rows, delete_older, merge_rows, refuse_missing
-from pgrelay.spark.names import COMMIT_LSN, SEQ
+from pgrelay.spark.latest import DELETED, keyed_rows, latest_rows
+from pgrelay.spark.lost import orphaned, refuse_lost, why_lacking, why_missing, with_nulls
+from pgrelay.spark.merge import append_rows, delete_older, merge_rows, missing_rows, refuse_missing
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
 from pgrelay.spark.order import after, before
 from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
-from pgrelay.spark.rejects import set_aside
+from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary, summarize
 from pgrelay.spark.unkeyed import append_once, apply_multiset
@@ -45,7 +45,8 @@ def apply_changes(
     on_missing  what becomes of an update that leaves out an unchanged large value, or by whole rows of any
                 update or delete, where the target has no such row: fail; or null, which writes null, and
                 deletes nothing
-    corrupt_to  a table that records go to which can't be read exactly; by default they fail the batch
+    corrupt_to  a table that records go to which can't be read exactly, and updates that lack a large value as
+                above; by default they fail the batch
 
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
     the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
@@ -74,7 +75,7 @@ class Target:
         self.table = table
         self.positions: Positions = read_positions(table, schema)
         self.on_missing = on_missing
-        self._rejects = rejects
+        self.rejects = rejects
         self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
@@ -89,7 +90,7 @@ class Target:
             if summary.rows:
                 self._refuse(changes, summary, schema)
                 self._refuse_doubt(changes, schema)
-                self.write(self._sound(changes, summary), summary, schema)
+                self.write(self._sound(changes, summary, schema), summary, schema)
         finally:
             kept.unpersist()
         for partition, position in summary.highest.items():
@@ -141,24 +142,25 @@ class Target:
             raise SetupError(
                 f"the batch has records of {summary.foreign}, and the schema is {schema.topic}'s"
             )
-        if summary.corrupt is not None and self._rejects is None:
+        if summary.corrupt is not None and self.rejects is None:
             partition, offset, reason = summary.corrupt
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; read the column as "
                 "text (TableSchema.as_text) in a target that is made anew, or let such records go to a table "
                 "(corrupt_to)"
             )
-        if summary.corrupt is not None and self._rejects is not None:
-            set_aside(self._rejects, changes.where(F.col("corrupt").isNotNull()))
+        if summary.corrupt is not None and self.rejects is not None:
+            set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))
 
-    def _sound(self, changes: DataFrame, summary: Summary) -> DataFrame:
+    def _sound(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> DataFrame:
         """The changes without those that can't be read exactly, which are set aside where that is wanted."""
         sound = changes.where(F.col("corrupt").isNull())
         if not summary.lacking:
             return sound
-        if self._rejects is not None and self.on_missing == "fail":
-            set_aside(self._rejects, sound.where(lacks()).withColumn("corrupt", why_lacking()))
-            sound = sound.where(~lacks())
+        if self.rejects is not None and self.on_missing == "fail":
+            marked = sound.withColumn("lacking", orphaned(schema))
+            set_aside(self.rejects, marked.where("lacking").withColumn("corrupt", why_lacking()))
+            sound = marked.where("NOT lacking").drop("lacking")
         return with_nulls(sound)
 
     def table_type(self, schema: TableSchema) -> StructType:
@@ -176,7 +178,7 @@ class Target:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
             with self.table.marking(mark_of(schema.topic, summary.highest)):
-                strict = self.on_missing == "fail" and self._rejects is None
+                strict = self.on_missing == "fail" and self.rejects is None
                 apply_multiset(self.table, changes, schema, strict=strict)
         else:
             append_once(self.table, changes, schema)
@@ -190,5 +192,21 @@ class Target:
             append_rows(self.table, rows, schema)
             return
         if summary.unchanged and self.on_missing == "fail":
-            refuse_missing(self.table, rows, schema)
+            rows = self._without_missing(rows, changes, summary, schema)
         merge_rows(self.table, rows, schema, missing=summary.unchanged)
+
+    def _without_missing(
+        self, rows: DataFrame, changes: DataFrame, summary: Summary, schema: TableSchema
+    ) -> DataFrame:
+        """The rows but for those without a value; these are refused, or set aside where that is wanted."""
+        missing = missing_rows(self.table, rows, schema)
+        if self.rejects is None:
+            refuse_missing(self.table, missing, schema)
+            return rows
+        if missing.isEmpty():
+            return rows
+        keys = [carried(name) for name in schema.key]
+        of_keys = keyed_rows(changes, schema, moved=summary.moved, more=PLACE).where(~F.col(DELETED))
+        records = of_keys.join(missing.select(*map(quoted, keys)), keys, "left_semi")
+        set_aside(self.rejects, records.withColumn("corrupt", why_missing()))
+        return rows.join(missing.select(*map(quoted, keys)), keys, "left_anti")

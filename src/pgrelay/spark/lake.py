@@ -2,17 +2,18 @@
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.names import quoted
+from pgrelay.spark.names import literal, quoted
 
 Using = Literal["delta", "iceberg"]
 
@@ -29,6 +30,13 @@ _REMEMBERED: Final = 20
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
+
+# Each commit of Iceberg's writes all metadata anew, into one more file; as many of the old ones stay.
+OLD_METADATA: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
 
 _PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "delta": {
@@ -43,6 +51,7 @@ _PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "write.merge.mode": "merge-on-read",
         "write.delete.mode": "merge-on-read",
         "write.update.mode": "merge-on-read",
+        **OLD_METADATA,
     },
 }
 
@@ -112,6 +121,31 @@ class LakeTable:
             marks = snapshots.limit(_REMEMBERED).selectExpr(f"summary['{_MARK}']")
         return [row[0] for row in marks.collect() if row[0] is not None]
 
+    def append(self, rows: DataFrame, key: Sequence[str]) -> None:
+        """Append those rows, under the table's column names, that it has none of the same key of.
+
+        Fails where another driver adds some meanwhile: to a plain append these are no conflict, and there
+        would be two of each.
+        """
+        if self.using == "delta":
+            same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+            columns = ", ".join(map(quoted, rows.columns))
+            values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
+            self.run(
+                f"MERGE INTO {self.name} t USING {{rows}} s ON {same}"
+                f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
+                rows=rows,
+            )
+            return
+        # Iceberg makes a plain append of such a MERGE. An overwrite, be it of no row, is held against what
+        # came since a version.
+        seen = self.version()
+        there = self.rows().select(*map(quoted, key))
+        writer = rows.join(there, list(key), "left_anti").writeTo(self.name)
+        if seen:
+            writer = writer.option("validate-from-snapshot-id", str(seen))
+        writer.option("isolation-level", "serializable").overwrite(F.lit(False))
+
     @contextmanager
     def marking(self, mark: str) -> Iterator[None]:
         """Marks the commits that are made in the block; the mark stands or falls with the commit."""
@@ -138,7 +172,7 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     if using not in _PROPERTIES:
         raise SetupError(f"using={using!r}: write delta or iceberg")
     parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
-    if not parts or len(parts) > 3:
+    if not _NAME.fullmatch(target):
         raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
     configured = spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
     if using == "iceberg" and not (configured and len(parts) > 1):
@@ -147,7 +181,7 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
 
 
 def _listed(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
 
 
 @contextmanager

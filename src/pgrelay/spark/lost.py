@@ -7,6 +7,7 @@ another partition, may be stale or gone, so there is nowhere to take them from.
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
@@ -20,10 +21,30 @@ def lacks() -> Expression:
     return F.col("op").isin("c", "r") & (F.size("unchanged") > 0)
 
 
+def orphaned(schema: TableSchema) -> Expression:
+    """Whether a change is such a create, or an update of its row that leaves a column out, too.
+
+    What the key's row was before is another row's, and must not complete it.
+    """
+    if not schema.key:
+        return lacks()
+    key = [F.coalesce(f"after.{quoted(name)}", f"before.{quoted(name)}") for name in schema.key]
+    partial = (F.col("op") == "u") & (F.size("unchanged") > 0)
+    by_key = Window.partitionBy(*key).orderBy("commit_lsn", "seq")
+    of_orphan = F.last(F.when(~partial, lacks()), ignorenulls=True).over(by_key)
+    return lacks() | (partial & F.coalesce(of_orphan, F.lit(False)))
+
+
 def why_lacking() -> Expression:
     """What is wrong with it."""
     names = F.array_join("unchanged", ", ")
     return F.concat(F.lit("the key of the row was changed, and the large value was not sent of "), names)
+
+
+def why_missing() -> Expression:
+    """What is wrong with an update that leaves a column out, of a row that is not there."""
+    names = F.array_join("unchanged", ", ")
+    return F.concat(F.lit("the target has no such row, and the large value was not sent of "), names)
 
 
 def with_nulls(changes: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import RecordError
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
 from pgrelay.spark.schema import Position, TableSchema
 
 _NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
@@ -34,9 +34,9 @@ def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missi
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Append `latest_rows` to an empty target."""
-    columns, values = columns_and_values(schema.row_type.names)
+    columns = [F.col(quoted(carried(name))).alias(name) for name in schema.row_type.names]
     live = rows.where(~F.col(DELETED))
-    target.run(f"INSERT INTO {target.name} ({columns}) SELECT {values} FROM {{rows}} s", rows=live)
+    target.append(live.select(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
 def delete_older(target: LakeTable, truncated: Position) -> None:
@@ -47,24 +47,29 @@ def delete_older(target: LakeTable, truncated: Position) -> None:
     )
 
 
-def refuse_missing(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
-    """Raise RecordError where a row lacks a column and the target has no row to take its value from."""
+def missing_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """Of `latest_rows`, those that lack a column, and the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
     there = target.rows().select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
-    first = lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti").first()
+    return lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti")
+
+
+def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:
+    """Raise RecordError where there are `missing_rows`."""
+    first = missing.first()
     if first is None:
         return
     key = told_key(first, schema.key)
     raise RecordError(
         f"{schema.topic}: an update of the row {key} leaves out the large value of "
         f"{', '.join(first[MISSING])}, and {target.name} has no such row: start the mirror at the topic's "
-        "beginning, or pass on_missing='null'"
+        "beginning, or pass on_missing='null', or corrupt_to"
     )
 
 
 def _kept(name: str) -> str:
-    literal = "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return f"CASE WHEN array_contains(s.{MISSING}, {literal}) THEN t.{quoted(name)} ELSE {_source(name)} END"
+    is_missing = f"array_contains(s.{MISSING}, {literal(name)})"
+    return f"CASE WHEN {is_missing} THEN t.{quoted(name)} ELSE {_source(name)} END"
 
 
 def _source(name: str) -> str:

@@ -12,6 +12,7 @@ from pgrelay.spark.batches import Batches, Reading, Writing
 from pgrelay.spark.compacted import warn_of_compacted
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.missing_targets import refuse_missing_targets
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
 from pgrelay.spark.whole import Source, WholeTransactions
@@ -33,6 +34,7 @@ def mirror(
     registry: str | Mapping[str, Any] | None = None,
     placeholder: bool | None = None,
     text_columns: Mapping[str, list[str]] | None = None,
+    query_name: str | None = None,
 ) -> StreamingQuery:
     """Keep targets equal to tables of Postgres: `tables` names a target for each topic.
 
@@ -46,21 +48,24 @@ def mirror(
     on_missing, corrupt_to       as in `apply_changes`
     registry, placeholder        as in `read_changes`
     text_columns        columns by topic that are read as text: `TableSchema.as_text`
+    query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
 
-    Raises SetupError where two topics share a target; what goes wrong later ends the query, which then raises
-    it from `awaitTermination`.
+    Raises SetupError where two topics share a target, where one is missing of which the checkpoint says that
+    records were read, and where `text_columns` has another topic; what goes wrong later ends the query, which
+    then raises it from `awaitTermination`.
     """
-    reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
+    reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
+    refuse_missing_targets(spark, checkpoint, tables, using)
     warn_of_compacted(spark, servers, tables, options)
     schemas = SchemaTopic(servers, prefix, options)
     if whole_transactions:
         source = Source(servers, options, checkpoint)
         whole = WholeTransactions(prefix, schemas, reading, writing, source)
         stream = read_topics(spark, servers, *tables, whole.topic, options=options, streaming=True)
-        return _start(stream, whole.apply, checkpoint, trigger)
+        return _start(stream, whole.apply, checkpoint, trigger, query_name)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
-    return _start(stream, Batches(schemas, reading, writing).apply, checkpoint, trigger)
+    return _start(stream, Batches(schemas, reading, writing).apply, checkpoint, trigger, query_name)
 
 
 def history(
@@ -78,6 +83,7 @@ def history(
     registry: str | Mapping[str, Any] | None = None,
     placeholder: bool | None = None,
     text_columns: Mapping[str, list[str]] | None = None,
+    query_name: str | None = None,
 ) -> StreamingQuery:
     """Keep every version of every row (SCD type 2) of tables that have a key; arguments are those of
     `mirror`.
@@ -87,12 +93,13 @@ def history(
     `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
-    reading = Reading(_registry(registry), placeholder, text_columns or {}, _starts(options))
+    reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
+    refuse_missing_targets(spark, checkpoint, tables, using)
     warn_of_compacted(spark, servers, tables, options)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
-    return _start(stream, batches.apply, checkpoint, trigger)
+    return _start(stream, batches.apply, checkpoint, trigger, query_name)
 
 
 def _registry(where: str | Mapping[str, Any] | None) -> Registry | None:
@@ -102,6 +109,13 @@ def _registry(where: str | Mapping[str, Any] | None) -> Registry | None:
 def _starts(options: Mapping[str, str] | None) -> bool:
     """Whether it is said where to start."""
     return any(name.startswith("starting") for name in options or {})
+
+
+def _of(tables: Mapping[str, str], text_columns: Mapping[str, list[str]] | None) -> Mapping[str, list[str]]:
+    for topic in text_columns or {}:
+        if topic not in tables:
+            raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
+    return text_columns or {}
 
 
 def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> dict[str, str]:
@@ -121,6 +135,9 @@ def _start(
     apply: Callable[[DataFrame, int], None],
     checkpoint: str,
     trigger: Mapping[str, Any] | None,
+    query_name: str | None,
 ) -> StreamingQuery:
     writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
     return writer.trigger(**(trigger or {"processingTime": "5 seconds"})).start()

@@ -29,3 +29,9 @@ def columns_and_values(names: Iterable[str]) -> tuple[str, str]:
 def quoted(name: str) -> str:
     """One identifier between backticks."""
     return f"`{name.replace('`', '``')}`"
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it, between quotes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -8,6 +8,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from pgrelay.spark.lake import LakeTable
 
+PLACE: Final = ("topic", "partition", "offset")  # of a record
+
 _TABLE = (
     StructType()
     .add("topic", StringType())

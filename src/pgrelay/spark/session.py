@@ -1,6 +1,7 @@
 """A Spark session in which everything is set: jars, Java, the catalogs of Delta and Iceberg."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,13 +11,18 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pgrelay.embedded.jars import Progress
+from pgrelay.errors import SetupError
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
-from pgrelay.spark.names import quoted
+from pgrelay.spark.names import literal, quoted
+
+_EXTENSIONS: Final = (
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
 
 _SETTINGS: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
-    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.extensions": ",".join(_EXTENSIONS),
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.iceberg.type": "hadoop",
@@ -37,12 +43,14 @@ _SETTINGS: Final = {
     "spark.log.level": "ERROR",
 }
 
+_WAREHOUSE: Final = "spark-warehouse"  # Spark's own default
+
 # Delta logs an error for a filter of its own whenever it reads a table with deletion vectors: in each merge.
 _CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
 
 
 def session(
-    warehouse: str | os.PathLike[str] = "spark-warehouse",
+    warehouse: str | os.PathLike[str] = _WAREHOUSE,
     master: str | None = "local[*]",
     *,
     options: Mapping[str, str] | None = None,
@@ -53,12 +61,14 @@ def session(
     The folder's Delta tables are known from the start; Iceberg's are below its folder `iceberg`. `options`
     come before our settings (`{"spark.driver.memory": "4g"}`); `master` None leaves it to `spark-submit`.
     Jars and a Java runtime come by themselves, `progress` or stderr being told. Where a session runs in this
-    process already, it is that one. Raises Unavailable where a jar or Java can't be had.
+    process already, it is that one, with the options that can change while it runs. Raises SetupError where
+    it can't be as asked for, and Unavailable where a jar or Java can't be had.
     """
+    location = _location(warehouse)
     running = SparkSession.getActiveSession()
     if running is not None:
-        return running
-    location = _location(warehouse)
+        told = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
+        return _as_asked(running, told | dict(options or {}))
     settings = _SETTINGS | {
         "spark.sql.warehouse.dir": location,
         "spark.sql.catalog.iceberg.warehouse": f"{location}/iceberg",
@@ -85,6 +95,30 @@ def session(
     return spark
 
 
+def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
+    """The session that runs, with these settings. Raises SetupError where it can't have them."""
+    extensions = running.conf.get("spark.sql.extensions", None) or ""
+    if not any(extension in extensions for extension in _EXTENSIONS):
+        raise SetupError(
+            "the Spark session that runs in this process has neither Delta nor Iceberg: stop() it first, or "
+            f"start it with {_EXTENSIONS[0]} in spark.sql.extensions, and spark_jars() in spark.jars"
+        )
+    for key, value in told.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+        elif _plain(has := running.conf.get(key, None) or "") != _plain(value):
+            raise SetupError(
+                f"the Spark session that runs in this process has {key} = {has!r}, not {value!r}: stop() it "
+                "first, or leave that out"
+            )
+    return running
+
+
+def _plain(value: str) -> str:
+    """A setting without what is the same in a folder's spellings."""
+    return re.sub("^file:/*", "/", value).rstrip("/")
+
+
 def _silence(spark: SparkSession, logger: str) -> None:
     jvm = spark._jvm
     assert jvm is not None
@@ -105,10 +139,8 @@ def _attach_tables(spark: SparkSession, location: str) -> None:
         *_delta_tables(spark, location, "*.db/*", None),
     ]:
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
-        where = path.replace("\\", "\\\\").replace("'", "\\'")
-        spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)} USING delta LOCATION '{where}'"
-        )
+        name = f"{quoted(database)}.{quoted(table)}"
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {literal(path)}")
 
 
 def _delta_tables(

@@ -12,7 +12,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from pgrelay.spark.avro_records import schema_id
-from pgrelay.spark.offset_log import Ends
+from pgrelay.spark.checkpoint import Ends
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.values import JSON_OPTIONS
 

@@ -31,16 +31,9 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> N
             f"{schema.topic} partition {other['partition']} offset {other['offset']}: op {other['op']!r} of "
             f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL"
         )
-    rows = _rows(changes, "after", schema).dropDuplicates([COMMIT_LSN, SEQ])
-    columns, values = columns_and_values(schema.row_type.names)
-    if target.rows().isEmpty():
-        target.run(f"INSERT INTO {target.name} ({columns}) SELECT {values} FROM {{rows}} s", rows=rows)
-        return
-    target.run(
-        f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}"
-        f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
-        rows=rows,
-    )
+    columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
+    rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+    target.append(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ])
 
 
 def multiset_changes(

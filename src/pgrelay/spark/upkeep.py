@@ -6,7 +6,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.lake import OLD_METADATA, LakeTable, Using, lake_table
+from pgrelay.spark.names import literal
+from pgrelay.spark.positions import SUFFIX
 
 # What Delta itself asks for at least: a reader or a writer may be at an old version.
 _KEPT: Final = timedelta(days=7)
@@ -44,6 +46,9 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
             )
         spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
         return
+    for each in (table, table.beside(SUFFIX)):
+        if each.exists():
+            each.set_properties(OLD_METADATA)  # those that an earlier release made have them not
     until = datetime.now(UTC) - older_than
     _call(table, "expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
 
@@ -58,5 +63,5 @@ def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:
 def _call(table: LakeTable, procedure: str, *arguments: str) -> None:
     """Call a procedure of Iceberg's, which stands in the table's catalog."""
     catalog, _, name = table.name.partition("`.`")
-    given = ", ".join([f"table => '`{name}'", *arguments])
+    given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
     table.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")

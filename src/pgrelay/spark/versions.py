@@ -16,9 +16,10 @@ from pyspark.sql.window import Window, WindowSpec
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
-from pgrelay.spark.lost import refuse_lost
+from pgrelay.spark.lost import refuse_lost, why_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
 from pgrelay.spark.order import after, before
+from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary
 
@@ -74,7 +75,8 @@ class HistoryTarget(Target):
         """Add a version for each change, and end those that they follow."""
         keys = [carried(name) for name in schema.key]
         by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
-        events = keyed_rows(changes, schema, moved=summary.moved).dropDuplicates([*keys, COMMIT_LSN, SEQ])
+        events = keyed_rows(changes, schema, moved=summary.moved, more=PLACE)
+        events = events.dropDuplicates([*keys, COMMIT_LSN, SEQ])
         if summary.lacking and self.on_missing == "fail":
             refuse_lost(changes, schema, moved=summary.moved, every=True)
         first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
@@ -84,8 +86,7 @@ class HistoryTarget(Target):
             F.col(COMMIT_LSN).alias(END_LSN),
             F.col(SEQ).alias(END_SEQ),
         )
-        holding = self._holding(ends, schema, behind=self._is_behind(summary))
-        closed = holding.where(_follows())
+        holding = self._holding(ends, schema)
         if summary.unchanged:
             events = self._completed(events, holding, schema, by_key)
         added = (
@@ -95,7 +96,7 @@ class HistoryTarget(Target):
             .withColumn(END_SEQ, F.lead(SEQ).over(by_key))
             .where(~F.col(DELETED))
         )
-        self._merge(added, closed, schema)
+        self._merge(added, holding, schema)
 
     def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
         """Write new versions, and the ends of those that they follow."""
@@ -114,12 +115,7 @@ class HistoryTarget(Target):
             versions=added.select(*rows).unionByName(closed.select(*rows)),
         )
 
-    def _is_behind(self, summary: Summary) -> bool:
-        """Whether a partition of the batch was not read up to a truncate that was applied."""
-        truncated, applied = self.positions.truncated, self.positions.applied
-        return truncated is not None and any(applied.get(p, (0, 0)) < truncated for p in summary.highest)
-
-    def _holding(self, ends: DataFrame, schema: TableSchema, *, behind: bool) -> DataFrame:
+    def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
         """The versions that hold as the first events of their keys come, which `ends` are, with these.
 
         The table's columns are under their `carried` names.
@@ -127,14 +123,10 @@ class HistoryTarget(Target):
         columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
         was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
         versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
-        keys = [carried(name) for name in schema.key]
-        still = F.col("__was_lsn").isNull()
-        if not behind:
-            return versions.where(still).join(ends, keys)
-        later = F.struct("__was_lsn", "__was_seq") > F.struct(END_LSN, END_SEQ)
-        earliest = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
-        ended = versions.join(ends, keys).where(still | later)
-        return ended.withColumn("__number", F.row_number().over(earliest)).where("__number = 1")
+        # Ended by this very event, where a batch comes again; or later, where another partition was ahead.
+        ended = F.struct("__was_lsn", "__was_seq") >= F.struct(END_LSN, END_SEQ)
+        joined = versions.join(ends, [carried(name) for name in schema.key])
+        return joined.where((F.col("__was_lsn").isNull() | ended) & _follows())
 
     def _completed(
         self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: WindowSpec
@@ -153,7 +145,7 @@ class HistoryTarget(Target):
             told = F.when(~F.array_contains("unchanged", name), value)
             events = events.withColumn(f"__last_{number}", F.last(told, ignorenulls=True).over(so_far))
         joined = events.join(held, keys, "left")
-        self._refuse_unknown(joined, names, schema)
+        joined = self._without_unknown(joined, names, schema)
         filled = [
             F.when(F.col(f"__last_{number}").isNotNull(), F.col(f"__last_{number}.v"))
             .otherwise(F.col(f"__held.{quoted(carried(name))}"))
@@ -163,18 +155,23 @@ class HistoryTarget(Target):
         others = [quoted(carried(c.name)) for c in schema.columns if c.name not in names]
         return joined.select(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
 
-    def _refuse_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> None:
+    def _without_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> DataFrame:
+        """The events but for those without a value; these are refused, or set aside where that is wanted."""
         if self.on_missing == "null":
-            return
+            return joined
         unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
         lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
         row = joined.where(lost).first()
-        if row is not None:
-            key = told_key(row, schema.key)
-            raise RecordError(
-                f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} "
-                "has no version of that row: start at the topic's beginning, or pass on_missing='null'"
-            )
+        if row is None:
+            return joined
+        if self.rejects is not None:
+            set_aside(self.rejects, joined.where(lost).withColumn("corrupt", why_missing()))
+            return joined.where(~lost)
+        key = told_key(row, schema.key)
+        raise RecordError(
+            f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} has "
+            "no version of that row: start at the topic's beginning, or pass on_missing='null', or corrupt_to"
+        )
 
 
 def _follows() -> Expression:

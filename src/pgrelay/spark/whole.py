@@ -16,10 +16,10 @@ from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.checkpoint import Checkpoint, Ends
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.holding import holds
 from pgrelay.spark.lake import LakeTable, lake_table
-from pgrelay.spark.offset_log import Ends, batch_ends, query_id
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
 from pgrelay.spark.topic_ends import client_options, end_offsets
@@ -105,7 +105,7 @@ class WholeTransactions:
             new.unpersist()
 
     def _own(self, spark: SparkSession, number: int) -> WholeTables:
-        self._query = self._query or query_id(spark, self._source.checkpoint)
+        self._query = self._query or Checkpoint(spark, self._source.checkpoint).query_id()
         writing = self._writing
         own = WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
         own.begin(writing.tables, number)
@@ -124,7 +124,7 @@ class WholeTransactions:
         if not found.waiting:
             return found
         # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
-        past = read_past(pending, batch_ends(pending.sparkSession, self._source.checkpoint, number))
+        past = read_past(pending, Checkpoint(pending.sparkSession, self._source.checkpoint).ends(number))
         if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
             return found
         return reach(pending, boundaries, tables, since, past)
@@ -179,7 +179,7 @@ class WholeTransactions:
         if self._added is None:
             self._added = topics - own.topics()
         if self._added:
-            ends = batch_ends(spark, self._source.checkpoint, number)
+            ends = Checkpoint(spark, self._source.checkpoint).ends(number)
             if self._joining is None:
                 client = client_options(self._source.servers, self._source.options)
                 partitions = {topic: ends.get(topic, {}) for topic in self._added}

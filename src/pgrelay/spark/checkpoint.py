@@ -1,0 +1,60 @@
+"""What Spark's checkpoint says of a query: who it is, where it began, and how far each batch reads."""
+
+import json
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+# By topic and partition, the first offset that is not read.
+Ends = dict[str, dict[int, int]]
+
+
+class Checkpoint:
+    """The folder of a query that reads Kafka. Hadoop opens it, so that it may be wherever Spark's can."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm = spark._jvm
+        assert jvm is not None
+        self._jvm: Any = jvm
+        self._location = location.rstrip("/")
+        self._files: JavaObject = self._path("").getFileSystem(
+            spark._jsparkSession.sessionState().newHadoopConf()
+        )
+
+    def query_id(self) -> str:
+        """The id by which a query goes on from here, wherever that is moved to."""
+        return str(json.loads(self._text("metadata"))["id"])
+
+    def last_commit(self) -> int | None:
+        """The number of the last batch that ended; None where there is none."""
+        commits = self._path("commits")
+        if not self._files.exists(commits):
+            return None
+        names = [status.getPath().getName() for status in self._files.listStatus(commits)]
+        return max((int(name) for name in names if name.isdecimal()), default=None)
+
+    def ends(self, batch: int) -> Ends:
+        """Up to where a batch reads each partition that there was when it was planned."""
+        return self._offsets(f"offsets/{batch}")
+
+    def begins(self) -> Ends:
+        """Where the query began to read, of the partitions that there were."""
+        return self._offsets("sources/0/0")
+
+    def _offsets(self, file: str) -> Ends:
+        if not self._files.exists(self._path(file)):
+            return {}
+        # A line for each source, after some of Spark's own.
+        told: dict[str, dict[str, int]] = json.loads(self._text(file).strip().rpartition("\n")[2])
+        return {topic: {int(number): end for number, end in ends.items()} for topic, ends in told.items()}
+
+    def _text(self, file: str) -> str:
+        stream = self._files.open(self._path(file))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _path(self, file: str) -> JavaObject:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._location}/{file}")

@@ -1,0 +1,41 @@
+"""Targets that a query was filling, and that are not there any more."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.checkpoint import Checkpoint
+from pgrelay.spark.lake import LakeTable, Using, lake_table
+
+
+def refuse_missing_targets(
+    spark: SparkSession, checkpoint: str, tables: Mapping[str, str], using: Using
+) -> None:
+    """Raise SetupError where a topic was read from, and its target is not there.
+
+    It would be made without what was read. `tables` names a target for each topic.
+    """
+    known = Checkpoint(spark, checkpoint)
+    read = known.last_commit()
+    if read is None:
+        return
+    # Where the query began, retention or `startingOffsets` may have left nothing to read.
+    ends, begins = known.ends(read), known.begins()
+    for topic, target in tables.items():
+        began = begins.get(topic, {})
+        if all(offset <= began.get(partition, 0) for partition, offset in ends.get(topic, {}).items()):
+            continue
+        table = lake_table(spark, target, using)
+        if not table.exists():
+            raise SetupError(
+                f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "
+                f"{checkpoint} says that its records were read: name the warehouse that has it; or a new "
+                "checkpoint, by which it is filled again from what the topic still holds"
+            )
+
+
+def _warehouse(table: LakeTable) -> str | None:
+    catalog = table.name.split("`")[1]
+    default = table.spark.conf.get("spark.sql.warehouse.dir", None)
+    return table.spark.conf.get(f"spark.sql.catalog.{catalog}.warehouse", default)

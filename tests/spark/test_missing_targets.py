@@ -1,0 +1,49 @@
+"""A target that went while its checkpoint stayed."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.columns import Column
+from tests.integration.topics import create_topic
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.records import change, produce, rows
+
+ID = Column("id", "int4", key=True, encoding="integer")
+
+
+def test_a_target_that_is_gone_is_not_made_without_what_was_read_into_it(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    targets = {"a": f"{target}_a"}
+    handmade.mirror(targets)
+    spark.sql(f"DROP TABLE {target}_a")
+    handmade.write("a", change("c", 11, after={"id": 2}))
+    where = rf"_a` is not in the warehouse .*, and the checkpoint {tmp_path}/checkpoint says"
+    with pytest.raises(SetupError, match=where):
+        handmade.mirror(targets)
+
+
+def test_a_target_of_which_nothing_was_read_yet_is_made(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+    # Another's records, from before the relay.
+    other = handmade.topic("b")
+    create_topic(handmade.bootstrap, other)
+    produce(handmade.bootstrap, other, [change("c", 5, after={"id": 5})])
+    targets = {"a": f"{target}_a", "b": f"{target}_b"}
+    handmade.mirror(targets, options={"startingOffsets": "latest"})
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror(targets)
+    # A table that the relay tells of since, and one that is mirrored since.
+    handmade.table("b", ID, since=2)
+    handmade.table("c", ID)
+    for table in ("b", "c"):
+        handmade.write(table, change("c", 20, after={"id": 2}))
+    handmade.mirror(targets | {"c": f"{target}_c"})
+    assert rows(spark.table(f"{target}_b")) == rows(spark.table(f"{target}_c")) == {(2,): 1}

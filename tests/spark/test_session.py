@@ -1,0 +1,35 @@
+"""A session where one runs already."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+
+LENGTH = "spark.sql.maxPlanStringLength"
+
+
+def test_the_one_that_runs_is_taken_with_what_can_still_be_set(spark: SparkSession, warehouse: Path) -> None:
+    before = spark.conf.get(LENGTH)
+    try:
+        assert pg.session() is pg.session(warehouse, options={LENGTH: "1000"}) is spark
+        assert spark.conf.get(LENGTH) == "1000"
+    finally:
+        spark.conf.set(LENGTH, str(before))
+
+
+def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"has spark\.sql\.warehouse\.dir = '.*', not '.*': stop\(\) it"):
+        pg.session(tmp_path)
+    with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g'"):
+        pg.session(options={"spark.driver.memory": "3g"})
+
+
+def test_one_without_delta_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = spark.newSession()
+    bare._jsparkSession.sessionState().conf().setConfString("spark.sql.extensions", "")
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: bare)
+    with pytest.raises(SetupError, match=r"neither Delta nor Iceberg: .*DeltaSparkSessionExtension"):
+        pg.session()
