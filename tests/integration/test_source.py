@@ -7,9 +7,12 @@ import signal
 import pytest
 
 from pgrelay.errors import SourceUnavailable
+from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
+from pgrelay.relay.setup import check_same
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.servers import Servers
 
 
 @pytest.mark.parametrize("version", ["14"], indirect=True)
@@ -49,3 +52,14 @@ async def test_a_wake_ahead_of_the_wait_is_not_lost(database: Database) -> None:
         source.wake()
         async with asyncio.timeout(20):
             await source.wait_readable(None)
+
+
+@pytest.mark.parametrize("version", ["10", "18"], indirect=True)
+async def test_two_servers_behind_one_dsn_are_told_apart(servers: Servers, database: Database) -> None:
+    """Where it names several hosts, and our two connections went apart."""
+    async with Source(database.dsn) as source:
+        async with Catalog(database.dsn) as catalog:
+            await check_same(catalog, source)
+        async with Catalog(servers.postgres("16").dsn) as elsewhere:
+            with pytest.raises(SourceUnavailable, match="leads to two servers"):
+                await check_same(elsewhere, source)

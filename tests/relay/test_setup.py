@@ -8,7 +8,7 @@ from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.source import System
-from pgrelay.relay.setup import Position, check_streaming
+from pgrelay.relay.setup import Position
 
 CONFIRMED: Final = 0x1000
 OURS: Final = 17  # PIDs of walsenders
@@ -75,11 +75,3 @@ def test_a_server_that_lost_wal_is_refused_and_a_standby_may_replay_it_yet() -> 
         position.check_cluster(shorter, standby=True)
     with pytest.raises(GapError, match="lost WAL"):
         position.check_cluster(shorter, standby=False)
-
-
-@pytest.mark.parametrize("asked", [None, slot(), slot(active_pid=OTHER)], ids=["none", "free", "another's"])
-def test_a_slot_that_does_not_stream_to_us_is_another_server_s(asked: Slot | None) -> None:
-    """Where source.dsn names several, and the two connections went apart."""
-    with pytest.raises(SourceUnavailable, match=r"source\.dsn leads to two servers: slot s"):
-        check_streaming(asked, "s", OURS)
-    assert check_streaming(slot(active_pid=OURS), "s", OURS).active_pid == OURS

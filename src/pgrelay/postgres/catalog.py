@@ -21,7 +21,7 @@ from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres.connection import connect, query_error
+from pgrelay.postgres.connection import STARTED_US, connect, query_error
 from pgrelay.wire.pgoutput import Relation
 
 Row = tuple[Any, ...]
@@ -227,6 +227,10 @@ class Catalog:
     async def in_recovery(self) -> bool:
         """Whether the server is a standby."""
         return bool((await self.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0])
+
+    async def server_started_us(self) -> int:
+        """When the server was started, in microseconds since 1970."""
+        return int((await self.rows(sql.SQL(f"SELECT {STARTED_US}")))[0][0])
 
     async def wal_end(self) -> int:
         """Where the server's WAL ends now; on a standby, what it has replayed."""

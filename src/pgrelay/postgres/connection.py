@@ -33,6 +33,9 @@ PIN: Final = "SELECT " + ", ".join(
     f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()
 )
 
+# When the server was started, in microseconds since 1970: two servers of a cluster differ in it.
+STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+
 _CONNECT_TIMEOUT_S: Final = 10
 
 # SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").

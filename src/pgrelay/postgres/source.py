@@ -18,7 +18,7 @@ from psycopg import pq
 from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres.connection import connect, one_line, server_error
+from pgrelay.postgres.connection import STARTED_US, connect, one_line, server_error
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0
@@ -39,17 +39,22 @@ class System:
 
 
 class Source:
-    """One replication connection. Every method raises SourceUnavailable when the server goes."""
+    """One replication connection. Every method raises SourceUnavailable when the server goes.
+
+    `walsender_pid` is as the server's own views have it, `server_started_us` when the server was started, in
+    microseconds since 1970: no two of a cluster have that in common.
+    """
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
+        self.walsender_pid = 0
+        self.server_started_us = 0
         self._connection: psycopg.AsyncConnection[tuple[Any, ...]]
         self._pgconn: pq.abc.PGconn
         self._readable = asyncio.Event()
         self._streaming = False
         self._ended_by: PgrelayError | None = None
         self._socket = -1
-        self._pid = 0
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn, replication="database")
@@ -58,13 +63,13 @@ class Source:
         # Kept, since libpq knows it no longer once the server has cut the connection.
         self._socket = self._pgconn.socket
         try:
-            # What libpq knows may be a proxy's own number.
-            pid = (await self._execute("SELECT pg_backend_pid()")).get_value(0, 0)
+            # What libpq knows of the process may be a proxy's own number.
+            told = await self._execute(f"SELECT pg_backend_pid(), {STARTED_US}")
         except PgrelayError:
             # Nobody else will: a block that was not entered is not left.
             await self._connection.close()
             raise
-        self._pid = int(pid or b"0")
+        self.walsender_pid, self.server_started_us = (int(told.get_value(0, n) or b"0") for n in range(2))
         return self
 
     async def __aexit__(
@@ -80,11 +85,6 @@ class Source:
     def server_version(self) -> int:
         """As libpq counts: 180004."""
         return self._pgconn.server_version
-
-    @property
-    def walsender_pid(self) -> int:
-        """As the server's own views have it, whatever stands between."""
-        return self._pid
 
     @property
     def server_encoding(self) -> str:

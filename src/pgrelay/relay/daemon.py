@@ -52,7 +52,7 @@ from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, se
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import Position, check_own, check_streaming, check_topics, prepare
+from pgrelay.relay.setup import Position, check_own, check_same, check_topics, prepare
 from pgrelay.relay.supply import Supply
 from pgrelay.status.health import Health
 
@@ -172,6 +172,7 @@ class Daemon:
         """One session, from connecting to its end. Returns when asked to stop."""
         config = self._config
         async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
+            await check_same(catalog, source)
             # Whatever is waited for from here on, how far behind the slot is stays true.
             self._observer.asked(await catalog.slot_wal(config.source.slot))
             # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
@@ -189,8 +190,7 @@ class Daemon:
             options = stream_options(config.source, source.server_version)
             await source.start(config.source.slot, self._position.flush_lsn, options)
             # Ours only now; until then another relay, or who knows who, may have moved it.
-            slot = await catalog.slot(config.source.slot)
-            slot = check_streaming(slot, config.source.slot, source.walsender_pid)
+            slot = await catalog.slot(config.source.slot) or before
             server = server_of(config, catalog, system, slot, standby)
             if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
                 await self._check_unmoved(self._sink, offsets, server, slot)

@@ -167,14 +167,13 @@ def check_own(slot: Slot, name: str) -> None:
         raise unpromoted(f"and slot {name} there is kept for when its primary has gone")
 
 
-def check_streaming(slot: Slot | None, name: str, walsender_pid: int) -> Slot:
-    """The slot, as the catalogue has it while we stream. Raises SourceUnavailable where it is another's."""
-    if slot is None or slot.active_pid != walsender_pid:
+async def check_same(catalog: Catalog, source: Source) -> None:
+    """Raises SourceUnavailable where one connection leads to another server than the other."""
+    if await catalog.server_started_us() != source.server_started_us:
         raise SourceUnavailable(
-            f"source.dsn leads to two servers: slot {name} streams from the one, and not from the other that "
-            "we asked for it; name one host, or add target_session_attrs=read-write"
+            "source.dsn leads to two servers, one for the stream and one for questions: name one host, or "
+            "add target_session_attrs=read-write"
         )
-    return slot
 
 
 def check_kind(slot: Slot, name: str, database: str) -> None:
