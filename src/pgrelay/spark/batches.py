@@ -22,7 +22,7 @@ from pgrelay.spark.schema_topic import SchemaTopic
 from pgrelay.spark.transactions import with_positions
 from pgrelay.spark.versions import HistoryTarget
 
-_AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
+AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,14 @@ class Batches:
         known = self._schemas.read_written(spark, self._writing.tables)
         return {topic: self._reading.schema(schema) for topic, schema in known.items()}
 
-    def apply_tables(self, records: DataFrame, schemas: Mapping[str, TableSchema]) -> None:
+    def apply_tables(
+        self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE
+    ) -> None:
         """Apply the records of every topic, some at once; of several they are read more than once.
 
         Raises what the first of them raises.
         """
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(at_once) as pool:
             topics = self._with_work(records)
             started = [
                 pool.submit(self.apply_table, records.where(F.col("topic") == topic), topic, schemas)

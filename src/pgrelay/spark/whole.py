@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.batches import AT_ONCE, Batches, Reading, Writing
 from pgrelay.spark.checkpoint import Checkpoint, Ends
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.holding import holds
@@ -136,7 +136,10 @@ class WholeTransactions:
         # What has no position can't be read: let it be told of at once.
         now = new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
         try:
-            self._batches.apply_tables(now.unionByName(due), schemas)
+            # With `from_avro` in the plan that tables share: its map of options is built anew by each thread,
+            # in one place, and they then find keys twice.
+            at_once = AT_ONCE if self._reading.registry is None else 1
+            self._batches.apply_tables(now.unionByName(due), schemas, at_once)
         finally:
             due.unpersist()
 
