@@ -12,6 +12,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import EVERY
 from pgrelay.encode.selection import Selection
+from pgrelay.encode.types import Encodings
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from tests.encode.avro import avro_records
 from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, Written, encoder_of, records, transaction
@@ -91,11 +92,36 @@ def test_an_update_a_move_and_a_delete() -> None:
     assert [record.value["source"]["seq"] for record in found if record.value] == [0, 1, 2, 3]
 
 
-def test_the_other_key_of_a_move_is_in_the_registrys_format_too() -> None:
-    deleted, *_ = read(DEFAULT, build.update(OID, ["2", "a", "B"], key=["1", None, None]))
-    key = deleted.headers["__debezium.newkey"]
-    assert key is not None
-    assert (key[0], key[5:]) == (0, b"\x04")
+MOVE: Final = build.update(OID, ["2", "a", "B"], key=["1", None, None])
+
+
+@pytest.mark.parametrize("options", [AVRO, FLAT], ids=["debezium", "flat"])
+def test_the_other_key_of_a_move_is_json_as_in_json_records(options: RecordOptions) -> None:
+    deleted, tombstone, created = read(DEFAULT, MOVE, options=options)
+    assert deleted.headers == tombstone.headers == {"__debezium.newkey": b'{"id":2}'}
+    assert created.headers == {"__debezium.oldkey": b'{"id":1}'}
+
+
+def test_the_other_key_of_a_move_has_no_more_columns_under_a_whole_old_row() -> None:
+    update = build.update(OID, ["2", "b", UNCHANGED], old=["1", "a", "B"])
+    found = read(FULL, update, facts=WITH_KEY)
+    assert [record.headers for record in found] == [
+        {"__debezium.newkey": b'{"id":2}'},
+        {"__debezium.newkey": b'{"id":2}'},
+        {"__debezium.oldkey": b'{"id":1}'},
+    ]
+
+
+def test_the_other_key_of_a_move_is_written_by_the_same_choices_as_json_keys() -> None:
+    columns = [Column("price", NUMERIC, key=True), Column("name", TEXT, key=True)]
+    relation = build.relation(OID, "public", "t", "d", columns)
+    hashing = Selection(hash=(r".*\.name",), hash_key=b"pepper")
+    options = replace(AVRO, encodings=Encodings(numeric="double"), selection=hashing)
+    moves = [relation, build.update(OID, ["2.50", "b"], key=["1.50", "a"])]
+    in_json = records(*moves, options=replace(options, format="json"))
+    in_avro = read(*moves, options=options)
+    assert [record.headers for record in in_avro] == [record.headers for record in in_json]
+    assert in_json[0].headers["__debezium.newkey"].startswith(b'{"price":2.50,"name":"')  # type: ignore[union-attr]
 
 
 def test_the_whole_old_row() -> None:

@@ -7,10 +7,11 @@ bytes of the tuple go straight into the value, by the relation's plan. Frames ar
 
 from librt.strings import BytesWriter
 
+from pgrelay.encode.avro.json_keys import JsonKeys
 from pgrelay.encode.boundaries import Boundaries
 from pgrelay.encode.dead_letter import DeadLetters, row_text
 from pgrelay.encode.envelope import Envelope
-from pgrelay.encode.formats import boundaries_of, envelope_of, row_writer
+from pgrelay.encode.formats import boundaries_of, envelope_of, json_keys, row_writer
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import (
@@ -46,6 +47,7 @@ class Changes:
         self._message_topic = topics.message
         self.boundaries: Boundaries | None = boundaries_of(options, topics.transaction)
         self._row: RowWriter = row_writer(options)
+        self._json_keys: JsonKeys | None = json_keys(options)
         self._value = BytesWriter()
         self._image = BytesWriter()
 
@@ -101,30 +103,34 @@ class Changes:
             if self._emit(plan, new_key, frame, UPDATE, None):
                 plan.updates += 1
         else:
-            self._move(plan, frame, old_key, new_key, before, after)
+            self._move(plan, frame, body, old_key, new_key, before, after)
 
     def _move(
         self,
         plan: Plan,
         frame: bytes,
+        body: int,
         old_key: bytes | None,
         new_key: bytes | None,
         before: bytes,
         after: bytes,
     ) -> None:
-        """A change of the key: the old key's row ends, the new key's begins."""
+        """A change of the key: the old key's row ends, the new key's begins; headers tell the other, JSON."""
         value, unchanged = self._value, self._row.unchanged
+        old_header, new_header = old_key, new_key
+        if self._json_keys is not None:
+            old_header, new_header = self._json_keys.of_update(plan, frame, body + 5)
         self._row.unchanged = []
         self.envelope.open_before(value, plan)
         value.write(before)
         self.envelope.close_before(value)
-        if self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_key)]):
+        if self._emit(plan, old_key, frame, DELETE, [("__debezium.newkey", new_header)]):
             plan.deletes += 1
         self._row.unchanged = unchanged
         value.truncate(0)
         self.envelope.open_after(value, plan)
         value.write(after)
-        if self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_key)]):
+        if self._emit(plan, new_key, frame, CREATE, [("__debezium.oldkey", old_header)]):
             plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body: int) -> None:

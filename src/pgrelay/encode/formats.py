@@ -3,6 +3,7 @@
 from pgrelay.encode.avro.boundaries import AvroBoundaries
 from pgrelay.encode.avro.debezium import DebeziumAvro
 from pgrelay.encode.avro.flat import FlatAvro
+from pgrelay.encode.avro.json_keys import JsonKeys
 from pgrelay.encode.avro.plan import AvroPlan
 from pgrelay.encode.avro.rows import AvroRowWriter
 from pgrelay.encode.avro.schema import (
@@ -32,6 +33,11 @@ def envelope_of(options: RecordOptions) -> Envelope:
 def row_writer(options: RecordOptions) -> RowWriter:
     make = AvroRowWriter if options.format == "avro" else RowWriter
     return make(options.placeholder)
+
+
+def json_keys(options: RecordOptions) -> JsonKeys | None:
+    """What writes keys as JSON where records are not; None where they are."""
+    return JsonKeys(options) if options.format == "avro" else None
 
 
 def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:

@@ -80,6 +80,13 @@ class AvroPlan(Plan):
         self.fields = [column for column in self.fields if not column.dropped]
         self.nulls: bytes = NULL * len(self.fields)
         self.source_names = string(shown(relation.namespace)) + string(shown(relation.name))
+        self._in_json: Plan | None = None
+
+    def in_json(self, options: RecordOptions) -> Plan:
+        """The plan of the same relation in JSON, made once it is asked for."""
+        if self._in_json is None:
+            self._in_json = Plan(self.relation, self.facts, self.topic, options)
+        return self._in_json
 
     def column_plan(
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
