@@ -1,7 +1,7 @@
 """Schema records: what a table's columns are, and when consumers are told."""
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -148,6 +148,18 @@ class TestRecord:
         assert {column["name"]: column["encoding"] for column in schema["columns"]} == {
             "id": "string",
             "age": "string",
+        }
+
+    @pytest.mark.parametrize("format", ["json", "avro"])
+    def test_only_masked_and_hashed_columns_are_told_to_be_hidden(
+        self, format: Literal["json", "avro"]
+    ) -> None:
+        selection = Selection(mask=(r".*\.age",), hash=(r".*\.id",), hash_key=b"k")
+        schema = schema_of(ID, NAME, AGE, options=replace(OPTIONS, format=format, selection=selection))
+        assert {column["name"]: column.get("hidden") for column in schema["columns"]} == {
+            "id": True,
+            "name": None,
+            "age": True,
         }
 
     def test_names_that_are_no_utf_8_stay_json(self) -> None:

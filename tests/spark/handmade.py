@@ -58,6 +58,7 @@ class HandmadeRelay:
                 "type_modifier": column.type_modifier,
                 "key": column.key,
                 "encoding": column.encoding,
+                **({"hidden": True} if column.text else {}),
             }
             for column in columns
         ]

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.topics import read_topic
 from tests.spark.handmade import HandmadeRelay
-from tests.spark.records import change, rows
+from tests.spark.records import change, numeric, rows
 
 
 @contextmanager
@@ -90,6 +92,17 @@ def test_a_table_that_spark_cannot_have_concerns_no_other(
     handmade.mirror({"a": target})
     assert rows(spark.table(target)) == {(1,): 1}
     assert list(pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=[topic])) == [topic]
+
+
+def test_hidden_columns_are_strings_whatever_their_type(spark: SparkSession, handmade: HandmadeRelay) -> None:
+    id_ = Column("id", "int4", key=True, encoding="integer")
+    price = Column("price", "numeric", numeric(8, 2))
+    topic = handmade.table("a", id_, replace(price, text=True), replace(price, name="shown"))
+    handmade.write("a", change("c", 10, after={"id": 1, "price": "***", "shown": "4.50"}))
+    (schema,) = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=[topic]).values()
+    changes = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema)
+    found = changes.select("after.price", "after.shown", "corrupt")
+    assert rows(found) == {("***", Decimal("4.50"), None): 1}
 
 
 def test_schemas_are_made_anew_of_the_tables_alone_that_are_told_of_again(

@@ -8,7 +8,7 @@ transaction, from `seq` on; a consumer needs no database credentials and no regi
 import json
 from typing import Any, Final
 
-from pgrelay.encode.plan import Plan
+from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.records import Record
 
 _IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
@@ -26,21 +26,23 @@ def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> 
         "replica_identity": _IDENTITIES[relation.replica_identity],
         "lsn": lsn,
         "seq": seq,
-        "columns": [
-            {
-                "name": column.name,
-                "type_oid": column.type_oid,
-                "type_name": column.type.name,
-                "type_modifier": column.type.typmod,
-                "key": column.key,
-                "encoding": column.encoding,
-            }
-            for column in plan.columns
-            if not column.dropped
-        ],
+        "columns": [_column(column) for column in plan.columns if not column.dropped],
     }
     # One partition, so that a topic's schemas come in the order in which they hold.
     return (topic, _json({"topic": plan.topic}), _json(value), None, 0)
+
+
+def _column(column: ColumnPlan) -> dict[str, Any]:
+    """`hidden` is there only where the values are masks or hashes: the encoding alone does not tell."""
+    told = {
+        "name": column.name,
+        "type_oid": column.type_oid,
+        "type_name": column.type.name,
+        "type_modifier": column.type.typmod,
+        "key": column.key,
+        "encoding": column.encoding,
+    }
+    return told if column.shown else {**told, "hidden": True}
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -115,7 +115,7 @@ class Column:
     type_modifier  pg_attribute.atttypmod, -1 where none was declared
     key            whether it is of the record's key
     encoding       the name of the JSON encoding or Avro type of its values
-    text           whether to read it as a string whatever its type
+    text           whether to read it as a string whatever its type, as where the relay hides its values
     """
 
     name: str
@@ -136,8 +136,8 @@ class Column:
         if self.type_name == "numeric":
             return self._numeric()
         counterpart = _COUNTERPARTS.get(self.type_name, StringType())
-        # A hash or mask is a string whatever the column is; bytea's and timestamps' own forms have other
-        # names.
+        # So a relay tells a hash or mask that does not mark it as hidden yet; bytea's and timestamps' own
+        # forms have other names.
         return StringType() if self.encoding == STRING else counterpart
 
     @property

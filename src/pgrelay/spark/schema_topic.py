@@ -148,6 +148,8 @@ def _version(record: dict[str, Any]) -> TableVersion:
             type_modifier=column["type_modifier"],
             key=column["key"],
             encoding=column["encoding"],
+            # A mask or a hash is a string whatever the column is.
+            text=column.get("hidden", False),
         )
         for column in record["columns"]
     )
