@@ -2,7 +2,7 @@
 
 import struct
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
@@ -225,6 +225,51 @@ def test_a_binary_form_that_is_not_known_names_table_column_and_cure() -> None:
     assert str(error).startswith(
         "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false"
     )
+
+
+GEOMETRY: Final = RelationFacts(types={16400: ColumnType(16400, "geometry")})
+PLACES: Final = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
+
+
+def asked_for_binary(
+    facts: RelationFacts, format: Literal["json", "avro"] = "json", selection: Selection = OPTIONS.selection
+) -> Encoder:
+    """One that knows a table and none of its rows yet."""
+    encoder = encoder_of(replace(OPTIONS, format=format, binary_values=True, selection=selection))
+    encoder.feed(transaction(PLACES))
+    encoder.encode(NOW)
+    encoder.learn(facts)
+    return encoder
+
+
+@pytest.mark.parametrize("format", ["json", "avro"])
+def test_where_binary_is_asked_for_the_table_is_refused_before_any_row(
+    format: Literal["json", "avro"],
+) -> None:
+    with pytest.raises(SetupError) as caught:
+        asked_for_binary(GEOMETRY, format)
+    assert str(caught.value) == (
+        "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false"
+    )
+
+
+@pytest.mark.parametrize("hidden", [Selection(drop=(r".*\.at",)), Selection(mask=(r".*\.at",))])
+def test_a_table_is_not_refused_for_a_column_whose_values_are_not_read(hidden: Selection) -> None:
+    asked_for_binary(GEOMETRY, selection=hidden)
+
+
+def test_a_hashed_column_is_read() -> None:
+    with pytest.raises(SetupError, match=r"public\.orders\.at"):
+        asked_for_binary(GEOMETRY, selection=Selection(hash=(r".*\.at",), hash_key=b"k"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [RelationFacts(types={16400: ColumnType(16400, "query_int", sends=False)}), RelationFacts()],
+    ids=["no binary form", "dropped since"],
+)
+def test_a_table_is_not_refused_for_a_type_that_comes_as_text(facts: RelationFacts) -> None:
+    asked_for_binary(facts)
 
 
 def test_the_same_type_as_text_is_its_text() -> None:

@@ -34,6 +34,10 @@ def test_a_range_has_its_subtype_and_a_multirange_its_range() -> None:
     assert builtin_type(6152) == ColumnType(6152, "_tsmultirange", element=builtin_type(4533))
 
 
+def test_two_built_in_types_have_no_binary_form() -> None:
+    assert [built_in(oid).sends for oid in (1033, 3642, 3615, 1034)] == [False, False, True, True]
+
+
 @pytest.mark.parametrize("oid", [0, 13, 2249, 16_384, 99_999])
 def test_other_oids_are_not_built_in(oid: int) -> None:
     assert builtin_type(oid) is None

@@ -200,6 +200,7 @@ async def test_types_whose_binary_form_is_unknown(setup: Setup) -> None:
     finding = only(await setup.trouble())
     assert finding.level == "error"
     assert finding.what.endswith("public.odd.p (pair), public.odd.w (tsquery)")
+    assert "the first row" in finding.why
 
 
 @pytest.mark.parametrize(

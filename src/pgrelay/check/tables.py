@@ -95,7 +95,7 @@ def unreadable(columns: Sequence[Column], types: dict[int, ColumnType]) -> list[
     return [
         error(
             f"source.binary: no binary form is known for {some(names)}",
-            "the first such value stops the relay",
+            "the first row of such a table stops the relay, whatever the column holds",
             "set source.binary: false",
         )
     ]

@@ -19,7 +19,7 @@ from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.flat import FlatJson, refuse_taken
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
-from pgrelay.encode.rows import RowWriter
+from pgrelay.encode.rows import RowWriter, unread
 from pgrelay.encode.topics import Topics
 from pgrelay.wire.pgoutput import Relation
 
@@ -48,14 +48,25 @@ def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
 
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
-    """Raises SetupError where the topic or a column's name is another's, or a key would be hidden."""
+    """Raises SetupError where the topic or a column's name is another's, a key would be hidden, or a column's
+    values are to come in a binary form that we don't know."""
     topic = topics.of_table(relation.namespace, relation.name)
     if options.format == "avro":
-        return AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))
-    plan = Plan(relation, facts, topic, options)
-    if options.envelope == "flat":
-        refuse_taken(plan)
+        plan: Plan = AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))
+    else:
+        plan = Plan(relation, facts, topic, options)
+        if options.envelope == "flat":
+            refuse_taken(plan)
+    if options.binary_values:
+        _refuse_unread(plan)
     return plan
+
+
+def _refuse_unread(plan: Plan) -> None:
+    """Before any row: the first value that is not null may come days after the first row."""
+    for column in plan.columns:
+        if column.type.sends and not column.binary_known and not column.hidden:
+            raise unread(column)
 
 
 def schemas_of(plan: Plan, options: RecordOptions) -> Schemas | None:

@@ -33,6 +33,7 @@ class RecordOptions:
     """`prefix` is source.name, `topic` the template of table topics, `version` our own.
 
     `routes`: pairs of a regular expression over `schema.table` and the template of the topic of its tables.
+    `binary_values`: the server was asked for values in binary.
     `dead_letters` is None where what can't be a record is an error.
     """
 
@@ -49,6 +50,7 @@ class RecordOptions:
     transactions: bool = False
     placeholder: bool = False
     headers: bool = False
+    binary_values: bool = False
     encodings: Encodings = field(default_factory=Encodings)
     selection: Selection = field(default_factory=Selection)
     dead_letters: DeadLetterOptions | None = None

@@ -136,4 +136,4 @@ class Plan:
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
     """A type that neither we nor the catalogue know (it was dropped since) is taken as its text."""
     known = builtin_type(column.type_oid, column.typmod) or facts.types.get(column.type_oid)
-    return known or ColumnType(column.type_oid, "unknown", column.typmod)
+    return known or ColumnType(column.type_oid, "unknown", column.typmod, sends=False)

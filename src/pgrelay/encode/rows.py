@@ -45,11 +45,16 @@ def is_plain(value: bytes) -> bool:
 def of_binary(column: ColumnPlan) -> tuple[int, Converter | None]:
     """The kind of encoding and the converter for a value that came in binary. Raises SetupError."""
     if not column.binary_known:
-        raise SetupError(
-            f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
-            f"{column.type.name}; set source.binary: false"
-        )
+        raise unread(column)
     return column.binary_kind, column.binary_convert
+
+
+def unread(column: ColumnPlan) -> SetupError:
+    """What follows from a column whose binary form we don't know."""
+    return SetupError(
+        f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
+        f"{column.type.name}; set source.binary: false"
+    )
 
 
 def converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:

@@ -32,6 +32,7 @@ class ColumnType:
                multirange, its range; None of all others
     delimiter  pg_type.typdelim of an array's element type
     typtype    pg_type.typtype: b base, e enum, r range, m multirange, c composite
+    sends      whether it has a binary form (pg_type.typsend); what has none always comes as text
     """
 
     oid: int
@@ -40,6 +41,7 @@ class ColumnType:
     element: "ColumnType | None" = None
     delimiter: str = ","
     typtype: str = "b"
+    sends: bool = True
 
     @property
     def is_array(self) -> bool:
@@ -185,6 +187,9 @@ _BASE: Final = (
     (5069, "xid8", 271),
 )
 
+# aclitem and gtsvector.
+_WITHOUT_SEND: Final = frozenset((1033, 3642))
+
 # (oid, name, oid of its array type, oid of its subtype)
 _RANGES: Final = (
     (3904, "int4range", 3905, 23),
@@ -208,7 +213,7 @@ _MULTIRANGES: Final = (
 
 def _scalars() -> dict[int, ColumnType]:
     """The types that aren't arrays, by OID."""
-    types = {oid: ColumnType(oid, name) for oid, name, _ in _BASE}
+    types = {oid: ColumnType(oid, name, sends=oid not in _WITHOUT_SEND) for oid, name, _ in _BASE}
     for oid, name, _, subtype in _RANGES:
         types[oid] = ColumnType(oid, name, element=types[subtype], typtype="r")
     for oid, name, _, range_oid in _MULTIRANGES:
@@ -230,7 +235,7 @@ def builtin_type(oid: int, typmod: int = -1) -> ColumnType | None:
     """The built-in type of that OID, base, range, multirange or an array of one; None when there is none."""
     scalar = _SCALARS.get(oid)
     if scalar is not None:
-        return ColumnType(oid, scalar.name, typmod, scalar.element, typtype=scalar.typtype)
+        return replace(scalar, typmod=typmod)
     element = _ELEMENTS.get(oid)
     if element is None:
         return None

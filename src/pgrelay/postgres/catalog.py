@@ -348,7 +348,7 @@ class Catalog:
         ask = set(wanted)
         query = sql.SQL(
             "SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem, "
-            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {} "
+            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {}, t.typsend <> 0 "
             "FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
             "LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, {}) WHERE t.oid = ANY (%s)"
         ).format(*self._range_columns())
@@ -378,7 +378,7 @@ def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
         return built_in
     if oid not in rows:
         return ColumnType(oid, "unknown", typmod)
-    _, name, typtype, base, base_typmod, element, category, delimiter, ranged = rows[oid]
+    _, name, typtype, base, base_typmod, element, category, delimiter, ranged, sends = rows[oid]
     if typtype == "d":
         return _column_type(base, base_typmod, rows)
     if category == "A" and element:
@@ -388,7 +388,7 @@ def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
             name, typmod = f"_{of.name}", of.typmod
         return ColumnType(oid, name, typmod, of, delimiter)
     made_of = _column_type(ranged, -1, rows) if ranged else None
-    return ColumnType(oid, name, typmod, made_of, typtype=typtype)
+    return ColumnType(oid, name, typmod, made_of, typtype=typtype, sends=sends)
 
 
 def _lsn(text: str | None) -> int | None:

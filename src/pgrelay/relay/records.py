@@ -31,6 +31,7 @@ def record_options(
         transactions=records.transaction_topic,
         placeholder=records.unchanged == "placeholder",
         headers=records.headers,
+        binary_values=config.source.binary,
         encodings=Encodings(
             numeric=records.numeric,
             time=records.time,
