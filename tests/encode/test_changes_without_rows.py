@@ -112,8 +112,8 @@ def test_headers_on_truncates_and_messages() -> None:
     ]
 
 
-def test_the_txid_header_of_a_message_outside_transactions() -> None:
+def test_the_txid_header_of_a_message_outside_transactions_is_null() -> None:
     message = build.message("audit", b"...", transactional=False)
     encoder = encoder_of(replace(OPTIONS, headers=True))
     (record,) = records_of(transaction(message, xid=None), encoder)
-    assert record.headers["txid"] == b"null"
+    assert record.headers["txid"] is None

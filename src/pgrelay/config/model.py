@@ -166,7 +166,8 @@ class Records(Section):
         description="an unchanged value that the server did not send: left out and named, or marked",
     )
     headers: fields.Switch = Field(
-        default=False, description="op, LSN, seq and txid as headers on every record"
+        default=False,
+        description="op, LSN, seq and txid as headers on every record of a row, truncate or message",
     )
     schema_registry: fields.Options = Field(
         default_factory=dict, repr=False, description="url and the client's own options, for avro"

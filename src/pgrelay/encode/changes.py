@@ -261,7 +261,7 @@ class Changes:
             ("op", op.encode()),
             ("commit_lsn", b"%d" % envelope.commit_lsn),
             ("seq", b"%d" % envelope.seq),
-            ("txid", envelope.xid),
+            ("txid", envelope.xid_header),
         ]
         return headers if extra is None else headers + extra
 

@@ -43,6 +43,7 @@ class Envelope:
         self.xid: bytes = b"null"
         self.origin: bytes = b"null"
         self.xid_number: int | None = None
+        self.xid_header: bytes | None = None
         self.origin_name: str | None = None
         # What stands for the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
@@ -59,6 +60,7 @@ class Envelope:
         self.xid = b"null" if begin.xid is None else b"%d" % begin.xid
         self.origin = b"null"
         self.xid_number = begin.xid
+        self.xid_header = None if begin.xid is None else self.xid
         self.origin_name = None
         self.changed()
 
