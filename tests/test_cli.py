@@ -31,6 +31,7 @@ class Finding:
     what: str
     why: str = ""
     cure: str = ""
+    gap: bool = False
 
 
 @pytest.fixture(autouse=True)
@@ -246,6 +247,33 @@ def test_check_with_warnings_alone_is_0(give: Give, capsys: pytest.CaptureFixtur
     give("pgrelay.check", "check", check_that_finds(*FINDINGS[:2]))
     assert main(["check", "--config", EXAMPLE]) == 0
     assert capsys.readouterr().out.endswith("\n0 errors, 1 warning\n")
+
+
+def test_check_that_finds_a_gap_is_3_as_a_run_would_be(give: Give) -> None:
+    gap = Finding("error", "slot pgrelay is lost", "changes are gone", "begin anew", gap=True)
+    give("pgrelay.check", "check", check_that_finds(gap, *FINDINGS))
+    assert main(["check", "--config", EXAMPLE]) == 3
+
+
+def test_check_as_json_has_mistakes_in_the_configuration_as_findings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "relay.yaml"
+    file.write_text("source: {slott: x}\nsink: {kafka: {bootstrap.servers: 'k:1'}}\n")
+    assert main(["check", "--config", str(file), "--json"]) == 2
+    out, err = capsys.readouterr()
+    findings = json.loads(out)
+    assert len(findings) == err.count("\n") > 0
+    assert {each["level"] for each in findings} == {"error"}
+    assert any("source.slott: " in each["what"] for each in findings)
+    assert all(each["cure"] for each in findings)
+
+
+def test_check_without_json_tells_mistakes_in_the_configuration_as_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--config", str(tmp_path / "no.yaml")]) == 2
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

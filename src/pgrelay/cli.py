@@ -33,6 +33,7 @@ exit codes:
   3  the stream cannot go on without losing data: slot lost, a gap, another cluster
   4  a record can't be encoded or delivered, and the policy says stop
   1  anything else
+     check ends with 3 or 2 where a run would, and with 0 where it has warnings alone
   130  Ctrl-C ended another command than run, or skip before it was done; 143: SIGTERM did
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
@@ -135,13 +136,28 @@ def _check(options: argparse.Namespace) -> int:
     from pgrelay import log
     from pgrelay.config import load
 
-    config = load(options.config)
+    try:
+        config = load(options.config)
+    except SetupError as mistakes:
+        if options.json:
+            tell(_mistakes_as_json(mistakes))
+        raise
     log.configure("warning")
     from pgrelay.check import check
 
     findings: Sequence[Finding] = asyncio.run(check(config))
     tell(_as_json(findings) if options.json else _as_text(findings, _colours_wanted()))
-    return 2 if any(finding.level == "error" for finding in findings) else 0
+    if any(finding.gap for finding in findings):
+        return GapError.exit_code
+    return SetupError.exit_code if any(finding.level == "error" for finding in findings) else 0
+
+
+def _mistakes_as_json(mistakes: SetupError) -> str:
+    """A finding for each line, which is a mistake in the configuration."""
+    from pgrelay.check.findings import refused
+
+    why = f"nothing begins with it: exit code {SetupError.exit_code}"
+    return _as_json([refused(SetupError(line), why) for line in str(mistakes).splitlines()])
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from pgrelay.check.findings import Finding, refused, some
-from pgrelay.errors import SetupError
+from pgrelay.errors import GapError, SetupError
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,11 @@ from pgrelay.errors import SetupError
 )
 def test_an_error_of_ours_ends_in_its_cure(message: str, what: str, cure: str) -> None:
     assert refused(SetupError(message), "because") == Finding("error", what, "because", cure)
+
+
+def test_what_would_lose_changes_is_marked_as_a_gap() -> None:
+    assert refused(GapError("slot s is gone; begin anew"), "because").gap
+    assert not refused(SetupError("slot s is physical; take another"), "because").gap
 
 
 def test_a_few_names_and_how_many_more() -> None:

@@ -54,6 +54,7 @@ def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
     because = replace(SLOT, wal_status="lost", invalidation_reason=reason).lost_because
     assert because is not None
     finding = lost("s", because)
+    assert finding.gap
     assert finding.level == "error"
     assert why in finding.why
     assert "begin anew with pgrelay reset" in finding.cure

@@ -90,6 +90,7 @@ def test_a_gap_is_found_ahead_of_the_run_that_it_ends(
 ) -> None:
     spoil(stopped)
     (found,) = errors(stopped)
+    assert stopped.command("check").returncode == LOST
     assert found["what"].startswith(what.format(slot=stopped.prefix))
     assert found["why"] == "a run would lose changes, and ends with exit code 3"
     assert found["cure"] == CURE

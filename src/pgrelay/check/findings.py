@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pgrelay.errors import PgrelayError
+from pgrelay.errors import GapError, PgrelayError
 
 _SHOWN: Final = 5
 
@@ -13,7 +13,7 @@ _SHOWN: Final = 5
 class Finding:
     """An error would stop a run, a warning would hurt it. `why` and `cure` are empty where all is well.
 
-    `by_a_run`: nothing is wrong with it if it is this relay that runs.
+    `by_a_run`: nothing is wrong with it if it is this relay that runs. `gap`: a run would lose changes.
     """
 
     level: Literal["ok", "warning", "error"]
@@ -21,6 +21,7 @@ class Finding:
     why: str = ""
     cure: str = ""
     by_a_run: bool = False
+    gap: bool = False
 
 
 def ok(what: str) -> Finding:
@@ -31,15 +32,15 @@ def warning(what: str, why: str, cure: str, by_a_run: bool = False) -> Finding:
     return Finding("warning", what, why, cure, by_a_run)
 
 
-def error(what: str, why: str, cure: str) -> Finding:
-    return Finding("error", what, why, cure)
+def error(what: str, why: str, cure: str, gap: bool = False) -> Finding:
+    return Finding("error", what, why, cure, gap=gap)
 
 
 def refused(refusal: PgrelayError, why: str) -> Finding:
     """An error that a run would meet, as a finding. Our messages end in their cure."""
     text = str(refusal)
     what, _, cure = text.rpartition("; " if "; " in text else ": ")
-    return error(what, why, cure)
+    return error(what, why, cure, gap=isinstance(refusal, GapError))
 
 
 def some(names: Sequence[str], joint: str = ", ") -> str:

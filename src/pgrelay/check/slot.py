@@ -96,6 +96,7 @@ def lost(name: str, why: str) -> Finding:
         f"slot {name} is lost",
         f"{why}: changes since are gone from the stream",
         BEGIN_ANEW,
+        gap=True,
     )
 
 
