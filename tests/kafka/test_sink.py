@@ -115,8 +115,10 @@ async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
 
 
 async def test_a_record_that_can_t_be_published_is_refused_by_its_topic(sink: Sink) -> None:
-    with pytest.raises(RecordRefused, match=r"^a record of topic app\.schema can't be delivered: ") as caught:
-        await sink.publish([("app.schema", None, b"x" * TOO_LARGE, None, BY_KEY)])
+    with pytest.raises(
+        RecordRefused, match=r"^a record of topic app\.schema with key k1 can't be delivered: "
+    ) as caught:
+        await sink.publish([("app.schema", b"k1", b"x" * TOO_LARGE, None, BY_KEY)])
     assert caught.value.topic == "app.schema"
 
 

@@ -36,20 +36,28 @@ POISON: Final[Mapping[int, str]] = {
     KafkaError.POLICY_VIOLATION: "look into the broker's log",
 }
 
+# The characters of a key that are shown; no character has more than four bytes.
+_KEY_SHOWN: Final = 200
+_KEY_BYTES: Final = 4 * _KEY_SHOWN
+
 # What librdkafka says of a topic that it knew, once the brokers have not known it for a while.
 _GONE: Final = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
 
 
-def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayError:
-    """What it means that a record was refused for good. `commit_lsn` is 0 where it is of no transaction."""
+def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None) -> PgrelayError:
+    """What it means that a record was refused for good.
+
+    `commit_lsn` is 0 where it is of no transaction. `key` is None as well where a broker refused it: that
+    refuses whole batches, and another record of it may be what is wrong.
+    """
     code = error.code()
     if code in POISON:
         of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
         refused = RecordRefused(
-            f"a record of topic {topic}{of} can't be delivered: {error.str()}; {POISON[code]}; or take the "
-            "table out of the publication"
+            f"a record of topic {topic}{of}{_named(key)} can't be delivered: {error.str()}; "
+            f"{POISON[code]}; or take the table out of the publication"
         )
         refused.topic, refused.commit_lsn = topic, commit_lsn
         return refused
@@ -61,6 +69,18 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int) -> PgrelayErr
             "was deleted, its earlier records are lost: copy the tables that it had"
         )
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
+
+
+def _named(key: bytes | None) -> str:
+    if key is None:
+        return ""
+    # In one line whatever is in it: an Avro key is no text.
+    text = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in key[:_KEY_BYTES].decode(errors="backslashreplace")
+    )
+    shown = text if len(key) <= _KEY_BYTES and len(text) <= _KEY_SHOWN else f"{text[:_KEY_SHOWN]}…"
+    return f" with key {shown}"
 
 
 def uncreated(topic: str, reason: KafkaError) -> PgrelayError:

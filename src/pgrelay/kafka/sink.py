@@ -232,7 +232,8 @@ class Sink:
             end = untaken.index
             reason = untaken.reason
             if isinstance(reason, KafkaException):
-                raise delivery_error(reason.args[0], records[end][0], delivery.commit_lsn) from reason
+                topic, key, *_ = records[end]
+                raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
             if not isinstance(reason, BufferError):
                 raise reason from None
         self._handed_over += end - start

@@ -69,6 +69,7 @@ def test_a_record_that_is_too_large_is_not_passed_over(
     commit_lsn = records[-2].json["source"]["commit_lsn"]
     assert stopped_at < commit_lsn
     assert f"of topic {relay.topic('t')}, of the transaction committed at {format_lsn(commit_lsn)}," in words
+    assert (' with key {"id":2} can' in words) == (limit == TOO_LARGE["producer"][0])
 
 
 def test_a_batch_that_is_too_large_has_another_cure(
