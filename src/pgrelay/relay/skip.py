@@ -27,6 +27,8 @@ from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
 
+# Earlier runs have sent records of it, up to the one that was refused and, to other partitions, beyond.
+_MAY_BE_THERE: Final = "; with at_least_once others of its records may be in Kafka already"
 _TRIES: Final = 10
 _TRY_EVERY_S: Final = 0.2
 
@@ -67,7 +69,8 @@ async def skip(config: Config, lsn: int) -> str:
         return f"left out the logical message that ends at {format_lsn(lsn)}"
     _log.warning("left out a transaction, as asked", commit_lsn=format_lsn(lsn), changes=passing.changes)
     changes = counted(passing.changes, "change")
-    return f"left out the transaction that commits at {format_lsn(lsn)}, with {changes}"
+    told = f"left out the transaction that commits at {format_lsn(lsn)}, with {changes}"
+    return f"{told}{_MAY_BE_THERE}" if config.sink.delivery == "at_least_once" else told
 
 
 async def _require_free(source: Source) -> None:

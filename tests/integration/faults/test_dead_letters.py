@@ -142,7 +142,10 @@ def test_an_operator_leaves_out_one_transaction_and_nothing_else(
 
     done = skip(relay, lsn)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"left out the transaction that commits at {command.split()[-1]}, with 2 changes\n"
+    told = f"left out the transaction that commits at {command.split()[-1]}, with 2 changes"
+    if delivery == "at_least_once":
+        told += "; with at_least_once others of its records may be in Kafka already"
+    assert done.stdout == f"{told}\n"
     assert "left out a transaction, as asked" in done.stderr
     relay.start().wait_streaming()
     relay.caught_up()
