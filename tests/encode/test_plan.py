@@ -104,7 +104,7 @@ def test_another_type_is_the_catalogues() -> None:
 def test_a_type_that_nobody_knows_is_taken_as_its_text() -> None:
     """It was dropped since, and so was the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
-    assert gone.type == ColumnType(MOOD, "unknown", 7)
+    assert gone.type == ColumnType(MOOD, "unknown", 7, sends=False)
     assert (gone.kind, gone.encoding, gone.binary_known) == (types.TEXT, "string", False)
 
 
