@@ -20,6 +20,7 @@ from pgrelay.errors import (
     SourceUnavailable,
     SpoolDamaged,
     SpoolError,
+    StandbyNotReady,
     TransientError,
     Verdict,
     exit_code,
@@ -37,7 +38,7 @@ STOPS: dict[type[PgrelayError], int] = {
     PgrelayError: 1,
 }
 PASSES: list[type[PgrelayError]] = [
-    *(TransientError, SourceUnavailable, KafkaUnavailable, RegistryUnavailable, SpoolError),
+    *(TransientError, SourceUnavailable, StandbyNotReady, KafkaUnavailable, RegistryUnavailable, SpoolError),
     SpoolDamaged,
 ]
 EVERY_CLASS = [*STOPS, *PASSES]

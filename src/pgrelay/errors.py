@@ -89,6 +89,10 @@ class SourceUnavailable(TransientError):
     """Postgres can't be reached, is shutting down, or cut the connection; or the slot is in use."""
 
 
+class StandbyNotReady(SourceUnavailable):
+    """The server is a standby, and is not what we wait for yet; that may take until somebody acts."""
+
+
 class KafkaUnavailable(TransientError):
     """The broker, or the producer's identity at it, is gone; a new producer is needed."""
 

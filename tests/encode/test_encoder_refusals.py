@@ -8,6 +8,7 @@ import pytest
 
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
@@ -234,11 +235,13 @@ PLACES: Final = build.relation(OID, "public", "orders", "d", [Column("id", INT4,
 def asked_for_binary(
     facts: RelationFacts, format: Literal["json", "avro"] = "json", selection: Selection = OPTIONS.selection
 ) -> Encoder:
-    """One that knows a table and none of its rows yet."""
+    """One that is about to relay a table's first row, which has no such value."""
     encoder = encoder_of(replace(OPTIONS, format=format, binary_values=True, selection=selection))
-    encoder.feed(transaction(PLACES))
+    encoder.feed(transaction(PLACES, build.insert(OID, ["1", None])))
     encoder.encode(NOW)
     encoder.learn(facts)
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, Announcement)
     return encoder
 
 
@@ -249,13 +252,24 @@ def test_where_binary_is_asked_for_the_table_is_refused_before_any_row(
     with pytest.raises(SetupError) as caught:
         asked_for_binary(GEOMETRY, format)
     assert str(caught.value) == (
-        "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false"
+        "public.orders.at: pgrelay does not read the binary form of type geometry; set source.binary: false "
+        "(LSN 0/1010)"
     )
 
 
 @pytest.mark.parametrize("hidden", [Selection(drop=(r".*\.at",)), Selection(mask=(r".*\.at",))])
 def test_a_table_is_not_refused_for_a_column_whose_values_are_not_read(hidden: Selection) -> None:
     asked_for_binary(GEOMETRY, selection=hidden)
+
+
+def test_a_partition_is_not_refused_whose_root_s_rows_come() -> None:
+    """Whose column is left out by the root's name, and whose Relation comes as well."""
+    encoder = encoder_of(replace(OPTIONS, binary_values=True))
+    encoder.feed(transaction(PLACES))
+    encoder.encode(NOW)
+    encoder.learn(GEOMETRY)
+    encoder.encode(NOW)
+    assert encoder.need is None
 
 
 def test_a_hashed_column_is_read() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
@@ -47,3 +48,24 @@ def test_a_target_of_which_nothing_was_read_yet_is_made(
         handmade.write(table, change("c", 20, after={"id": 2}))
     handmade.mirror(targets | {"c": f"{target}_c"})
     assert rows(spark.table(f"{target}_b")) == rows(spark.table(f"{target}_c")) == {(2,): 1}
+
+
+def test_what_kafka_took_back_was_not_read(spark: SparkSession, handmade: HandmadeRelay, target: str) -> None:
+    handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    create_topic(handmade.bootstrap, handmade.topic("b"))
+    take_back(handmade.bootstrap, handmade.topic("b"))
+    targets = {"a": f"{target}_a", "b": f"{target}_b"}
+    for _ in range(2):
+        handmade.mirror(targets)
+    assert rows(spark.table(f"{target}_a")) == {(1,): 1}
+
+
+def take_back(bootstrap: str, topic: str) -> None:
+    """Abort a Kafka transaction with a record of the topic."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    producer.flush()
+    producer.abort_transaction()

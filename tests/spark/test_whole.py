@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
+from pgrelay.spark.batches import Batches
 from pgrelay.spark.columns import Column
 from pgrelay.spark.holding import held_since
 from pgrelay.spark.lake import Using
@@ -237,6 +238,51 @@ def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
     handmade.mirror({"a": a, "b": b}, whole_transactions=True, options=some, corrupt_to=f"{target}_bad")
     assert spark.table(b).count() == 30
     assert str(pg.mirror_position(spark, b)) == "0/C8"
+
+
+def test_a_table_that_is_added_while_a_batch_comes_again_holds_the_position_too(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That batch was planned without it."""
+    a, b = f"{target}_a", f"{target}_b"
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+    handmade.write("a", in_transaction("c", 100, after={"id": 1}))
+    handmade.end(100, a=1)
+    handmade.mirror({"a": a}, whole_transactions=True)
+    handmade.write("a", in_transaction("c", 200, after={"id": 2}))
+    handmade.end(200, a=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Batches, "apply_tables", cut)
+        with pytest.raises(StreamingQueryException, match="cut short"):
+            handmade.mirror({"a": a}, whole_transactions=True)
+    handmade.write("b", in_transaction("c", 10, after={"id": 1}), Message(b"garbage"))
+    with pytest.raises(StreamingQueryException, match="no record of a table's change"):
+        handmade.mirror({"a": a, "b": b}, whole_transactions=True)
+    assert spark.table(a).count() == 2
+    assert str(pg.mirror_position(spark, a)) == "0/64"
+
+
+def cut(*_: object) -> None:
+    raise SetupError("cut short")
+
+
+def test_a_target_of_another_topic_is_left_to_its_mirror(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+    handmade.write("a", in_transaction("c", 100, after={"id": 1}))
+    handmade.write("b", in_transaction("c", 110, after={"id": 1}))
+    handmade.end(100, a=1)
+    handmade.end(110, b=1)
+    handmade.mirror({"a": target}, whole_transactions=True)
+    with pytest.raises(StreamingQueryException, match="has the rows of"):
+        handmade.mirror({"b": target}, checkpoint="mistaken", whole_transactions=True)
+    handmade.write("a", in_transaction("c", 200, after={"id": 2}))
+    handmade.end(200, a=1)
+    handmade.mirror({"a": target}, whole_transactions=True)
+    assert spark.table(target).count() == 2
 
 
 def test_nobody_waits_for_what_can_not_come(

@@ -2,12 +2,13 @@
 
 from pgrelay.check.findings import Finding, ok, refused
 from pgrelay.config import Config
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError, SourceUnavailable
+from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError, StandbyNotReady
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
 from pgrelay.relay.recall import delivered, offsets_of, refuse_new_slot, server_of
+from pgrelay.relay.setup import check_own
 
 
 async def position_findings(
@@ -33,7 +34,7 @@ async def position_findings(
         return []
     try:
         return await _held_against(catalog, config, sink, system, slot, standby)
-    except SourceUnavailable as waits:
+    except StandbyNotReady as waits:
         return [refused(waits, "a run would wait")]
     except GapError as gap:
         return [refused(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
@@ -50,6 +51,8 @@ async def _held_against(
     if slot is None:
         await refuse_new_slot(sink, offsets, standby)
         return []
+    if standby:
+        check_own(slot, config.source.slot)
     position = await delivered(sink, offsets)
     if position is None:
         return []

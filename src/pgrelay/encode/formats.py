@@ -21,6 +21,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.rows import RowWriter, unread
 from pgrelay.encode.topics import Topics
+from pgrelay.errors import SetupError
 from pgrelay.wire.pgoutput import Relation
 
 
@@ -48,8 +49,7 @@ def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
 
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
-    """Raises SetupError where the topic or a column's name is another's, a key would be hidden, or a column's
-    values are to come in a binary form that we don't know."""
+    """Raises SetupError where the topic or a column's name is another's, or a key would be hidden."""
     topic = topics.of_table(relation.namespace, relation.name)
     if options.format == "avro":
         plan: Plan = AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))
@@ -57,16 +57,20 @@ def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: R
         plan = Plan(relation, facts, topic, options)
         if options.envelope == "flat":
             refuse_taken(plan)
-    if options.binary_values:
-        _refuse_unread(plan)
     return plan
 
 
-def _refuse_unread(plan: Plan) -> None:
-    """Before any row: the first value that is not null may come days after the first row."""
-    for column in plan.columns:
-        if column.type.sends and not column.binary_known and not column.hidden:
-            raise unread(column)
+def refused_values(plan: Plan, options: RecordOptions) -> SetupError | None:
+    """Why the rows can't be relayed: values of a column come in a binary form that we don't know.
+
+    Asked before the first row, since the first such value may come days after it; but not at the Relation:
+    those of partitions come too, and no rows.
+    """
+    if options.binary_values:
+        for column in plan.columns:
+            if column.type.sends and not column.binary_known and not column.hidden:
+                return unread(column)
+    return None
 
 
 def schemas_of(plan: Plan, options: RecordOptions) -> Schemas | None:

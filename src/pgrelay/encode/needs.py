@@ -17,7 +17,7 @@ from pgrelay.encode.ahead import Ahead
 from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
-from pgrelay.encode.formats import plan_of, schemas_of, schemas_of_topic
+from pgrelay.encode.formats import plan_of, refused_values, schemas_of, schemas_of_topic
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.records import Opening, Record
@@ -136,14 +136,23 @@ class Needs:
         return plan
 
     def announce(self, plan: Plan, coming: Iterable[Ahead], lsn: int, seq: int) -> None:
-        """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well."""
+        """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well.
+
+        Raises SetupError where its rows can't be relayed.
+        """
+        refused = refused_values(plan, self._options)
+        if refused is not None:
+            raise refused
         self._announced.add(plan)
         self._opening = plan.opening
         self._plans_ahead = []
         ahead = []
         for other in coming:
             new = self._made.get(other.body)
-            if new is not None and self._announced.is_new(new):
+            if new is None or not self._announced.is_new(new):
+                continue
+            # Else it is told in its turn, as rows of others come before.
+            if refused_values(new, self._options) is None:
                 self._plans_ahead.append(new)
                 # The relation is new, so its schema may as well hold from the transaction's first record.
                 ahead.append(self._announcement(new, other.commit_lsn, 0))

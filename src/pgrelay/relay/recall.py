@@ -12,7 +12,7 @@ import structlog
 
 from pgrelay.config import Config
 from pgrelay.encode.topics import Topics
-from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, SourceUnavailable
+from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, StandbyNotReady
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -37,7 +37,7 @@ class Server:
     async def check(self, delivered: Delivered) -> None:
         """Raises GapError where the position can't be true of this server and its slot.
 
-        SourceUnavailable where it is a standby that has not come so far, be it again after a crash.
+        StandbyNotReady where it is a standby that has not come so far, be it again after a crash.
         """
         wal_end = await self.wal_end()
         if delivered.lsn > wal_end and self.timeline is None:
@@ -57,17 +57,17 @@ class Server:
             check_history(delivered.timeline, delivered.lsn, await self.left_at(delivered.timeline))
 
 
-def behind(relayed_lsn: int) -> SourceUnavailable:
+def behind(relayed_lsn: int) -> StandbyNotReady:
     """What it means that a standby has not what was relayed: after a crash it has to replay it again."""
-    return SourceUnavailable(
+    return StandbyNotReady(
         f"the standby has not come to {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; if "
         f"it was restored from a backup, {BEGIN_ANEW}"
     )
 
 
-def unpromoted(found: str) -> SourceUnavailable:
+def unpromoted(found: str) -> StandbyNotReady:
     """What it means that a standby is met in place of the primary. `found`: how that shows."""
-    return SourceUnavailable(
+    return StandbyNotReady(
         f"source.dsn leads to a standby, {found}: waiting for its promotion; where source.dsn names several "
         "hosts, add target_session_attrs=read-write"
     )
@@ -109,7 +109,7 @@ def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
 async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
     """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap.
 
-    SourceUnavailable where the position is of a primary, and the server a standby. PositionError where that
+    StandbyNotReady where the position is of a primary, and the server a standby. PositionError where that
     can't be known.
     """
     await sink.connect()

@@ -1,11 +1,16 @@
 """Taking a target out of the lake, with all that was remembered of it."""
 
+from typing import Final
+
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.positions import SUFFIX
+
+# Properties with which we make a table: a target, and one of a mirror's own.
+_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix")
 
 
 def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
@@ -34,7 +39,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
 
 
 def _is_ours(table: LakeTable) -> bool:
-    return any(name.startswith("pgrelay.") for name in table.properties())
+    return any(name in _MADE_BY_US for name in table.properties())
 
 
 def _drop(table: LakeTable) -> None:

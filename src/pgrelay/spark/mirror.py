@@ -56,9 +56,9 @@ def mirror(
     """
     reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
-    refuse_missing_targets(spark, checkpoint, tables, using)
-    warn_of_compacted(spark, servers, tables, options)
     schemas = SchemaTopic(servers, prefix, options)
+    refuse_missing_targets(spark, checkpoint, tables, using, schemas)
+    warn_of_compacted(spark, servers, tables, options)
     if whole_transactions:
         source = Source(servers, options, checkpoint)
         whole = WholeTransactions(prefix, schemas, reading, writing, source)
@@ -95,10 +95,11 @@ def history(
     """
     reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
-    refuse_missing_targets(spark, checkpoint, tables, using)
+    schemas = SchemaTopic(servers, prefix, options)
+    refuse_missing_targets(spark, checkpoint, tables, using, schemas)
     warn_of_compacted(spark, servers, tables, options)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
-    batches = Batches(SchemaTopic(servers, prefix, options), reading, writing)
+    batches = Batches(schemas, reading, writing)
     return _start(stream, batches.apply, checkpoint, trigger, query_name)
 
 

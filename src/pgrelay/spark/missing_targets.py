@@ -7,10 +7,11 @@ from pyspark.sql import SparkSession
 from pgrelay.errors import SetupError
 from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.schema_topic import SchemaTopic
 
 
 def refuse_missing_targets(
-    spark: SparkSession, checkpoint: str, tables: Mapping[str, str], using: Using
+    spark: SparkSession, checkpoint: str, tables: Mapping[str, str], using: Using, schemas: SchemaTopic
 ) -> None:
     """Raise SetupError where a topic was read from, and its target is not there.
 
@@ -27,7 +28,8 @@ def refuse_missing_targets(
         if all(offset <= began.get(partition, 0) for partition, offset in ends.get(topic, {}).items()):
             continue
         table = lake_table(spark, target, using)
-        if not table.exists():
+        # What was read before the schema topic tells of it were no rows, but what Kafka took back.
+        if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
                 f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "
                 f"{checkpoint} says that its records were read: name the warehouse that has it; or a new "

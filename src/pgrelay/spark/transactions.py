@@ -173,7 +173,7 @@ def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
 
 
 def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFrame:
-    """The same; of a value nothing is decoded but what is looked at."""
+    """The same; of a value nothing is decoded but what is looked at. What has no id is JSON of before."""
     with_id = records.withColumn("id", schema_id(F.col("value")))
     ids = [row["id"] for row in with_id.where("id IS NOT NULL").select("id").distinct().collect()]
     body = F.expr("substring(value, 6)")
@@ -181,12 +181,16 @@ def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFra
         F.when(F.col("id") == number, _decoded(body, text)).alias(f"v_{number}")
         for number, text in registry.of_ids(ids).items()
     ]
-    decoded = with_id.select(*_RAW, *values)
-    bounds = F.col("topic") == boundaries
+    decoded = with_id.select(*_RAW, "id", *values)
+    text, bounds, is_json = F.col("value").cast("string"), F.col("topic") == boundaries, F.col("id").isNull()
+
+    def either(shape: StructType) -> Expression:
+        return F.when(is_json, F.from_json(text, shape, JSON_OPTIONS)).otherwise(_shaped(decoded, shape))
+
     return decoded.select(
         *_RAW,
-        F.when(~bounds, _shaped(decoded, _POSITION)).alias("change"),
-        F.when(bounds, _shaped(decoded, _BOUNDARY)).alias("boundary"),
+        F.when(~bounds, either(_POSITION)).alias("change"),
+        F.when(bounds, either(_BOUNDARY)).alias("boundary"),
     )
 
 

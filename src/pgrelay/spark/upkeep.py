@@ -48,7 +48,10 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
         return
     for each in (table, table.beside(SUFFIX)):
         if each.exists():
-            each.set_properties(OLD_METADATA)  # those that an earlier release made have them not
+            given = each.properties()
+            # Those that an earlier release made have them not; somebody's own choice stays.
+            if lacking := {name: value for name, value in OLD_METADATA.items() if name not in given}:
+                each.set_properties(lacking)
     until = datetime.now(UTC) - older_than
     _call(table, "expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
 

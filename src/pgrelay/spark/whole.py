@@ -19,7 +19,7 @@ from pgrelay.spark.batches import AT_ONCE, Batches, Reading, Writing
 from pgrelay.spark.checkpoint import Checkpoint, Ends
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.holding import holds
-from pgrelay.spark.lake import LakeTable, lake_table
+from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
 from pgrelay.spark.topic_ends import client_options, end_offsets
@@ -86,11 +86,12 @@ class WholeTransactions:
                 self._refuse_without_ends(new)
             until = found.until
             goes_on = until > remembered or self._added != set()
-            claimed = self._targets(spark) if goes_on else {}
+            claimed = self._targets(spark, schemas) if goes_on else {}
             own.claim(claimed.values(), anew=number == 0)
             self._apply_until(new, own.held(), until, schemas)
             if goes_on:
-                made = {name: table for name, table in self._targets(spark).items() if name not in claimed}
+                there = self._targets(spark, schemas)
+                made = {name: table for name, table in there.items() if name not in claimed}
                 own.claim(made.values(), anew=number == 0)
                 if self._are_equal(spark, own, until, schemas, number):
                     own.remember(until, claimed | made)
@@ -165,24 +166,36 @@ class WholeTransactions:
         # A query that begins anew comes to what its targets have already.
         known = (self._batches.target(spark, schema).positions.applied for schema in schemas.values())
         ahead = any(lsn > until for applied in known for lsn, _ in applied.values())
-        return self._caught_up(spark, own, number) and not ahead
+        return self._caught_up(spark, own, schemas, number) and not ahead
 
-    def _targets(self, spark: SparkSession) -> dict[str, LakeTable]:
-        """The targets that are there, by the names that the mirror was given."""
-        writing = self._writing
-        tables = {name: lake_table(spark, name, writing.using) for name in writing.tables.values()}
-        return {name: table for name, table in tables.items() if table.exists()}
+    def _targets(self, spark: SparkSession, schemas: Mapping[str, TableSchema]) -> dict[str, LakeTable]:
+        """The targets that are there and fit their topics, by the names that the mirror was given.
 
-    def _caught_up(self, spark: SparkSession, own: WholeTables, number: int) -> bool:
+        Raises SetupError or GapError of one that does not: whoever it belongs to, it stays as it is.
+        """
+        named = {self._writing.tables[topic]: schema for topic, schema in schemas.items()}
+        targets = {name: self._batches.target(spark, schema).table for name, schema in named.items()}
+        return {name: table for name, table in targets.items() if table.exists()}
+
+    def _caught_up(
+        self, spark: SparkSession, own: WholeTables, schemas: Mapping[str, TableSchema], number: int
+    ) -> bool:
         """Whether topics that were added are read to where they ended when this query first saw them.
 
         The ends of their older transactions were read long ago: nothing else tells when they are complete.
         """
         topics = set(self._writing.tables)
         if self._added is None:
-            self._added = topics - own.topics()
+            known = own.topics()
+            self._added = topics - known
+            if known - topics:
+                # One that is left out has to catch up when it comes back.
+                own.set_topics(known & topics)
         if self._added:
             ends = Checkpoint(spark, self._source.checkpoint).ends(number)
+            if any(topic in schemas for topic in self._added - ends.keys()):
+                # A batch that comes again, and was planned without a topic that there is.
+                return False
             if self._joining is None:
                 client = client_options(self._source.servers, self._source.options)
                 partitions = {topic: ends.get(topic, {}) for topic in self._added}
