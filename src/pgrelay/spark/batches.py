@@ -71,6 +71,7 @@ class Batches:
         self._reading = reading
         self._writing = writing
         self._targets: dict[str, Target] = {}
+        self._applied: set[str] = set()  # topics, were it of no record
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply a micro-batch of records. The targets are the same however often it comes."""
@@ -104,12 +105,12 @@ class Batches:
                 done.result()
 
     def _with_work(self, records: DataFrame) -> list[str]:
-        """The topics that have records, and those whose target was not seen yet: it may have to be made."""
+        """The topics that have records, and those of which none were applied yet: a target is to be made."""
         topics = list(self._writing.tables)
         if len(topics) == 1:
             return topics
         there = {row["topic"] for row in records.select("topic").distinct().collect()}
-        return [topic for topic in topics if topic in there or topic not in self._targets]
+        return [topic for topic in topics if topic in there or topic not in self._applied]
 
     def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
         """Apply the records of one topic, those of each version of the schema by themselves."""
@@ -121,6 +122,7 @@ class Batches:
         schema.refuse_sharing()
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
+            self._applied.add(topic)
             since = target.positions.schema_position or schema.versions[0].position
             if schema.latest.position <= since:
                 self._apply_part(records, schema, target)
