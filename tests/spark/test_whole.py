@@ -216,15 +216,21 @@ def test_a_target_is_kept_whole_by_the_mirror_that_began_last(
         handmade.mirror({"a": target}, whole_transactions=True)
 
 
-def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
-    spark: SparkSession, handmade: HandmadeRelay, target: str
-) -> None:
+def one_of_two_mirrored(handmade: HandmadeRelay, target: str) -> tuple[str, str]:
+    """Tables a and b, of which a is mirrored up to LSN 100; the targets of both."""
     a, b = f"{target}_a", f"{target}_b"
     for table in ("a", "b"):
         handmade.table(table, ID)
     handmade.write("a", in_transaction("c", 100, after={"id": 1}))
     handmade.end(100, a=1)
     handmade.mirror({"a": a}, whole_transactions=True)
+    return a, b
+
+
+def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    a, b = one_of_two_mirrored(handmade, target)
     handmade.write("b", *(in_transaction("c", 10 + n, after={"id": n}) for n in range(30)))
     handmade.write("b", Message(b"garbage"))
     handmade.write("a", in_transaction("c", 200, after={"id": 2}))
@@ -244,12 +250,7 @@ def test_a_table_that_is_added_while_a_batch_comes_again_holds_the_position_too(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That batch was planned without it."""
-    a, b = f"{target}_a", f"{target}_b"
-    for table in ("a", "b"):
-        handmade.table(table, ID)
-    handmade.write("a", in_transaction("c", 100, after={"id": 1}))
-    handmade.end(100, a=1)
-    handmade.mirror({"a": a}, whole_transactions=True)
+    a, b = one_of_two_mirrored(handmade, target)
     handmade.write("a", in_transaction("c", 200, after={"id": 2}))
     handmade.end(200, a=1)
     with monkeypatch.context() as patched:

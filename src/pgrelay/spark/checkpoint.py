@@ -17,7 +17,7 @@ class Checkpoint:
         jvm = spark._jvm
         assert jvm is not None
         self._jvm: Any = jvm
-        self._location = location.rstrip("/")
+        self.location = location.rstrip("/")
         self._files: JavaObject = self._path("").getFileSystem(
             spark._jsparkSession.sessionState().newHadoopConf()
         )
@@ -57,4 +57,4 @@ class Checkpoint:
             stream.close()
 
     def _path(self, file: str) -> JavaObject:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._location}/{file}")
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{file}")

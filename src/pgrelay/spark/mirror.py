@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay.errors import SetupError
 from pgrelay.spark.apply import OnMissing
 from pgrelay.spark.batches import Batches, Reading, Writing
+from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.compacted import warn_of_compacted
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
@@ -57,10 +58,11 @@ def mirror(
     reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
     schemas = SchemaTopic(servers, prefix, options)
-    refuse_missing_targets(spark, checkpoint, tables, using, schemas)
+    known = Checkpoint(spark, checkpoint)
+    refuse_missing_targets(spark, known, tables, using, schemas)
     warn_of_compacted(spark, servers, tables, options)
     if whole_transactions:
-        source = Source(servers, options, checkpoint)
+        source = Source(servers, options, known)
         whole = WholeTransactions(prefix, schemas, reading, writing, source)
         stream = read_topics(spark, servers, *tables, whole.topic, options=options, streaming=True)
         return _start(stream, whole.apply, checkpoint, trigger, query_name)
@@ -96,7 +98,7 @@ def history(
     reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
     schemas = SchemaTopic(servers, prefix, options)
-    refuse_missing_targets(spark, checkpoint, tables, using, schemas)
+    refuse_missing_targets(spark, Checkpoint(spark, checkpoint), tables, using, schemas)
     warn_of_compacted(spark, servers, tables, options)
     stream = read_topics(spark, servers, *tables, options=options, streaming=True)
     batches = Batches(schemas, reading, writing)

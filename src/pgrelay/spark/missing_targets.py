@@ -11,18 +11,21 @@ from pgrelay.spark.schema_topic import SchemaTopic
 
 
 def refuse_missing_targets(
-    spark: SparkSession, checkpoint: str, tables: Mapping[str, str], using: Using, schemas: SchemaTopic
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    tables: Mapping[str, str],
+    using: Using,
+    schemas: SchemaTopic,
 ) -> None:
     """Raise SetupError where a topic was read from, and its target is not there.
 
     It would be made without what was read. `tables` names a target for each topic.
     """
-    known = Checkpoint(spark, checkpoint)
-    read = known.last_commit()
+    read = checkpoint.last_commit()
     if read is None:
         return
     # Where the query began, retention or `startingOffsets` may have left nothing to read.
-    ends, begins = known.ends(read), known.begins()
+    ends, begins = checkpoint.ends(read), checkpoint.begins()
     for topic, target in tables.items():
         began = begins.get(topic, {})
         if all(offset <= began.get(partition, 0) for partition, offset in ends.get(topic, {}).items()):
@@ -32,8 +35,8 @@ def refuse_missing_targets(
         if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
                 f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "
-                f"{checkpoint} says that its records were read: name the warehouse that has it; or a new "
-                "checkpoint, by which it is filled again from what the topic still holds"
+                f"{checkpoint.location} says that its records were read: name the warehouse that has it; or a "
+                "new checkpoint, by which it is filled again from what the topic still holds"
             )
 
 

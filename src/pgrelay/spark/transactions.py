@@ -1,7 +1,7 @@
 """Where transactions end, by the transaction topic, and how far records of them are complete."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -164,12 +164,7 @@ def _map(pairs: Mapping[str, Any], of: str) -> Expression:
 
 def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
     """The records, with `change` or `boundary`."""
-    text, bounds = F.col("value").cast("string"), F.col("topic") == boundaries
-    return records.select(
-        *_RAW,
-        F.when(~bounds, F.from_json(text, _POSITION, JSON_OPTIONS)).alias("change"),
-        F.when(bounds, F.from_json(text, _BOUNDARY, JSON_OPTIONS)).alias("boundary"),
-    )
+    return _by_topic(records, boundaries, _read_json)
 
 
 def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFrame:
@@ -182,16 +177,24 @@ def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFra
         for number, text in registry.of_ids(ids).items()
     ]
     decoded = with_id.select(*_RAW, "id", *values)
-    text, bounds, is_json = F.col("value").cast("string"), F.col("topic") == boundaries, F.col("id").isNull()
 
-    def either(shape: StructType) -> Expression:
-        return F.when(is_json, F.from_json(text, shape, JSON_OPTIONS)).otherwise(_shaped(decoded, shape))
+    def read(shape: StructType) -> Expression:
+        return F.when(F.col("id").isNull(), _read_json(shape)).otherwise(_shaped(decoded, shape))
 
-    return decoded.select(
+    return _by_topic(decoded, boundaries, read)
+
+
+def _by_topic(records: DataFrame, boundaries: str, read: Callable[[StructType], Expression]) -> DataFrame:
+    bounds = F.col("topic") == boundaries
+    return records.select(
         *_RAW,
-        F.when(~bounds, either(_POSITION)).alias("change"),
-        F.when(bounds, either(_BOUNDARY)).alias("boundary"),
+        F.when(~bounds, read(_POSITION)).alias("change"),
+        F.when(bounds, read(_BOUNDARY)).alias("boundary"),
     )
+
+
+def _read_json(shape: StructType) -> Expression:
+    return F.from_json(F.col("value").cast("string"), shape, JSON_OPTIONS)
 
 
 def _shaped(decoded: DataFrame, shape: StructType) -> Expression:

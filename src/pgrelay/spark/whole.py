@@ -41,7 +41,7 @@ class Source:
 
     servers: str
     options: Mapping[str, str] | None
-    checkpoint: str
+    checkpoint: Checkpoint
 
 
 class WholeTransactions:
@@ -106,7 +106,7 @@ class WholeTransactions:
             new.unpersist()
 
     def _own(self, spark: SparkSession, number: int) -> WholeTables:
-        self._query = self._query or Checkpoint(spark, self._source.checkpoint).query_id()
+        self._query = self._query or self._source.checkpoint.query_id()
         writing = self._writing
         own = WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
         own.begin(writing.tables, number)
@@ -125,7 +125,7 @@ class WholeTransactions:
         if not found.waiting:
             return found
         # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
-        past = read_past(pending, Checkpoint(pending.sparkSession, self._source.checkpoint).ends(number))
+        past = read_past(pending, self._source.checkpoint.ends(number))
         if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
             return found
         return reach(pending, boundaries, tables, since, past)
@@ -192,7 +192,7 @@ class WholeTransactions:
                 # One that is left out has to catch up when it comes back.
                 own.set_topics(known & topics)
         if self._added:
-            ends = Checkpoint(spark, self._source.checkpoint).ends(number)
+            ends = self._source.checkpoint.ends(number)
             if any(topic in schemas for topic in self._added - ends.keys()):
                 # A batch that comes again, and was planned without a topic that there is.
                 return False

@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.names import literal
 from pgrelay.spark.transactions import POSITIONED
 
 # A target's property: the table that tells up to which commit its mirror is whole.
@@ -130,7 +131,7 @@ class WholeTables:
 
     def remember(self, until: int, targets: Mapping[str, LakeTable]) -> None:
         """Record the commit, and the version that each target has at it."""
-        rows = [f"({_literal(name)}, {table.version()}L, {until}L)" for name, table in targets.items()]
+        rows = [f"({literal(name)}, {table.version()}L, {until}L)" for name, table in targets.items()]
         if rows:
             self._position.spark.sql(f"INSERT OVERWRITE {self._position.name} VALUES {', '.join(rows)}")
 
@@ -150,11 +151,6 @@ class WholeTables:
             " WHEN NOT MATCHED THEN INSERT *",
             later=later,
         )
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _listed(topics: Iterable[str]) -> str:
