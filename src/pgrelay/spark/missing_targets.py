@@ -35,8 +35,8 @@ def refuse_missing_targets(
         if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
                 f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "
-                f"{checkpoint.location} says that its records were read: name the warehouse that has it; or a "
-                "new checkpoint, by which it is filled again from what the topic still holds"
+                f"{checkpoint.location} says that its records were read: name the warehouse that has it; or "
+                "a new checkpoint, by which it is filled again from what the topic still holds"
             )
 
 
