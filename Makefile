@@ -24,7 +24,7 @@ demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
 test: $(VENV)/.installed
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadgroup $(ARGS)
 
 debezium-diff: $(VENV)/.installed
 	$(BIN)/pytest --quiet --no-header tests/integration/debezium

@@ -178,7 +178,7 @@ class Relay:
 
         Then Kafka has every record of every transaction that was committed before.
         """
-        target = self._wal_end() if lsn is None else lsn
+        target = self.wal_end() if lsn is None else lsn
         self.wait_for(lambda: self.confirmed_lsn() >= target, "the slot to move", timeout)
 
     def confirmed_lsn(self) -> int:
@@ -206,7 +206,8 @@ class Relay:
     def has_topic(self, topic: str) -> bool:
         return topic in topic_names(self.kafka.bootstrap)
 
-    def _wal_end(self) -> int:
+    def wal_end(self) -> int:
+        """Below whatever commits from now on; what the server does by itself may move it meanwhile."""
         end = self._ask("SELECT pg_current_wal_lsn()::text")
         assert end is not None, "the server must run"
         return parse_lsn(end)

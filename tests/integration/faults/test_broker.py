@@ -170,10 +170,10 @@ def test_an_answer_that_got_lost_doubles_nothing(
     relay.caught_up()
     for first in (1, 101, 201):
         kafka_proxy.hold_replies()
-        confirmed = relay.confirmed_lsn()
+        before = relay.wal_end()
         database.execute(f"INSERT INTO t SELECT generate_series({first}, {first + 99})")
         relay.records("t", first + 1)
-        assert relay.confirmed_lsn() == confirmed
+        assert relay.confirmed_lsn() <= before
         kafka_proxy.reset()
         kafka_proxy.release()
         relay.caught_up()

@@ -80,12 +80,12 @@ def test_a_stop_waits_no_longer_than_the_grace(
     database: Database, slow_relay: Relay, kafka_proxy: Proxy
 ) -> None:
     """Row 36: what Kafka did not acknowledge until then is not confirmed."""
-    confirmed = slow_relay.confirmed_lsn()
     kafka_proxy.hold_requests()
+    before = slow_relay.wal_end()
     database.execute("INSERT INTO t VALUES (1)")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
     assert GRACE <= stopping_takes(slow_relay) < 3 * GRACE
-    assert slow_relay.confirmed_lsn() == confirmed
+    assert slow_relay.confirmed_lsn() <= before
     assert "stopping before Kafka has acknowledged everything" in slow_relay.log_text
 
 
