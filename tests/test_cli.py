@@ -98,7 +98,10 @@ def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"pgrelay {__version__} ({how})\n"
 
 
-@pytest.mark.parametrize("command", ["run", "check", "status", "spark-mirror", "demo", "plan", "schema"])
+COMMANDS = ["run", "skip", "reset", "check", "status", "spark-mirror", "demo", "plan", "schema"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -108,6 +111,36 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert f"example:\n  pgrelay {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("run", "Exit codes: pgrelay --help."),
+        ("skip", "Stop the relay first. The changes of that transaction are in no topic afterwards"),
+        ("reset", "Stop the relay first. What the slot still held is lost to the topics"),
+        ("demo", "pip install 'pgrelay[demo]'"),
+        ("spark-mirror", "pip install 'pgrelay[spark]'"),
+    ],
+)
+def test_help_tells_what_to_know_before_the_command_is_given(
+    command: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "kept"), [([], False), (["--keep-slot"], True)])
+def test_a_reset_keeps_the_slot_only_where_it_is_told_to(
+    give: Give, arguments: list[str], kept: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def reset(config: Config, *, keep_slot: bool) -> str:
+        return f"{config.source.slot} {keep_slot}"
+
+    give("pgrelay.relay.reset", "reset", reset)
+    assert main(["reset", "--config", EXAMPLE, *arguments]) == 0
+    assert capsys.readouterr().out == f"pgrelay {kept}\n"
 
 
 @pytest.mark.parametrize(

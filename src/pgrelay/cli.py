@@ -17,27 +17,10 @@ from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit
 from pgrelay.figures import counted
 from pgrelay.lsn import format_lsn, parse_lsn
 from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
+from pgrelay.usage import EPILOG, EXAMPLE, MORE
 
 if TYPE_CHECKING:
     from pgrelay.check.findings import Finding
-
-_EXAMPLE: Final = "pgrelay run --config relay.yaml"
-
-_EPILOG: Final = f"""\
-example:
-  {_EXAMPLE}
-
-exit codes:
-  0  stopped as asked
-  2  the configuration or the set-up is wrong; one line says what to do
-  3  the stream cannot go on without losing data: slot lost, a gap, another cluster
-  4  a record can't be encoded or delivered, and the policy says stop
-  1  anything else
-     check ends with 3 or 2 where a run would, and with 0 where it has warnings alone
-  130  Ctrl-C ended another command than run, or skip before it was done; 143: SIGTERM did
-
-Trouble that passes (the broker is down, Postgres restarts) never ends a run.
-"""
 
 _COLOURS: Final = {"ok": "32", "warning": "33", "error": "1;31"}
 
@@ -127,7 +110,7 @@ def _reset(options: argparse.Namespace) -> int:
     log.configure("warning")
     from pgrelay.relay.reset import reset
 
-    told = asyncio.run(reset(config))
+    told = asyncio.run(reset(config, keep_slot=options.keep_slot))
     tell(told)
     return 0
 
@@ -247,7 +230,7 @@ def _as_text(findings: "Sequence[Finding]", coloured: bool) -> str:
 class _Parser(argparse.ArgumentParser):
     """Tells wrong usage in one line, which ends in an `example` of the right one."""
 
-    example = _EXAMPLE
+    example = EXAMPLE
 
     def error(self, message: str) -> NoReturn:
         self.exit(SetupError.exit_code, f"{self.prog}: {message}; for example: {self.example}\n")
@@ -257,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="pgrelay",
         description="Relay every committed row change of a Postgres logical replication slot to Kafka.",
-        epilog=_EPILOG,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=_version())
@@ -267,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(
             name,
             help=does,
-            description=f"{does[0].upper()}{does[1:]}.",
+            description=f"{does[0].upper()}{does[1:]}.\n\n{MORE.get(name, '')}".rstrip(),
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -293,6 +276,12 @@ def _add_options(name: str, parser: argparse.ArgumentParser) -> None:
             metavar="X/Y",
             required=True,
             help="where the transaction commits, as the log tells when a run ends with 4",
+        )
+    if name == "reset":
+        parser.add_argument(
+            "--keep-slot",
+            action="store_true",
+            help="forget the position alone: the next run goes on where the slot stands",
         )
     if name == "check":
         parser.add_argument("--json", action="store_true", help="the findings as a JSON array")
@@ -343,7 +332,7 @@ _COMMANDS: Final = (
         "run",
         _run,
         "relay until stopped; SIGTERM and SIGINT stop cleanly",
-        _EXAMPLE,
+        EXAMPLE,
     ),
     (
         "skip",

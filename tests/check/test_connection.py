@@ -45,6 +45,18 @@ def test_a_cure_that_is_told_already_is_told_once() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("Connection refused", "Postgres can't be reached"),
+        ("timeout expired", "Postgres can't be reached"),
+        ('FATAL:  role "relay" does not exist', "Postgres does not let us in"),
+    ],
+)
+def test_a_server_that_is_away_is_not_said_to_refuse_us(text: str, what: str) -> None:
+    assert refused_connection(connection_error(OperationalError(f"{AT}{text}"), DSN), DSN).what == what
+
+
 def test_who_is_unknown_is_left_open() -> None:
     finding = refused_connection(
         SourceUnavailable('Postgres can\'t be reached: FATAL:  role "x" does not exist'), ""

@@ -5,14 +5,16 @@ import os
 from psycopg.conninfo import conninfo_to_dict
 
 from pgrelay.check.findings import Finding, error, ok, warning
-from pgrelay.errors import PgrelayError
+from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.postgres.cures import cure
 from pgrelay.postgres.source import Source
 
 
 def refused_connection(refusal: PgrelayError, dsn: str) -> Finding:
     """Why there is no connection at all."""
-    return _refused("Postgres does not let us in", str(refusal), dsn)
+    away = isinstance(refusal, SourceUnavailable)
+    what = "Postgres can't be reached" if away else "Postgres does not let us in"
+    return _refused(what, str(refusal), dsn)
 
 
 def _refused(what: str, text: str, dsn: str) -> Finding:

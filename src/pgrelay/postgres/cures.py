@@ -1,4 +1,4 @@
-"""What to do where Postgres does not let us in."""
+"""What to do where Postgres can't be reached or does not let us in."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -51,7 +51,7 @@ class Server:
             raise GapError(
                 f"the slot stands at {format_lsn(self.slot_lsn)}, and Kafka has everything up to "
                 f"{format_lsn(delivered.lsn)}: the slot was moved or made anew, and changes between are "
-                f"gone; {BEGIN_ANEW}"
+                f"gone, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
             )
         if self.timeline is not None and delivered.timeline not in (None, self.timeline):
             check_history(delivered.timeline, delivered.lsn, await self.left_at(delivered.timeline))

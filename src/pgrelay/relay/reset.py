@@ -2,6 +2,9 @@
 
 It is the way on after a gap. What was written between the old slot and the new one is relayed by neither,
 which is why the tables have to be copied. No commit can ask for what the old slot had prepared.
+
+With `keep_slot` the position alone is forgotten: for a slot that somebody else moved, and relayed what they
+passed. What is prepared in it may be committed yet, so what is kept of that stays.
 """
 
 import asyncio
@@ -9,18 +12,21 @@ import asyncio
 from pgrelay.assembly.prepared import remove_all
 from pgrelay.assembly.spool import slot_directory
 from pgrelay.config import Config
+from pgrelay.errors import SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
+from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.relay.recall import offsets_of
 from pgrelay.relay.setup import check_free, check_kind
 
 
-async def reset(config: Config) -> str:
+async def reset(config: Config, *, keep_slot: bool = False) -> str:
     """Forget the slot on both sides, and what is kept of it here; says what was there.
 
-    Raises SetupError where a relay runs.
+    `keep_slot`: the next run goes on where the slot stands. Raises SetupError where a relay runs, and where
+    there is no slot to keep.
     """
     name = config.source.slot
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
@@ -28,20 +34,26 @@ async def reset(config: Config) -> str:
         if slot is not None:
             check_kind(slot, name, catalog.database)
             check_free(slot, name)
+        elif keep_slot:
+            raise SetupError(f"slot {name} is gone, so there is none to keep: leave out --keep-slot")
         systemid = (await source.identify()).systemid
         offsets = offsets_of(config, systemid, catalog.database)
         sink = Sink(config.sink)
         try:
             # Both ends must be there: a slot that is gone and a position that is not is a gap.
             await sink.connect()
-            if slot is not None:
+            if slot is not None and not keep_slot:
                 await catalog.drop_slot(name)
             forgotten = await _forget(sink, offsets)
         finally:
             await sink.close()
+    position = "its position in Kafka is forgotten" if forgotten else "Kafka had no position of it"
+    if keep_slot and slot is not None:
+        return (
+            f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
+        )
     remove_all(slot_directory(config.transactions.spool_dir, systemid, name))
     dropped = "dropped" if slot is not None else "was gone already"
-    position = "its position in Kafka is forgotten" if forgotten else "Kafka had no position of it"
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
 
 

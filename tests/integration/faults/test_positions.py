@@ -127,6 +127,33 @@ def test_a_reset_begins_anew(stopped: Relay, left: bool) -> None:
     assert ids(stopped) == [0, 2]
 
 
+def test_a_reset_may_keep_a_slot_that_another_client_moved_and_relayed(stopped: Relay) -> None:
+    """As Debezium does: what comes from where it left the slot is relayed, and nothing is copied."""
+    stopped.database.execute("INSERT INTO t VALUES (1)")
+    stopped.database.execute(
+        f"SELECT pg_replication_slot_advance('{stopped.prefix}', pg_current_wal_flush_lsn())"
+    )
+    stopped.database.execute("INSERT INTO t VALUES (2)")
+    assert "(then: pgrelay reset --keep-slot)" in last_words(stopped.start(), LOST)
+    done = stopped.command("reset", "--keep-slot")
+    assert f"slot {stopped.prefix} stays at " in done.stdout
+    assert "its position in Kafka is forgotten; run pgrelay" in done.stdout
+    assert (done.stderr, done.returncode) == ("", 0)
+    stopped.start()
+    stopped.caught_up()
+    assert ids(stopped) == [0, 2]
+
+
+def test_a_reset_keeps_no_slot_that_is_gone(stopped: Relay) -> None:
+    stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
+    done = stopped.command("reset", "--keep-slot")
+    assert (
+        done.stderr
+        == f"pgrelay: slot {stopped.prefix} is gone, so there is none to keep: leave out --keep-slot\n"
+    )
+    assert done.returncode == WRONG
+
+
 def test_a_reset_before_there_was_anything(database: Database, new_relay: NewRelay) -> None:
     done = new_relay().command("reset")
     assert "was gone already, and Kafka had no position of it" in done.stdout
