@@ -32,6 +32,7 @@ class Reader:
             "localhost:9092": kafka.bootstrap,
             "127.0.0.1:8080": f"127.0.0.1:{free_port()}",
         }
+        self._environment = {n: v for n, v in os.environ.items() if not n.startswith("PGRELAY_")}
         self._relay: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> int:
@@ -58,11 +59,15 @@ class Reader:
     def _shell(self, line: str) -> str:
         if line.startswith("pip "):
             return ""  # how the wheel is made and installed is tested in tests/test_wheel.py
+        if line.startswith("export "):
+            name, _, value = line.removeprefix("export ").partition("=")
+            self._environment[name] = value
+            return ""
         command = line.replace("pgrelay ", f"{sys.executable} -m pgrelay ", 1).split()
         if "reset" in command:
             assert self.stop() == 0
         if "run" in command:
-            self._relay = subprocess.Popen(command, cwd=self._folder)
+            self._relay = subprocess.Popen(command, cwd=self._folder, env=self._environment)
             return ""
         if command[0] == "curl":
             assert shutil.which("curl"), "the page uses curl"
@@ -76,9 +81,8 @@ class Reader:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def _run(self, command: list[str]) -> str:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PGRELAY_")}
         done = subprocess.run(
-            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=120
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -93,10 +97,20 @@ class Reader:
         return ""
 
 
+def ask_for_passwords(dsn: str) -> None:
+    """Of the page's role, as a server does that was just installed."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute("SHOW hba_file").fetchone()
+        assert row is not None
+        rules = Path(row[0])
+        rules.write_text(f"host all pgrelay 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+
+
 @pytest.fixture
 def reader(tmp_path: Path, kafka: KafkaServer) -> Iterator[Reader]:
     with Postgres() as postgres:
-        postgres.create_database("app")
+        ask_for_passwords(postgres.create_database("app"))
         reader = Reader(tmp_path, postgres, kafka)
         try:
             yield reader
