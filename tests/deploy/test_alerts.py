@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, generate_latest
 
 from pgrelay.metrics import Metrics
+from pgrelay.spark.mirror_metrics import MirrorMetrics
 from tests.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,14 @@ RUNBOOK = ROOT / "docs/operations.md"
 ALERTS: dict[str, dict[str, Any]] = {
     rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
 }
+
+
+def exposed() -> set[str]:
+    """The names of all metrics, those of mirrors among them."""
+    mirrors = CollectorRegistry()
+    MirrorMetrics(mirrors)
+    text = Metrics().render() + generate_latest(mirrors)
+    return set(re.findall(r"^# TYPE (\w+)", text.decode(), re.MULTILINE))
 
 
 def section(heading: str) -> str:
@@ -57,8 +67,7 @@ def test_the_runbook_has_no_section_for_an_alert_that_is_none() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_asks_for_metrics_that_there_are(alert: str) -> None:
-    ours = set(re.findall(r"^# TYPE (\w+)", Metrics().render().decode(), re.MULTILINE))
-    assert set(re.findall(r"pgrelay_\w+", ALERTS[alert]["expr"])) <= ours
+    assert set(re.findall(r"pgrelay_\w+", ALERTS[alert]["expr"])) <= exposed()
 
 
 def test_what_the_relay_exposes_is_clean() -> None:

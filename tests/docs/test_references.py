@@ -1,0 +1,41 @@
+"""What the pages list is all that there is: metrics and calls."""
+
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from pgrelay import spark
+from pgrelay.metrics import Metrics
+from pgrelay.spark.mirror_metrics import MirrorMetrics
+from tests.docs.pages import pages
+
+
+def names(text: bytes) -> list[str]:
+    return re.findall(r"^# TYPE (pgrelay_\w+)", text.decode(), re.MULTILINE)
+
+
+def of_mirrors() -> bytes:
+    registry = CollectorRegistry()
+    MirrorMetrics(registry)
+    return generate_latest(registry)
+
+
+def rows(page: str) -> str:
+    """The lines of a page's tables."""
+    return "\n".join(line for line in pages()[page].splitlines() if line.startswith("|"))
+
+
+@pytest.mark.parametrize("metric", names(Metrics().render()))
+def test_a_metric_of_the_relay_has_a_line(metric: str) -> None:
+    assert re.search(rf"`{metric}\b", rows("docs/operations.md"))
+
+
+@pytest.mark.parametrize("metric", names(of_mirrors()))
+def test_a_metric_of_mirrors_has_a_line(metric: str) -> None:
+    assert re.search(rf"`{metric}\b", rows("docs/spark.md"))
+
+
+@pytest.mark.parametrize("call", spark.__all__)
+def test_a_call_of_spark_s_has_a_line(call: str) -> None:
+    assert re.search(rf"`{call}\b", rows("docs/spark.md"))
