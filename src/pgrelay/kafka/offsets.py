@@ -93,7 +93,8 @@ class Offsets:
             other = each.identity
             raise GapError(
                 f"topic {self.topic} has a position of slot {other.slot} in cluster {other.systemid}, and "
-                f"source.dsn leads to {self.identity.systemid}: point it at the old one, or {BEGIN_ANEW}"
+                f"source.dsn leads to {self.identity.systemid} (where pg_upgrade took the slot along: "
+                f"pgrelay reset --keep-slot): point it at the old one, or {BEGIN_ANEW}"
             )
         return None
 

@@ -13,6 +13,7 @@ from tests.docs.pages import Block, blocks
 # What a page takes for granted: the reader's own tables, or what an earlier page has made.
 _GIVEN: Final = {
     "docs/security.md": "CREATE TABLE orders (id int); CREATE TABLE customers (id int)",
+    "docs/spark.md": "CREATE TABLE orders (id int PRIMARY KEY, note text)",
 }
 
 # Shown for another server than the page's first, or in place of what stands before it.

@@ -232,7 +232,13 @@ def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str
         stopped.database = Database(PostgresServer(version, other.dsn, other), stopped.database.name)
         words = last_words(stopped.start(), LOST)
         assert not exists(stopped.database, stopped.prefix)
-    assert f"has a position of slot {stopped.prefix} in cluster" in words
+        assert f"has a position of slot {stopped.prefix} in cluster" in words
+        assert "(where pg_upgrade took the slot along: pgrelay reset --keep-slot)" in words
+        stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
+        done = stopped.command("reset", "--keep-slot")
+        assert exists(stopped.database, stopped.prefix)
+    assert "its position in Kafka is forgotten" in done.stdout
+    assert stopped.read(offsets_topic(stopped))[-1].value is None
 
 
 @ONLY_EXACTLY_ONCE
