@@ -273,13 +273,18 @@ async def test_a_slot_in_use(setup: Setup) -> None:
     assert finding.what == f"slot {setup.prefix} is in use by PID {pid}, other from 127.0.0.1"
 
 
-@pytest.mark.parametrize("name", ["nobody_of_that_name", None])
-async def test_no_way_in(setup: Setup, name: str | None) -> None:
-    whole = setup.source["dsn"]
-    setup.source["dsn"] = psycopg.conninfo.make_conninfo(whole, **({"user": name} if name else {"port": "1"}))
+@pytest.mark.parametrize(
+    ("parameter", "what", "cure"),
+    [
+        ({"user": "nobody"}, "Postgres does not let us in", "CREATE ROLE nobody"),
+        ({"port": "1"}, "Postgres can't be reached", "start Postgres"),
+    ],
+)
+async def test_no_way_in(setup: Setup, parameter: dict[str, str], what: str, cure: str) -> None:
+    setup.source["dsn"] = psycopg.conninfo.make_conninfo(setup.source["dsn"], **parameter)
     finding = only(await setup.trouble())
-    assert (finding.level, finding.what) == ("error", "Postgres does not let us in")
-    assert ("CREATE ROLE nobody_of_that_name" if name else "start Postgres") in finding.cure
+    assert (finding.level, finding.what) == ("error", what)
+    assert cure in finding.cure
 
 
 async def test_a_role_without_rights(setup: Setup) -> None:
