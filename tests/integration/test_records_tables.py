@@ -108,9 +108,34 @@ def test_a_partition_with_another_identity_than_its_root_is_refused(
     database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
     relay = new_relay().start().wait_streaming()
     database.execute("INSERT INTO low VALUES (1, 'x')")
+    relay.caught_up()
     database.execute(change)
     assert words in last_words(relay, UNDELIVERABLE if "old key" in words else WRONG)
     assert len(relay.records("root")) == 1
+
+
+def test_what_was_deleted_before_its_partition_was_full_is_refused_for_good(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """The cure that we print mends no row that was written before: its values are not in the WAL."""
+    database.execute(_PARTITIONED)
+    database.execute("ALTER TABLE root REPLICA IDENTITY FULL")
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO root VALUES (1, 'x'), (11, 'x')")
+    relay.caught_up()
+    database.execute("DELETE FROM low")
+    assert "ALTER TABLE public.high REPLICA IDENTITY FULL" in last_words(relay, WRONG)
+    database.execute("ALTER TABLE low REPLICA IDENTITY FULL; ALTER TABLE high REPLICA IDENTITY FULL")
+    database.execute("INSERT INTO root VALUES (2, NULL); DELETE FROM root WHERE id = 2")
+    assert "identifies it in partition public.low" in last_words(relay.start(), UNDELIVERABLE)
+    done = relay.command("skip", "--lsn", relay.log[-1]["to_skip"].split()[-1])
+    assert done.returncode == 0, done.stderr
+    relay.start().wait_streaming().caught_up()
+    assert changes(relay.records("root"))[2:] == [
+        created({"id": 2}, {"id": 2, "note": None}),
+        *deleted({"id": 2}, {"id": 2, "note": None}),
+    ]
 
 
 @pytest.mark.parametrize("version", ["15", "18"], indirect=True)

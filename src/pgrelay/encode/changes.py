@@ -13,6 +13,7 @@ from pgrelay.encode.dead_letter import DeadLetters, row_text
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import boundaries_of, envelope_of, json_keys, row_writer
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.partitions import refuse_unsent
 from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import (
     BY_KEY,
@@ -78,8 +79,8 @@ class Changes:
             plan.creates += 1
 
     def update(self, plan: Plan, frame: bytes, body: int) -> None:
-        if plan.unlike:
-            raise _unlike(plan)
+        if plan.doubtful:
+            _require_whole(plan, frame, body)
         kind = frame[body + 4]
         value = self._value
         value.truncate(0)
@@ -134,8 +135,8 @@ class Changes:
             plan.creates += 1
 
     def delete(self, plan: Plan, frame: bytes, body: int) -> None:
-        if plan.unlike:
-            raise _unlike(plan)
+        if plan.doubtful:
+            _require_whole(plan, frame, body)
         key_only = _is_key(frame[body + 4], plan, "delete")
         value = self._value
         value.truncate(0)
@@ -266,13 +267,20 @@ class Changes:
         return headers if extra is None else headers + extra
 
 
-def _unlike(plan: Plan) -> SetupError:
-    """Nothing in a row tells whether it is of the partition whose old rows are not whole."""
-    return SetupError(
-        f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which has "
-        f"not, so that old rows would have nulls in place of values: ALTER TABLE {plan.unlike} REPLICA "
-        "IDENTITY FULL"
-    )
+def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
+    """Raises where the old row may be of a partition whose old rows are not whole, which it does not tell."""
+    if plan.unlike:
+        raise SetupError(
+            f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which "
+            f"has not, so that old rows would have nulls in place of values: ALTER TABLE {plan.unlike} "
+            "REPLICA IDENTITY FULL; that mends no change before it: pgrelay skip the transactions that are "
+            "named then"
+        )
+    change = pgoutput.parse(frame, body == STREAMED_BODY, HEADER_SIZE)
+    assert isinstance(change, pgoutput.Update | pgoutput.Delete)
+    if change.old is not None and not change.old_is_key:
+        names = [column.name for column in plan.columns]
+        refuse_unsent(plan.table, names, change.old, plan.partitions)
 
 
 def _is_key(kind: int, plan: Plan, what: str) -> bool:

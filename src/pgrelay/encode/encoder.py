@@ -19,7 +19,7 @@ from pgrelay.encode.changes import Changes
 from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, RelationFacts
+from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
@@ -42,6 +42,8 @@ class Encoder:
         self._session: dict[int, Plan | None] = {}
         self._scoped: dict[int, Plan | None] | None = None
         self._unread: dict[int, bytes] = {}
+        # A Relation that was the last of what was fed.
+        self._last_relation: bytes = b""
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
@@ -89,6 +91,9 @@ class Encoder:
         assert not self.pending, "events are fed before the earlier ones are encoded"
         self._events = events if self.left_out is None else []
         self._next = 0
+        if self._last_relation and self._events:
+            self._see_partition(self._last_relation, self._events[0])
+            self._last_relation = b""
 
     def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
         """Encode what was fed, up to a `need`, or with `to_end` up to the next end of a transaction.
@@ -226,7 +231,24 @@ class Encoder:
             return
         if self._scoped is None:
             self._unread.pop(oid, None)
+        if self._next < len(self._events):
+            self._see_partition(frame, self._events[self._next])
+        else:
+            self._last_relation = frame
         self._relation(frame, self._body)
+
+    def _see_partition(self, frame: bytes, following: Event) -> None:
+        """Learn of a partition, if the row behind its Relation is of another relation (partitions.py)."""
+        start = self._body
+        if not isinstance(following, bytes) or len(following) < start + 4:
+            return
+        if following[HEADER_SIZE] not in tags.ROWS or read_u32(following, start) == read_u32(frame, start):
+            return
+        root = self._known().get(read_u32(following, start))
+        if root is not None and root.relation.replica_identity == FULL:
+            relation = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
+            assert isinstance(relation, pgoutput.Relation)
+            self._needs.partition(root, relation)
 
     def _relation(self, frame: bytes, start: int) -> None:
         """Read a Relation, whose fields begin at `start`."""

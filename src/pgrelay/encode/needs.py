@@ -19,7 +19,8 @@ from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.formats import plan_of, refused_values, schemas_of, schemas_of_topic
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, RelationFacts
+from pgrelay.encode.partitions import Partitions
+from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.records import Opening, Record
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
@@ -67,6 +68,7 @@ class Needs:
         self._made: dict[bytes, Plan] = {}
         # Plans whose place others have taken, until their counts are taken too.
         self._replaced: list[Plan] = []
+        self._partitions = Partitions()
         self._announced = Announced()
         self._needed_by: bytes = b""
         # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
@@ -132,8 +134,17 @@ class Needs:
             if plan is not None:
                 self._replaced.append(plan)
             plan = plan_of(relation, facts, self._topics, self._options)
+            plan.publishes(self._partitions.of(relation.oid))
             self._made[body] = plan
         return plan
+
+    def partition(self, root: Plan, relation: pgoutput.Relation) -> None:
+        """Take in a partition of `root`, which is FULL, as the stream describes it."""
+        oid = root.relation.oid
+        if self._partitions.describe(oid, relation, relation.replica_identity == FULL):
+            for plan in [root, *self._made.values()]:
+                if plan.relation.oid == oid:
+                    plan.publishes(self._partitions.of(oid))
 
     def announce(self, plan: Plan, coming: Iterable[Ahead], lsn: int, seq: int) -> None:
         """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well.

@@ -10,6 +10,7 @@ from typing import Final
 
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import PLACEHOLDER, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
 from pgrelay.encode.text import text_encoding
@@ -21,7 +22,7 @@ FULL: Final = "f"
 
 @dataclass(frozen=True, slots=True)
 class RelationFacts:
-    """What the Relation message does not tell, read from the catalogue once.
+    """What the Relation message does not tell, as the catalogue has it when it is asked.
 
     `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
     not built in, domains resolved to their base type. `dimensions`: by column, those of an array
@@ -94,6 +95,9 @@ class Plan:
         self.table = str(relation)
         # A partition whose changes can't be told, since their old rows are not whole; inserts have none.
         self.unlike: str = facts.unlike
+        # Those of which the stream itself said so, whatever they are by now.
+        self.partitions: list[Partition] = []
+        self.doubtful: bool = bool(facts.unlike)
         # Under FULL the message flags every column; the key is then the primary key, or none where a column
         # of it is not sent or was renamed since: a part of it is the key of other rows as well.
         full = relation.replica_identity == FULL
@@ -125,6 +129,11 @@ class Plan:
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
         return ColumnPlan(self.table, column, key, of, options)
+
+    def publishes(self, partitions: list[Partition]) -> None:
+        """Be the root of these, whose old rows are not whole."""
+        self.partitions = partitions
+        self.doubtful = bool(self.unlike) or bool(partitions)
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of its records since the last call, where there were any."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from pgrelay.assembly.events import TransactionBegin
 
-# Kafka's client takes a header's value as text, bytes or nothing; ours are bytes.
+# Kafka's client takes a header's value as text, bytes or nothing; ours are no text.
 Headers = list[tuple[str, str | bytes | None]]
 
 # Where a record goes: the partition its key hashes to, or every partition of the topic.

@@ -1,0 +1,59 @@
+"""Partitions that are published as their root, which is FULL, though their own replica identity is not.
+
+Theory of operation. With publish_via_partition_root the server describes a row as its root's, and calls an
+old one whole where the root is FULL. What stands in it is the partition's to say: if that is not FULL, the
+columns of its identity, and null for every other. The row does not tell whose it is. But ahead of the first
+row of a partition the server describes both, first the root and then the partition, as they were when that
+was written: so a Relation that a row of another relation follows at once is of a partition of that.
+
+Source: PostgreSQL, pgoutput.c, maybe_send_schema and send_relation_and_attrs.
+"""
+
+from pgrelay.errors import RecordError
+from pgrelay.wire.pgoutput import Relation
+from pgrelay.wire.tuples import NULL, TupleData
+
+
+class Partition:
+    """One that is not FULL: `unsent` are the columns that its old rows have as null, whatever they were."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.name = str(relation)
+        self.unsent: frozenset[str] = frozenset(column.name for column in relation.columns if not column.key)
+        # Else Postgres refuses to change its rows.
+        self.identified: bool = any(column.key for column in relation.columns)
+
+
+class Partitions:
+    """Those of each root, by OID, as one session's stream described them last."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, dict[int, Partition]] = {}
+
+    def describe(self, root_oid: int, relation: Relation, full: bool) -> bool:
+        """Take in what a partition of a FULL root is like now; whether that is news."""
+        unlike = self._of.setdefault(root_oid, {})
+        partition = Partition(relation)
+        if full or not partition.identified or not partition.unsent:
+            return unlike.pop(relation.oid, None) is not None
+        unlike[relation.oid] = partition
+        return True
+
+    def of(self, root_oid: int) -> list[Partition]:
+        return list(self._of.get(root_oid, {}).values())
+
+
+def refuse_unsent(table: str, names: list[str], row: TupleData, partitions: list[Partition]) -> None:
+    """Raises RecordError for a row that is null wherever a partition's old rows are, since it may be one.
+
+    `names` are the root's columns, as `row` has them; a value in any other column shows whose it is not.
+    """
+    nulls = {name for name, kind in zip(names, row.kinds, strict=False) if kind == NULL}
+    for partition in partitions:
+        if partition.unsent <= nulls:
+            raise RecordError(
+                f"{table}: an old row has nothing but what identifies it in partition {partition.name}, "
+                "which was not REPLICA IDENTITY FULL yet, as the root is, so that its nulls may have been "
+                "values; pgrelay skip the transaction, and copy the rows that it changed",
+                table,
+            )

@@ -1,0 +1,123 @@
+"""Partitions that are published as a FULL root, and are not: their old rows are nulls but for the key."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from pgrelay.assembly.events import Event
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.options import DeadLetterOptions, Limits
+from pgrelay.encode.plan import RelationFacts
+from pgrelay.errors import RecordError
+from tests.encode.encoding import OPTIONS, Written, encoder_of, records_of, transaction
+from tests.wire import build
+from tests.wire.build import INT4, Column
+
+ROOT_OID: Final = 16384
+LOW_OID: Final = 16390
+HIGH_OID: Final = 16391
+COLUMNS: Final = [Column("id", INT4, key=True), Column("item"), Column("big")]
+ALL_KEY: Final = [Column(name, oid, key=True) for name, oid, _, _ in COLUMNS]
+ROOT: Final = build.relation(ROOT_OID, "public", "orders", "f", ALL_KEY)
+LOW: Final = build.relation(LOW_OID, "public", "low", "d", COLUMNS)
+LOW_FULL: Final = build.relation(LOW_OID, "public", "low", "f", ALL_KEY)
+HIGH: Final = build.relation(HIGH_OID, "public", "high", "f", ALL_KEY)
+# The catalogue as it is by now: every partition is FULL.
+FACTS: Final = RelationFacts(primary_key=("id",))
+
+INSERTED: Final = build.insert(ROOT_OID, ["1", "tea", "B"])
+DELETED: Final = build.delete(ROOT_OID, old=["1", None, None])
+MOVED: Final = build.update(ROOT_OID, ["2", "tea", "B"], old=["1", None, None])
+DELETED_WHOLE: Final = build.delete(ROOT_OID, old=["1", None, "B"])
+
+
+def ops(encoder: Encoder, events: list[Event]) -> list[str]:
+    return [record.value["op"] for record in records_of(events, encoder, FACTS) if record.value]
+
+
+def relayed(*messages: bytes, encoder: Encoder | None = None) -> list[str]:
+    return ops(encoder or encoder_of(), transaction(*messages))
+
+
+@pytest.mark.parametrize("change", [DELETED, MOVED], ids=["delete", "key change"])
+def test_an_old_row_of_a_partition_that_was_not_full_yet_is_refused(change: bytes) -> None:
+    """Though it is FULL by now, as the operator was told to make it."""
+    with pytest.raises(
+        RecordError, match=r"public\.orders: an old row has nothing but .* public\.low"
+    ) as told:
+        relayed(ROOT, LOW, INSERTED, change)
+    assert (told.value.table, told.value.lsn, told.value.commit_lsn) == ("public.orders", 0x1030, 0x1800)
+
+
+def test_its_first_change_is_refused_as_well() -> None:
+    """As after a restart: what is refused comes first then."""
+    with pytest.raises(RecordError, match=r"partition public\.low"):
+        relayed(ROOT, LOW, DELETED)
+
+
+def test_rows_that_show_that_they_are_whole_pass() -> None:
+    unkeyed = build.update(ROOT_OID, ["1", "tea", None])
+    assert relayed(ROOT, LOW, INSERTED, unkeyed, DELETED_WHOLE) == ["c", "u", "d"]
+
+
+def test_whole_rows_that_are_all_null_pass() -> None:
+    assert relayed(ROOT, INSERTED, DELETED) == ["c", "d"]
+    assert relayed(ROOT, HIGH, INSERTED, DELETED) == ["c", "d"]
+
+
+def test_a_partition_that_has_become_full_is_trusted_again() -> None:
+    assert relayed(ROOT, LOW, INSERTED, ROOT, LOW_FULL, DELETED) == ["c", "d"]
+
+
+def test_one_partition_described_does_not_clear_another() -> None:
+    with pytest.raises(RecordError, match=r"partition public\.low"):
+        relayed(ROOT, LOW, INSERTED, ROOT, HIGH, INSERTED, DELETED)
+
+
+def test_a_changed_root_has_the_same_partitions() -> None:
+    more = [*ALL_KEY, Column("note", key=True)]
+    changed = build.relation(ROOT_OID, "public", "orders", "f", more)
+    deleted = build.delete(ROOT_OID, old=["1", None, None, None])
+    with pytest.raises(RecordError, match=r"partition public\.low"):
+        relayed(ROOT, LOW, INSERTED, changed, HIGH, deleted)
+
+
+def test_a_partition_whose_rows_are_all_key_loses_nothing() -> None:
+    relation = build.relation(LOW_OID, "public", "low", "i", ALL_KEY)
+    assert relayed(ROOT, relation, DELETED) == ["d"]
+
+
+def test_tables_truncated_together_are_no_partitions_of_each_other() -> None:
+    encoder = encoder_of()
+    truncate = build.truncate([ROOT_OID, LOW_OID])
+    relayed(ROOT, LOW, truncate, encoder=encoder)
+    assert relayed(DELETED, encoder=encoder) == ["d"]
+
+
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_it_is_seen_wherever_the_stream_was_cut(cut: int) -> None:
+    encoder = encoder_of()
+    events = transaction(ROOT, LOW, INSERTED, DELETED)
+    with pytest.raises(RecordError, match=r"partition public\.low"):
+        ops(encoder, events[:cut]), ops(encoder, events[cut:])
+
+
+def test_a_streamed_transaction_tells_it_too() -> None:
+    xid = 754
+    relations = [
+        build.relation(ROOT_OID, "public", "orders", "f", ALL_KEY, xid),
+        build.relation(LOW_OID, "public", "low", "d", COLUMNS, xid),
+    ]
+    deleted = build.delete(ROOT_OID, old=["1", None, None], xid=xid)
+    with pytest.raises(RecordError, match=r"partition public\.low"):
+        ops(encoder_of(), transaction(*relations, deleted, streamed=True))
+
+
+def test_as_a_dead_letter_it_keeps_its_key() -> None:
+    letters = DeadLetterOptions(Limits(most_bytes=1_000_000, by_producer=True), {})
+    encoder = encoder_of(replace(OPTIONS, dead_letters=letters))
+    letter: Written
+    letter, deleted, _ = records_of(transaction(ROOT, LOW, DELETED, DELETED_WHOLE), encoder, FACTS)
+    assert (letter.topic, letter.key, letter.headers["op"]) == ("app.dead_letter", {"id": 1}, b"d")
+    assert deleted.value["source"]["seq"] == 1
