@@ -3,6 +3,7 @@
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, Need
+from pgrelay.errors import RecordError, SetupError
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
@@ -16,6 +17,7 @@ class Supply:
         self._catalog = catalog
         self._sink = sink
         self._registry = registry
+        self._refused_ahead = False
 
     async def meet(self, need: Need) -> None:
         """Give the encoder what it needs, and whatever that makes it need next."""
@@ -24,10 +26,22 @@ class Supply:
                 facts = await self._catalog.facts(relation)
                 self._encoder.learn(facts, [await self._catalog.facts(other) for other in ahead])
             case Announcement():
-                self._encoder.met(*await self._announce([need, *need.ahead]))
+                self._encoder.met(*await self._announce_with_ahead(need))
             case _:
                 await self._sink.require_topic(need.topic)
                 self._encoder.met(await self._register(need.schemas))
+
+    async def _announce_with_ahead(
+        self, need: Announcement
+    ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
+        """Tell it and what is ahead, or it alone: what is refused there waits for its own turn."""
+        if need.ahead and not self._refused_ahead:
+            try:
+                return await self._announce([need, *need.ahead])
+            except (SetupError, RecordError):
+                # It would be refused with each of those before it, to no gain.
+                self._refused_ahead = True
+        return await self._announce([need])
 
     async def _announce(
         self, announcements: list[Announcement]

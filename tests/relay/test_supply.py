@@ -1,0 +1,119 @@
+"""What the encoder needs, met by a catalogue, a broker and a registry that may refuse some of it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+import pytest
+
+from pgrelay.assembly.events import Event
+from pgrelay.encode.avro.schema import SchemaIds, Schemas
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.records import Record, Segment
+from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
+from pgrelay.kafka.registry import Registry
+from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.relay.supply import Supply
+from pgrelay.wire.pgoutput import Relation
+from tests.encode.encoding import NOW, OPTIONS, encoder_of, transaction
+from tests.wire import build
+from tests.wire.build import INT4, Column
+
+TABLES: Final = {"a": 16384, "b": 16385, "c": 16386}
+
+
+class Outside:
+    """A catalogue, broker and registry in one, which refuses what has to do with one topic."""
+
+    def __init__(self, refuses: str = "", with_: PgrelayError | None = None) -> None:
+        self.asked: list[list[str]] = []
+        self.published: list[str] = []
+        self._refuses = refuses
+        self._error = with_ or SetupError("refused")
+
+    async def facts(self, relation: Relation) -> RelationFacts:
+        return RelationFacts()
+
+    async def require_topics(self, topics: Sequence[str]) -> None:
+        self.asked.append([topic.rpartition(".")[2] for topic in topics])
+        if self._refuses in topics:
+            raise self._error
+
+    async def publish(self, records: Sequence[Record]) -> None:
+        self.published += [str(key) for _, key, *_ in records]
+
+    async def register(self, schemas: Schemas) -> SchemaIds:
+        if schemas.topic == self._refuses:
+            raise self._error
+        return SchemaIds(1, 2)
+
+
+class InRegistry(Outside):
+    """It is the registry that refuses."""
+
+    async def require_topics(self, topics: Sequence[str]) -> None:
+        self.asked.append([topic.rpartition(".")[2] for topic in topics])
+
+
+def rows_of(*tables: str) -> list[Event]:
+    """A transaction for each, one after the other."""
+    events: list[Event] = []
+    for number, table in enumerate(tables):
+        relation = build.relation(TABLES[table], "public", table, "d", [Column("id", INT4, key=True)])
+        row = build.insert(TABLES[table], ["1"])
+        events += transaction(relation, row, commit_lsn=0x2000 * (number + 1), lsn=0x2000 * number + 0x100)
+    return events
+
+
+async def relayed(encoder: Encoder, outside: Outside, events: list[Event], into: list[str]) -> None:
+    """Encode it all, as a session does; `into` are the topics of the rows so far."""
+    supply = Supply(encoder, cast(Catalog, outside), cast(Sink, outside), cast(Registry, outside))
+    encoder.feed(events)
+    while encoder.pending:
+        segments = [out for out in encoder.encode(NOW) if isinstance(out, Segment)]
+        into += [record[0] for segment in segments for record in segment.records]
+        if encoder.need is not None:
+            await supply.meet(encoder.need)
+
+
+def test_tables_that_are_new_together_are_asked_for_together() -> None:
+    outside, topics = Outside(), list[str]()
+    asyncio.run(relayed(encoder_of(), outside, rows_of("a", "b", "c"), topics))
+    assert outside.asked == [["a", "b", "c"]]
+    assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", [Outside, InRegistry], ids=["topic", "schema"])
+@pytest.mark.parametrize(
+    "error", [SetupError("no"), RecordRefused("its schema is too large")], ids=["set-up", "record"]
+)
+def test_what_is_refused_ahead_stops_nothing_before_its_turn(
+    kind: type[Outside], error: PgrelayError
+) -> None:
+    encoder = encoder_of(replace(OPTIONS, format="avro"))
+    outside, topics = kind("app.public.c", error), list[str]()
+    with pytest.raises(type(error)):
+        asyncio.run(relayed(encoder, outside, rows_of("a", "b", "c"), topics))
+    assert topics == ["app.public.a", "app.public.b"]
+    assert outside.asked == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+
+
+def test_what_is_left_out_is_not_asked_for_to_refuse_what_is_not() -> None:
+    """`pgrelay skip` goes past the transaction of a table that is refused."""
+    encoder = encoder_of()
+    encoder.leave_out(0x4000)
+    topics = list[str]()
+    asyncio.run(relayed(encoder, Outside("app.public.b"), rows_of("a", "b"), topics))
+    assert topics == ["app.public.a"]
+    assert encoder.left_out is not None
+
+
+def test_trouble_that_passes_is_told_at_once() -> None:
+    """It is no table's, so asking for less would not help."""
+    outside, topics = Outside("app.public.b", KafkaUnavailable("away")), list[str]()
+    with pytest.raises(KafkaUnavailable):
+        asyncio.run(relayed(encoder_of(), outside, rows_of("a", "b"), topics))
+    assert (outside.asked, topics) == ([["a", "b"]], [])
