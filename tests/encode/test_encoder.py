@@ -1,5 +1,6 @@
 """Events to segments: what the encoder needs and when, and which Relation each row is read by."""
 
+import gc
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -8,7 +9,7 @@ import pytest
 from pgrelay.assembly.events import Event, Reached, TransactionBegin
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, TopicNeeded
-from pgrelay.encode.plan import RelationFacts
+from pgrelay.encode.plan import Plan, RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import ProtocolError, SetupError
@@ -182,6 +183,21 @@ def test_asking_again_and_again_under_full_makes_no_new_plans() -> None:
     for _ in range(3):
         records_of(transaction(relation("id", identity="f"), insert(1)), encoder)
     assert encoder.take_counts() == [("public.table_16384", "c", 3)]
+
+
+def test_a_table_that_is_altered_again_and_again_leaves_no_plans_behind() -> None:
+    encoder = encoder_of()
+    before = plans_alive()
+    for number in range(20):
+        records_of(transaction(relation("id", f"column_{number}"), build.insert(OID, ["1", "2"])), encoder)
+        assert encoder.take_counts() == [("public.table_16384", "c", 1)]
+    # The last, and the one before it.
+    assert plans_alive() - before == 2
+
+
+def plans_alive() -> int:
+    gc.collect()
+    return sum(isinstance(it, Plan) for it in gc.get_objects())
 
 
 def test_a_collision_of_topics_is_told_when_the_facts_are_learnt() -> None:

@@ -149,7 +149,7 @@ class Encoder:
         Raises SetupError where the topic is another's, or a key would be hidden.
         """
         plan = self._needs.learn(facts, ahead)
-        self._known()[plan.relation.oid] = plan
+        self._use(plan)
 
     def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
         """Answer an Announcement, and what it names ahead or nothing of that; or a TopicNeeded.
@@ -160,6 +160,14 @@ class Encoder:
 
     def _ahead(self) -> Iterator[Ahead]:
         return relations_ahead(self._events, self._next, self._body, self._changes.envelope.commit_lsn)
+
+    def _use(self, plan: Plan) -> None:
+        """Have a plan for the rows that follow: those of the session, or of a scoped transaction."""
+        known, oid = self._known(), plan.relation.oid
+        before = known.get(oid)
+        known[oid] = plan
+        if self._scoped is None and before is not None and before is not plan:
+            self._needs.supersede(before, plan)
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -256,7 +264,7 @@ class Encoder:
         oid = read_u32(body, 0)
         plan = self._needs.plan(body)
         if plan is not None:
-            self._known()[oid] = plan
+            self._use(plan)
             return
         message = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
         assert isinstance(message, pgoutput.Relation)

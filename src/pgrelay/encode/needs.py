@@ -138,6 +138,17 @@ class Needs:
             self._made[body] = plan
         return plan
 
+    def supersede(self, before: Plan, plan: Plan) -> None:
+        """Keep of a relation only the session's plan and the one before, which a rollback may bring back.
+
+        Else each ALTER TABLE would leave one for as long as the session lasts.
+        """
+        kept, oid = (before, plan), plan.relation.oid
+        gone = [body for body, made in self._made.items() if made.relation.oid == oid and made not in kept]
+        for body in gone:
+            self._known_ahead.discard(body)
+            self._replaced.append(self._made.pop(body))
+
     def partition(self, root: Plan, relation: pgoutput.Relation) -> None:
         """Take in a partition of `root`, which is FULL, as the stream describes it."""
         oid = root.relation.oid
