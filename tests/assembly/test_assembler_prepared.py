@@ -1,5 +1,8 @@
 """Two-phase transactions: on disk from PREPARE TRANSACTION on, delivered at COMMIT PREPARED."""
 
+import os
+import stat
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,14 +32,14 @@ class Connections:
         self.spool = Spool(directory)
         self.current = self._assembler(UNLIMITED)
 
-    def _assembler(self, memory_limit: int) -> Assembler:
+    def _assembler(self, memory_limit: int, two_phase: bool = True) -> Assembler:
         store = PreparedStore(self.spool)
         store.load()
-        return Assembler(self.spool, store, memory_limit)
+        return Assembler(self.spool, store, memory_limit, two_phase)
 
-    def reconnect(self, memory_limit: int = UNLIMITED) -> None:
+    def reconnect(self, memory_limit: int = UNLIMITED, two_phase: bool = True) -> None:
         self.current.close()
-        self.current = self._assembler(memory_limit)
+        self.current = self._assembler(memory_limit, two_phase)
 
     def events(self, *frames: bytes) -> list[Event]:
         return events(self.current, list(frames))
@@ -64,6 +67,48 @@ def streamed(*frames: bytes, first: bool = True) -> list[bytes]:
 
 
 STREAM_PREPARE = xlog_data(build.stream_prepare(0x800, 0x830, 731, "order-7"), 0x830)
+
+
+# --- On stable storage
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of the spool's file whenever it was put on stable storage."""
+    sizes: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            sizes.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    return sizes
+
+
+_MEMORY = 1_000
+
+
+@pytest.mark.parametrize("way", ["at once", "streamed"])
+def test_a_prepare_has_little_left_to_sync(connection: Connections, synced: list[int], way: str) -> None:
+    """What is synced at once holds up all else for as long as the disk takes."""
+    connection.reconnect(_MEMORY)
+    if way == "at once":
+        connection.events(BEGIN, *[insert(number) for number in range(200)], PREPARE)
+    else:
+        rows = [insert(number, xid=731) for number in range(200)]
+        connection.events(*streamed(*rows), STREAM_PREPARE)
+    *frames, _ = synced
+    assert frames[-1] > 5 * _MEMORY
+    steps = [after - before for before, after in pairwise([0, *frames])]
+    assert max(steps) < 2 * _MEMORY
+
+
+def test_what_is_never_prepared_is_not_synced(connection: Connections, synced: list[int]) -> None:
+    connection.reconnect(_MEMORY, two_phase=False)
+    rows = [insert(number, xid=731) for number in range(200)]
+    connection.events(*streamed(*rows), xlog_data(build.stream_commit(731, 0x830, 0x860)))
+    assert synced == []
 
 
 # --- Prepared, then committed

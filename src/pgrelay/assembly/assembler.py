@@ -59,14 +59,18 @@ class OpenTransaction:
 class Assembler:
     """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
 
-    `server_lsn` is the highest WAL position that the server has named where a transaction ends.
+    `two_phase`: those that are streamed may end in a Prepare. `server_lsn` is the highest WAL position that
+    the server has named where a transaction ends.
     """
 
-    def __init__(self, spool: Spool, prepared: PreparedStore, memory_limit: int) -> None:
+    def __init__(
+        self, spool: Spool, prepared: PreparedStore, memory_limit: int, two_phase: bool = False
+    ) -> None:
         self.server_lsn = 0
         self._spool = spool
         self._prepared = prepared
         self._memory_limit = memory_limit
+        self._two_phase = two_phase
         self._memory = 0
         self._events: list[Event] = []
         self._open: dict[int, OpenTransaction] = {}
@@ -242,7 +246,9 @@ class Assembler:
             case transactions.StreamAbort():
                 self._stream_abort(message)
             case transactions.BeginPrepare():
-                self._preparing = OpenTransaction(message.xid, self._spool.buffer(f"{message.xid}-prepare"))
+                self._preparing = OpenTransaction(
+                    message.xid, self._spool.buffer(f"{message.xid}-prepare", True)
+                )
             case transactions.CommitPrepared():
                 self._commit_prepared(message)
             case transactions.RollbackPrepared():
@@ -267,7 +273,8 @@ class Assembler:
             known = "is not known" if transaction is None else "has begun already"
             raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").at(frame_lsn(frame))
         if transaction is None:
-            transaction = OpenTransaction(start.xid, self._spool.buffer(str(start.xid)))
+            frames = self._spool.buffer(str(start.xid), self._two_phase)
+            transaction = OpenTransaction(start.xid, frames)
             self._open[start.xid] = transaction
         self._segment = transaction
 

@@ -97,15 +97,17 @@ class Spool:
         self._written = 0
         return written
 
-    def buffer(self, name: str) -> "FrameBuffer":
-        return FrameBuffer(self, self.directory / (name + SPOOL_SUFFIX))
+    def buffer(self, name: str, to_be_kept: bool = False) -> "FrameBuffer":
+        """`to_be_kept`: by `keep_as` perhaps, which then finds little that is not on stable storage yet."""
+        return FrameBuffer(self, self.directory / (name + SPOOL_SUFFIX), to_be_kept)
 
 
 class FrameBuffer:
     """The frames of one transaction. `in_memory` and `on_disk` are bytes."""
 
-    def __init__(self, spool: Spool, path: Path) -> None:
+    def __init__(self, spool: Spool, path: Path, to_be_kept: bool) -> None:
         self.path = path
+        self._to_be_kept = to_be_kept
         self.in_memory = 0
         self.on_disk = 0
         self._spool = spool
@@ -136,6 +138,9 @@ class FrameBuffer:
                 self._file.write(chunk)
                 self._count(_CHUNK_HEADER.size + len(chunk))
             self._file.flush()
+            if self._to_be_kept:
+                # A little each time: gigabytes at once would hold up all else for as long as the disk takes.
+                os.fdatasync(self._file.fileno())
         except OSError as error:
             raise spool_error(self.path, error) from error
         self._chunks = []

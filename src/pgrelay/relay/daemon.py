@@ -265,7 +265,9 @@ class Daemon:
             source=source,
             catalog=catalog,
             sink=sink,
-            assembler=Assembler(spool, prepared, config.transactions.memory_mb << 20),
+            assembler=Assembler(
+                spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase
+            ),
             encoder=encoder,
             ledger=ledger,
             spool=spool,
