@@ -1,17 +1,17 @@
 """The slot: its kind, its reader, what it holds back, and how long it lasts."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from pgrelay.check.queries import HeldWal, OpenTransaction
+from pgrelay.check.queries import OpenTransaction
 from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, wrong_kind
 from pgrelay.postgres.catalog import Slot
 from tests.check.servers import server, source
 
 GIB = 1 << 30
 SLOT = Slot("pgoutput", "logical", "shop", None, 1, 1, "reserved")
-WAL = HeldWal(held_bytes=5, safe_bytes=None, inactive_s=10.0)
 LONG = OpenTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
 
 
@@ -80,7 +80,7 @@ def test_a_new_slot_waits_for_an_old_transaction() -> None:
 
 
 def test_a_slot_that_holds_little_back() -> None:
-    assert held("s", SLOT, WAL, LONG).level == "ok"
+    assert held("s", SLOT, 5, LONG).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -95,21 +95,21 @@ def test_a_slot_that_holds_little_back() -> None:
 def test_a_slot_that_holds_much_back_says_because_of_whom(
     slot: Slot, oldest: OpenTransaction | None, why: str, cure: str
 ) -> None:
-    finding = held("s", slot, replace(WAL, held_bytes=11 * GIB), oldest)
+    finding = held("s", slot, 11 * GIB, oldest)
     assert finding.level == "warning"
     assert why in finding.why
     assert cure in finding.cure
 
 
 def test_the_budget_without_a_limit() -> None:
-    finding = forecast("s", server(), WAL, 1024.0)
+    finding = forecast("s", server(), 5, math.inf, 1024.0)
     assert finding.level == "ok"
     assert finding.what.startswith("WAL grows by 1.00 KiB/s now, 84.4 MiB a day;")
 
 
 def test_the_budget_that_does_not_last_a_day() -> None:
     limited = server(keep_bytes=10 * GIB)
-    finding = forecast("s", limited, replace(WAL, held_bytes=GIB, safe_bytes=9 * GIB), 9 * GIB / 11400)
+    finding = forecast("s", limited, GIB, 9 * GIB, 9 * GIB / 11400)
     assert finding.level == "warning"
     assert "slot s outlives 3 h 10 min without its relay" in finding.what
     assert "9.00 GiB are left of max_slot_wal_keep_size, 10.0 GiB" in finding.why
@@ -118,13 +118,13 @@ def test_the_budget_that_does_not_last_a_day() -> None:
 
 @pytest.mark.parametrize(("rate", "span"), [(0.0, "any time"), (1024.0, "109 d 5 h")])
 def test_the_budget_that_lasts(rate: float, span: str) -> None:
-    finding = forecast("s", server(keep_bytes=10 * GIB), replace(WAL, safe_bytes=9 * GIB), rate)
+    finding = forecast("s", server(keep_bytes=10 * GIB), 5, 9 * GIB, rate)
     assert finding.level == "ok"
     assert f"slot s outlives {span} without its relay" in finding.what
 
 
 def test_a_slot_that_idles_away() -> None:
-    (finding,) = idle("s", server(idle_timeout_s=3600), SLOT, replace(WAL, inactive_s=600.0))
+    (finding,) = idle("s", server(idle_timeout_s=3600), replace(SLOT, inactive_s=600.0))
     assert finding.what == "slot s is lost in 50 min 0 s unless it is read"
-    assert idle("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1), WAL) == []
-    assert idle("s", server(), SLOT, WAL) == []
+    assert idle("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1)) == []
+    assert idle("s", server(), SLOT) == []

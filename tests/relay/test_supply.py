@@ -10,14 +10,12 @@ import pytest
 from pgrelay.assembly.events import Event
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Record, Segment
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.relay.supply import Supply
-from pgrelay.wire.pgoutput import Relation
 from tests.encode.encoding import NOW, OPTIONS, encoder_of, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column
@@ -33,9 +31,6 @@ class Outside:
         self.published: list[str] = []
         self._refuses = refuses
         self._error = with_ or SetupError("refused")
-
-    async def facts(self, relation: Relation) -> RelationFacts:
-        return RelationFacts()
 
     async def require_topics(self, topics: Sequence[str]) -> None:
         self.asked.append([topic.rpartition(".")[2] for topic in topics])

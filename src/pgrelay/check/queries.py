@@ -5,7 +5,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import WAL_END, Catalog
+from pgrelay.postgres.catalog import Catalog
 
 _MIB: Final = 1 << 20
 
@@ -34,15 +34,6 @@ class Server:
     senders: int
     keep_bytes: int | None
     idle_timeout_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldWal:
-    """What a slot holds back. `safe_bytes` may still be written before it is lost, None without a limit."""
-
-    held_bytes: int
-    safe_bytes: int | None
-    inactive_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +77,6 @@ async def server(catalog: Catalog) -> Server:
         keep_bytes=None if keep is None or keep < 0 else keep * _MIB,
         idle_timeout_s=idle or 0,
     )
-
-
-async def held_wal(catalog: Catalog, name: str) -> HeldWal:
-    """Of a slot that is there."""
-    version = catalog.server_version
-    query = sql.SQL(
-        "SELECT coalesce({} - restart_lsn, 0)::bigint, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
-    ).format(
-        WAL_END,
-        sql.SQL("safe_wal_size" if version >= 130000 else "NULL"),
-        sql.SQL(
-            "extract(epoch FROM clock_timestamp() - inactive_since)::float8" if version >= 170000 else "NULL"
-        ),
-    )
-    rows = await catalog.rows(query, (name,))
-    return HeldWal(*rows[0]) if rows else HeldWal(0, None, None)
 
 
 async def reader(catalog: Catalog, pid: int) -> str:

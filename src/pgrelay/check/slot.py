@@ -1,12 +1,13 @@
 """The replication slot: whether it is there and ours to read, and how long it lasts without a reader."""
 
 import asyncio
+import math
 import time
 from typing import Final
 
 from pgrelay.check import queries
 from pgrelay.check.findings import Finding, error, ok, warning
-from pgrelay.check.queries import HeldWal, OpenTransaction, Server
+from pgrelay.check.queries import OpenTransaction, Server
 from pgrelay.config import Source
 from pgrelay.errors import BEGIN_ANEW
 from pgrelay.figures import duration, size
@@ -29,17 +30,20 @@ async def slot_findings(catalog: Catalog, server: Server, config: Source, slot: 
     oldest = await queries.oldest_transaction(catalog)
     if slot is None:
         return absent(config, server, oldest, rate)
-    wal = await queries.held_wal(catalog, config.slot)
     if (unfit := wrong_kind(slot, config.slot, server.database)) is not None:
         return [unfit]
     if (why := slot.lost_because) is not None:
         return [lost(config.slot, why)]
+    wal = await catalog.slot_wal(config.slot)
+    if wal.restart_lsn is None:
+        # It went meanwhile.
+        return absent(config, server, oldest, rate)
     reader = await queries.reader(catalog, slot.active_pid) if slot.active_pid else ""
     return [
         taken(config.slot, slot.active_pid, reader),
-        held(config.slot, slot, wal, oldest),
-        forecast(config.slot, server, wal, rate),
-        *idle(config.slot, server, slot, wal),
+        held(config.slot, slot, wal.retained, oldest),
+        forecast(config.slot, server, wal.retained, wal.safe, rate),
+        *idle(config.slot, server, slot),
     ]
 
 
@@ -71,8 +75,8 @@ def absent(config: Source, server: Server, oldest: OpenTransaction | None, rate:
                 oldest.end,
             )
         )
-    planned = HeldWal(0, server.keep_bytes, None)
-    return [*found, forecast(config.slot, server, planned, rate)]
+    safe = math.inf if server.keep_bytes is None else server.keep_bytes
+    return [*found, forecast(config.slot, server, 0, safe, rate)]
 
 
 def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
@@ -111,16 +115,16 @@ def taken(name: str, pid: int | None, reader: str) -> Finding:
     )
 
 
-def held(name: str, slot: Slot, wal: HeldWal, oldest: OpenTransaction | None) -> Finding:
-    """What the slot keeps from being removed, and because of whom."""
-    holds = f"slot {name} holds back {size(wal.held_bytes)} of WAL"
+def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None) -> Finding:
+    """What the slot keeps from being removed, and because of whom. `retained` is in bytes."""
+    holds = f"slot {name} holds back {size(retained)} of WAL"
     if slot.wal_status == "unreserved":
         return warning(
             holds,
             "max_slot_wal_keep_size is passed: the next checkpoint may end the slot",
             "start the relay now",
         )
-    if wal.held_bytes < _MUCH:
+    if retained < _MUCH:
         return ok(holds)
     if slot.active_pid is None:
         drop = f"SELECT pg_drop_replication_slot('{name}')"
@@ -133,29 +137,28 @@ def held(name: str, slot: Slot, wal: HeldWal, oldest: OpenTransaction | None) ->
     return warning(holds, "its reader is behind", "look at the reader's log, and whether Kafka acknowledges")
 
 
-def forecast(name: str, server: Server, wal: HeldWal, rate: float) -> Finding:
-    """How long a stopped relay may stay away before the slot is lost."""
+def forecast(name: str, server: Server, retained: float, safe: float, rate: float) -> Finding:
+    """How long a stopped relay may stay away before the slot is lost. See `SlotWal` for the bytes."""
     pace = f"WAL grows by {size(rate)}/s now"
-    if server.keep_bytes is None or wal.safe_bytes is None:
+    if server.keep_bytes is None or math.isinf(safe):
         day = f", {size(rate * _DAY_S)} a day" if rate else ""
         return ok(f"{pace}{day}; while the relay is away all of it is kept (no max_slot_wal_keep_size)")
-    left = max(0, wal.safe_bytes)
-    span = duration(left / rate) if rate else "any time"
+    span = duration(safe / rate) if rate else "any time"
     what = f"{pace}; slot {name} outlives {span} without its relay"
-    if not rate or left / rate > _DAY_S:
+    if not rate or safe / rate > _DAY_S:
         return ok(what)
-    gib = int((wal.held_bytes + rate * _DAY_S) / _GIB) + 1
+    gib = int((retained + rate * _DAY_S) / _GIB) + 1
     return warning(
         what,
-        f"{size(left)} are left of max_slot_wal_keep_size, {size(server.keep_bytes)}; then changes are lost",
+        f"{size(safe)} are left of max_slot_wal_keep_size, {size(server.keep_bytes)}; then changes are lost",
         f"for a day: ALTER SYSTEM SET max_slot_wal_keep_size = '{gib}GB'; then SELECT pg_reload_conf()",
     )
 
 
-def idle(name: str, server: Server, slot: Slot, wal: HeldWal) -> list[Finding]:
+def idle(name: str, server: Server, slot: Slot) -> list[Finding]:
     if not server.idle_timeout_s or slot.active_pid is not None:
         return []
-    left = max(0.0, server.idle_timeout_s - (wal.inactive_s or 0.0))
+    left = max(0.0, server.idle_timeout_s - (slot.inactive_s or 0.0))
     return [
         warning(
             f"slot {name} is lost in {duration(left)} unless it is read",

@@ -13,6 +13,7 @@ from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.facts import Facts
 
 
 async def table_findings(
@@ -80,7 +81,7 @@ async def _unreadable(catalog: Catalog, relayed: Published, selection: Selection
         if selection.treatment(f"{column.schema}.{column.table}", column.name, key=False) not in (DROP, MASK)
     ]
     unknown = {column.type_oid for column in columns if builtin_type(column.type_oid) is None}
-    return unreadable(columns, await catalog.types(unknown) if unknown else {})
+    return unreadable(columns, await Facts(catalog).types(unknown) if unknown else {})
 
 
 def unreadable(columns: Sequence[Column], types: dict[int, ColumnType]) -> list[Finding]:

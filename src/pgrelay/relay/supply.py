@@ -7,6 +7,7 @@ from pgrelay.errors import RecordError, SetupError
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.facts import Facts
 
 
 class Supply:
@@ -14,7 +15,7 @@ class Supply:
 
     def __init__(self, encoder: Encoder, catalog: Catalog, sink: Sink, registry: Registry | None) -> None:
         self._encoder = encoder
-        self._catalog = catalog
+        self._facts = Facts(catalog)
         self._sink = sink
         self._registry = registry
         self._refused_ahead = False
@@ -23,8 +24,8 @@ class Supply:
         """Give the encoder what it needs, and whatever that makes it need next."""
         match need:
             case FactsNeeded(relation, ahead):
-                facts = await self._catalog.facts(relation)
-                self._encoder.learn(facts, [await self._catalog.facts(other) for other in ahead])
+                facts = await self._facts.of(relation)
+                self._encoder.learn(facts, [await self._facts.of(other) for other in ahead])
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
             case _:

@@ -1,0 +1,115 @@
+"""What the catalogue tells of relations and types that the stream does not.
+
+Source: PostgreSQL manual, "System Catalogs".
+"""
+
+from psycopg import sql
+
+from pgrelay.encode.plan import FULL, RelationFacts
+from pgrelay.encode.types import ColumnType, builtin_type
+from pgrelay.postgres.catalog import Catalog, Row
+from pgrelay.wire.pgoutput import Relation
+
+
+class Facts:
+    """Asked for by one connection; its queries raise as the catalogue's do."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        # Those that are not built in; one that was dropped since is still that of the rows before.
+        self._types: dict[int, ColumnType] = {}
+
+    async def of(self, relation: Relation) -> RelationFacts:
+        """What the Relation message does not tell: the primary key under FULL, types, arrays' dimensions."""
+        key: tuple[str, ...] = ()
+        unlike = ""
+        if relation.replica_identity == FULL:
+            key, unlike = await self._primary_key(relation.oid), await self._partition_unlike(relation.oid)
+        built_in = {c.type_oid: builtin_type(c.type_oid) for c in relation.columns}
+        unknown = {oid for oid, found in built_in.items() if found is None}
+        types = await self.types(unknown) if unknown else {}
+        may_be_arrays = any(found is None or found.is_array for found in built_in.values())
+        dimensions = await self._dimensions(relation.oid) if may_be_arrays else {}
+        return RelationFacts(key, types, dimensions, unlike)
+
+    async def _dimensions(self, relation_oid: int) -> dict[str, int]:
+        """The columns declared as arrays of more than one dimension, themselves or by their domain."""
+        query = sql.SQL(
+            "SELECT attname, greatest(attndims, typndims)::int FROM pg_attribute "
+            "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
+            "AND greatest(attndims, typndims) > 1"
+        )
+        return dict(await self._catalog.rows(query, (relation_oid,)))
+
+    async def _primary_key(self, relation_oid: int) -> tuple[str, ...]:
+        query = sql.SQL(
+            "SELECT a.attname FROM pg_constraint c JOIN pg_attribute a "
+            "ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) "
+            "WHERE c.conrelid = %s AND c.contype = 'p' ORDER BY a.attnum"
+        )
+        return tuple(row[0] for row in await self._catalog.rows(query, (relation_oid,)))
+
+    async def _partition_unlike(self, relation_oid: int) -> str:
+        """A partition whose old rows the server does not send whole; empty where there is none."""
+        if self._catalog.server_version < 130000:
+            return ""
+        # Not by pg_partition_tree, which would wait for whoever has locked one of them.
+        query = sql.SQL(
+            "WITH RECURSIVE part AS (SELECT inhrelid FROM pg_inherits WHERE inhparent = %s UNION ALL "
+            "SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.inhrelid) "
+            "SELECT format('%%I.%%I', n.nspname, c.relname) FROM part JOIN pg_class c ON c.oid = inhrelid "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relispartition AND c.relkind <> 'p' "
+            # Without an index that identifies its rows Postgres refuses to change them.
+            "AND c.relreplident <> 'f' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND "
+            "CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
+            "WHEN 'i' THEN i.indisreplident END) ORDER BY 1 LIMIT 1"
+        )
+        rows = await self._catalog.rows(query, (relation_oid,))
+        return rows[0][0] if rows else ""
+
+    async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
+        """The types by OID, with those that they are made of, domains resolved to their base type.
+
+        One that is gone is what it was when it was asked for before, and left out if it never was.
+        """
+        rows: dict[int, Row] = {}
+        ask = set(wanted)
+        query = sql.SQL(
+            "SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem, "
+            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {}, t.typsend <> 0 "
+            "FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
+            "LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, {}) WHERE t.oid = ANY (%s)"
+        ).format(*self._range_columns())
+        while ask:
+            found = {row[0]: row for row in await self._catalog.rows(query, (list(ask),))}
+            rows.update(found)
+            made_of = {oid for row in found.values() for oid in (row[3], row[5], row[8]) if oid}
+            ask = {oid for oid in made_of if oid not in rows and builtin_type(oid) is None}
+        self._types |= {oid: _column_type(oid, -1, rows) for oid in wanted if oid in rows}
+        return {oid: self._types[oid] for oid in wanted if oid in self._types}
+
+    def _range_columns(self) -> tuple[sql.SQL, sql.SQL]:
+        """What a range or multirange is made of; multiranges came with PostgreSQL 14."""
+        if self._catalog.server_version >= 140000:
+            made_of = "CASE WHEN t.typtype = 'm' THEN r.rngtypid ELSE r.rngsubtype END"
+            return sql.SQL(made_of), sql.SQL("r.rngmultitypid")
+        return sql.SQL("r.rngsubtype"), sql.SQL("r.rngtypid")
+
+
+def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
+    built_in = builtin_type(oid, typmod)
+    if built_in is not None:
+        return built_in
+    if oid not in rows:
+        return ColumnType(oid, "unknown", typmod)
+    _, name, typtype, base, base_typmod, element, category, delimiter, ranged, sends = rows[oid]
+    if typtype == "d":
+        return _column_type(base, base_typmod, rows)
+    if category == "A" and element:
+        of = _column_type(element, typmod, rows)
+        if element in rows and rows[element][2] == "d" and not of.is_array:
+            # Of a domain: as an array of its base type, with the modifier that only the domain has.
+            name, typmod = f"_{of.name}", of.typmod
+        return ColumnType(oid, name, typmod, of, delimiter)
+    made_of = _column_type(ranged, -1, rows) if ranged else None
+    return ColumnType(oid, name, typmod, made_of, typtype=typtype, sends=sends)
