@@ -2,13 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType
 
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import Using
+from pgrelay.spark.evolution import evolve
+from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.positions import birth_properties
 from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.conftest import Topic
 from tests.spark.records import change, rows
@@ -17,14 +22,29 @@ NewTopic = Callable[..., Topic]
 
 ID = Column("id", "int4", key=True, encoding="integer")
 A, B = Column("a", "text"), Column("b", "text")
+REGION = Column("region", "int4", encoding="integer")
 
 both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 def versions(topic: Topic, *columns: list[Column]) -> TableSchema:
     """A schema whose versions begin at the LSNs 1, 101, 201, ..."""
+    return schema_of(topic.name, *columns)
+
+
+def schema_of(topic: str, *columns: list[Column]) -> TableSchema:
+    """The same, of a topic that need not be there."""
     told = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
-    return TableSchema(topic.name, "public", "t", tuple(told), "1")
+    return TableSchema(topic, "public", "t", tuple(told), "1")
+
+
+def made(spark: SparkSession, target: str, using: Using, schema: TableSchema, *values: str) -> LakeTable:
+    """A target with these rows, whatever they came by."""
+    table = lake_table(spark, target, using)
+    kind = schema.row_type.add("__commit_lsn", LongType()).add("__seq", LongType())
+    table.create(kind, birth_properties(schema))
+    spark.sql(f"INSERT INTO {table.name} VALUES {', '.join(f'({each}, 10, 0)' for each in values)}")
+    return table
 
 
 def apply(topic: Topic, schema: TableSchema, target: str, using: Using, since: int = 0) -> None:
@@ -96,3 +116,19 @@ def test_a_target_without_rows_follows_any_change(new_topic: NewTopic, target: s
     topic.write(change("c", 110, after={"id": 2, "b": "A", "a": "B"}))
     apply(topic, swapped, target, using, since=2)
     assert found(topic, target, using) == Counter([(2, "A", "B")])
+
+
+def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(
+    spark: SparkSession, target: str
+) -> None:
+    keyed = replace(REGION, key=True)
+    known = schema_of("t", [ID, A], [ID, A, REGION], [ID, A, keyed])
+    table = made(spark, target, "delta", known.until((101, 0)), "1, 'A', 7", "2, 'B', NULL")
+    with pytest.raises(SetupError, match=r"from LSN 0/C9 on, column 'region' is of the key.*; to go on"):
+        evolve(table, known, (101, 0), live=table.rows)
+    # It is no row that changes are merged into.
+    evolve(table, known, (101, 0), live=lambda: table.rows().where("id = 1"))
+    # Nor has any row a value of what comes with the key.
+    added = schema_of("t", [ID, A, REGION], [ID, A, REGION, replace(keyed, name="branch")])
+    with pytest.raises(SetupError, match=r"from LSN 0/65 on, column 'branch' is of the key"):
+        evolve(table, added, (1, 0), live=table.rows)

@@ -120,12 +120,16 @@ class Target:
 
     def _follow(self, schema: TableSchema, since: Position) -> None:
         try:
-            evolve(self.table, schema, since, keep_dropped=self.keeps_dropped)
+            evolve(self.table, schema, since, live=self.live_rows, keep_dropped=self.keeps_dropped)
         except SetupError:
             if not self.table.rows().isEmpty():
                 raise
             # No row can lose a value by it.
             self.table.replace(self.table_type(schema), birth_properties(schema))
+
+    def live_rows(self) -> DataFrame:
+        """The rows that changes are merged into."""
+        return self.table.rows()
 
     def _refuse_doubt(self, changes: DataFrame, schema: TableSchema) -> None:
         """Raise SetupError where a change has a row of before a version that can't be followed."""

@@ -4,10 +4,13 @@ Every step is one that finds its work done where the target has it already, so t
 does it again.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 
 from pgrelay.errors import SetupError
@@ -28,12 +31,21 @@ CURE: Final = (
 )
 
 
-def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_dropped: bool = False) -> None:
+def evolve(
+    target: LakeTable,
+    schema: TableSchema,
+    since: Position,
+    *,
+    live: Callable[[], DataFrame],
+    keep_dropped: bool = False,
+) -> None:
     """Make the target, which has the schema as of `since`, what the schema's last version is.
 
-    `keep_dropped`: columns stay in the target that the table has no longer.
+    `live`: its rows that changes are merged into. `keep_dropped`: columns stay in the target that the table
+    has no longer.
 
-    Raises SetupError with column and LSN where values would be lost, or the format can't follow.
+    Raises SetupError with column and LSN where values would be lost, rows would not be found by their key, or
+    the format can't follow.
     """
     for position, doubt in schema.doubts():
         if position > since:
@@ -41,6 +53,7 @@ def evolve(target: LakeTable, schema: TableSchema, since: Position, *, keep_drop
     # Of what Spark can't have there is no target.
     for earlier, later in pairwise(version for version in schema.versions if not version.clash):
         if later.position > since:
+            _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
     demand(target, schema)
 
@@ -72,6 +85,28 @@ def _step(
             _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {kind.simpleString()}")
         elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
             _alter(target, schema, later, name, f"ALTER COLUMN {quoted(name)} TYPE {kind.simpleString()}")
+
+
+def _refuse_null_keys(
+    target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion, live: DataFrame
+) -> None:
+    """Raise SetupError where the key takes in a column that rows of the target have no value of.
+
+    Postgres has one in every row. A null equals nothing, so that a change would not find its row.
+    """
+    became = schema.became(earlier, later)
+    keys = {became.get(column.name) for column in earlier.columns if column.key}
+    was = {now: name for name, now in became.items()}
+    for name in [column.name for column in later.columns if column.key and column.name not in keys]:
+        # Under its new name, where a mirror was killed behind the rename.
+        there = next((each for each in (was.get(name), name) if each in live.columns), None)
+        unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
+        if not unfilled.isEmpty():
+            raise SetupError(
+                f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is of the "
+                f"key, and no record told its value in rows of {target.name}, which their changes would not "
+                f"find; {CURE}"
+            )
 
 
 def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: str, new: str) -> None:

@@ -41,6 +41,9 @@ class HistoryTarget(Target):
         columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
         return columns.add(END_LSN, LongType()).add(END_SEQ, LongType())
 
+    def live_rows(self) -> DataFrame:
+        return self.table.rows().where(f"{END_LSN} IS NULL")
+
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if not schema.key:
             raise SetupError(f"{schema.topic}: history needs a key, by which the versions of a row are told")
