@@ -132,3 +132,22 @@ def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(
     added = schema_of("t", [ID, A, REGION], [ID, A, REGION, replace(keyed, name="branch")])
     with pytest.raises(SetupError, match=r"from LSN 0/65 on, column 'branch' is of the key"):
         evolve(table, added, (1, 0), live=table.rows)
+
+
+def test_rows_of_a_table_that_was_made_anew_do_not_join_those_of_the_one_before(
+    new_topic: NewTopic, target: str
+) -> None:
+    topic = new_topic()
+    known = versions(topic, [ID, A], [ID, A])
+    one, other = known.versions
+    known = replace(known, versions=(replace(one, relation=1), replace(other, relation=2)))
+    topic.write(change("c", 10, after={"id": 1, "a": "A"}))
+    apply(topic, known.until((1, 0)), target, "delta")
+    topic.write(change("c", 110, after={"id": 2, "a": "B"}))
+    with pytest.raises(SetupError, match=r"from LSN 0/65 on, the rows are another table's.*; to go on, drop"):
+        apply(topic, known, target, "delta")
+    # A table that was emptied before it was dropped leaves nothing behind.
+    topic.write(change("t", 90))
+    apply(topic, known.until((1, 0)), target, "delta", since=2)
+    apply(topic, known, target, "delta", since=1)
+    assert found(topic, target, "delta") == Counter([(2, "B")])

@@ -1,5 +1,7 @@
 """Schemas without Spark: versions in order, renames, what a column was, and names that collide."""
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, TimestampType
 
@@ -52,6 +54,19 @@ def test_a_schema_that_a_relay_repeats_is_one_version() -> None:
 def test_versions_are_ordered_by_position_not_by_arrival() -> None:
     first, second = version(10, ID), version(30, ID, TITLE)
     assert folded([first, second, version(20, ID)]) == (first, second)
+
+
+def test_another_relation_of_the_same_columns_is_another_version() -> None:
+    one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
+    assert folded([one, replace(one, position=(15, 0)), other]) == (one, other)
+
+
+def test_rows_of_before_a_table_that_was_made_anew_are_in_doubt() -> None:
+    one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
+    told = "the rows are another table's, which was made anew or renamed to that name"
+    assert schema(one, other).doubts() == [((20, 0), told)]
+    assert schema(one, replace(other, relation=10)).doubts() == []
+    assert schema(replace(one, relation=0), other).doubts() == []  # as the catalogue tells it
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,9 @@ def test_a_table_that_was_renamed_or_made_anew_is_not_two(
     sharing = {topic: schemas[handmade.topic(topic)].sharing for topic in told}
     # Of the last, the relation that had the name first writes under another.
     assert sharing == {"renamed": (), "anew": (), "both": ("public.a", "public.b")}
+    doubtful = {topic: [at for at, _ in schemas[handmade.topic(topic)].doubts()] for topic in told}
+    # Those that share a topic take turns in it.
+    assert doubtful == {"renamed": [], "anew": [(2, 0)], "both": []}
 
 
 def test_what_is_written_and_not_committed_is_waited_for(

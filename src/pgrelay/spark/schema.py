@@ -1,7 +1,7 @@
 """A table's columns through time, as the schema topic told them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
@@ -23,7 +23,7 @@ class TableVersion:
     position: Position
     columns: tuple[Column, ...]
     replica_identity: str = "default"  # default, nothing, full or index
-    relation: int = field(default=0, compare=False)  # pg_class.oid; 0 where it isn't known
+    relation: int = 0  # pg_class.oid; 0 where it isn't known
 
     @property
     def clash(self) -> str | None:
@@ -164,12 +164,8 @@ class TableSchema:
         return found[::-1]
 
     def doubts(self) -> list[tuple[Position, str]]:
-        """The versions of which it can't be told what became of the columns before, and why."""
-        found = [
-            (version.position, moves(was.columns, version.columns).doubt)
-            for was, version in pairwise(self.versions)
-            if was.relation == version.relation  # tables that share a topic have each an order of their own
-        ]
+        """The versions of which it can't be told what became of the rows before, and why."""
+        found = [(version.position, _doubt(was, version)) for was, version in pairwise(self.versions)]
         return [(position, doubt) for position, doubt in found if doubt is not None]
 
     def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
@@ -201,3 +197,11 @@ def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
         if not kept or replace(kept[-1], position=version.position) != version:
             kept.append(version)
     return tuple(kept)
+
+
+def _doubt(was: TableVersion, now: TableVersion) -> str | None:
+    """Why rows of the earlier version may not be what they were, without a word of it in the stream."""
+    if was.relation != now.relation and 0 not in (was.relation, now.relation):
+        # Of one made anew the old rows are gone; of one that was renamed to it others may be there.
+        return "the rows are another table's, which was made anew or renamed to that name"
+    return moves(was.columns, now.columns).doubt

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -133,10 +134,12 @@ class _Told:
 
     def schema(self, topic: str) -> TableSchema:
         """Of the cluster that wrote last: the LSNs of another tell nothing about its rows."""
-        versions = folded(self.clusters[self._systemid].values())
         # A table that was renamed is one relation, and one that was made anew has the name of the one before.
         names = {name for _, name in self._named[self._systemid].values()}
         sharing = tuple(sorted(names)) if len(names) > 1 else ()
+        told = self.clusters[self._systemid].values()
+        # Those that share a topic take turns in it, of which none is a change.
+        versions = folded(replace(version, relation=0) if sharing else version for version in told)
         return TableSchema(topic, self._namespace, self._table, versions, self._systemid, sharing)
 
 
