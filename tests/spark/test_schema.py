@@ -69,6 +69,16 @@ def test_rows_of_before_a_table_that_was_made_anew_are_in_doubt() -> None:
     assert schema(replace(one, relation=0), other).doubts() == []  # as the catalogue tells it
 
 
+def test_values_of_before_a_type_that_postgres_wrote_rows_anew_for_are_in_doubt() -> None:
+    at = Column("at", "timestamp", encoding="iso-timestamp")
+    on = replace(at, name="on", type_modifier=0)
+    renamed = schema(version(10, ID, at, PRICE), version(20, ID, on, PRICE), version(30, ID, on, TITLE))
+    told = "column 'on' is timestamp(0) and was timestamp, so that the values that rows had may be others"
+    assert renamed.doubts()[0] == ((20, 0), told)
+    wider = replace(PRICE, type_modifier=numeric(12, 2))
+    assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
+
+
 @pytest.mark.parametrize(
     ("later", "renames"),
     [

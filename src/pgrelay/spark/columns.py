@@ -17,7 +17,7 @@ a date).
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql.types import (
@@ -116,6 +116,7 @@ class Column:
     key            whether it is of the record's key
     encoding       the name of the JSON encoding or Avro type of its values
     text           whether to read it as a string whatever its type, as where the relay hides its values
+    type_oid       pg_attribute.atttypid, 0 where it isn't known
     """
 
     name: str
@@ -124,6 +125,7 @@ class Column:
     key: bool = False
     encoding: str = STRING
     text: bool = False
+    type_oid: int = field(default=0, compare=False)
 
     @property
     def spark_type(self) -> DataType:

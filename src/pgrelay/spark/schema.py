@@ -12,6 +12,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
 from pgrelay.spark.moves import moves
 from pgrelay.spark.names import COMMIT_LSN, SEQ
+from pgrelay.spark.widening import declared, rewritten, widens
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
 
@@ -204,4 +205,12 @@ def _doubt(was: TableVersion, now: TableVersion) -> str | None:
     if was.relation != now.relation and 0 not in (was.relation, now.relation):
         # Of one made anew the old rows are gone; of one that was renamed to it others may be there.
         return "the rows are another table's, which was made anew or renamed to that name"
-    return moves(was.columns, now.columns).doubt
+    found, there = moves(was.columns, now.columns), {column.name: column for column in now.columns}
+    if found.doubt is not None:
+        return found.doubt
+    for column in was.columns:
+        became = there.get(found.renames.get(column.name, column.name))
+        if became is not None and widens(column.spark_type, became.spark_type) and rewritten(column, became):
+            told = f"column {became.name!r} is {declared(became)} and was {declared(column)}"
+            return f"{told}, so that the values that rows had may be others"
+    return None

@@ -153,6 +153,7 @@ def _version(record: dict[str, Any]) -> TableVersion:
             encoding=column["encoding"],
             # A mask or a hash is a string whatever the column is.
             text=column.get("hidden", False),
+            type_oid=column.get("type_oid", 0),
         )
         for column in record["columns"]
     )
