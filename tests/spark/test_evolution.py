@@ -10,10 +10,11 @@ from pyspark.sql.types import LongType
 
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark import evolution
 from pgrelay.spark.columns import Column
 from pgrelay.spark.evolution import evolve
 from pgrelay.spark.lake import LakeTable, Using, lake_table
-from pgrelay.spark.positions import birth_properties
+from pgrelay.spark.positions import birth_properties, read_positions
 from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.conftest import Topic
 from tests.spark.records import change, rows
@@ -151,3 +152,18 @@ def test_rows_of_a_table_that_was_made_anew_do_not_join_those_of_the_one_before(
     apply(topic, known.until((1, 0)), target, "delta", since=2)
     apply(topic, known, target, "delta", since=1)
     assert found(topic, target, "delta") == Counter([(2, "B")])
+
+
+def test_a_column_that_takes_a_dropped_ones_name_survives_a_kill_in_between(
+    spark: SparkSession, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = schema_of("t", [ID, A, B], [ID, B], [ID, A])
+    table = made(spark, target, "delta", known.until((1, 0)), "1, 'A', 'B'")
+    with monkeypatch.context() as killed:
+        killed.setattr(evolution, "demand", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            evolve(table, known, (1, 0), live=table.rows)
+    since = read_positions(table, known).schema_position
+    assert since is not None
+    evolve(table, known, since, live=table.rows)
+    assert rows(table.rows()) == Counter([(1, "B")])

@@ -18,6 +18,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.positions import birth_properties
 from pgrelay.spark.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.widening import widens
 
@@ -55,6 +56,8 @@ def evolve(
         if later.position > since:
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
+            # A later step may give a name that this one took away, which it must not take again.
+            target.set_properties(birth_properties(schema.until(later.position)))
     demand(target, schema)
 
 
