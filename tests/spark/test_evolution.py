@@ -167,3 +167,14 @@ def test_a_column_that_takes_a_dropped_ones_name_survives_a_kill_in_between(
     assert since is not None
     evolve(table, known, since, live=table.rows)
     assert rows(table.rows()) == Counter([(1, "B")])
+
+
+@both_formats
+def test_the_elements_of_an_array_can_widen(spark: SparkSession, target: str, using: Using) -> None:
+    narrow = Column("n", "_int4", encoding="array<integer>")
+    known = schema_of("t", [ID, narrow], [ID, replace(narrow, type_name="_int8")])
+    table = made(spark, target, using, known.until((1, 0)), "1, array(1, NULL)")
+    evolve(table, known, (1, 0), live=table.rows)
+    spark.sql(f"INSERT INTO {table.name} VALUES (2, array({2**40}), 110, 0)")
+    lists = table.rows().select("id", "n").collect()
+    assert {row["id"]: row["n"] for row in lists} == {1: [1, None], 2: [2**40]}

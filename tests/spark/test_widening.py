@@ -58,6 +58,10 @@ MOOD = Column("v", "mood", type_oid=16400)
             Column("v", "_varchar", 24, encoding="array<string>"),
             Column("v", "_text", encoding="array<string>"),
         ),
+        (
+            Column("v", "_int4", encoding="array<integer>"),
+            Column("v", "_int8", encoding="array<integer>"),
+        ),
     ],
 )
 def test_what_only_grows_keeps_its_values(was: Column, now: Column) -> None:

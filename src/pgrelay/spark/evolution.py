@@ -87,7 +87,7 @@ def _step(
         if name not in kept and name not in present:
             _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {kind.simpleString()}")
         elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
-            _alter(target, schema, later, name, f"ALTER COLUMN {quoted(name)} TYPE {kind.simpleString()}")
+            _widen(target, schema, later, column)
 
 
 def _refuse_null_keys(
@@ -110,6 +110,13 @@ def _refuse_null_keys(
                 f"key, and no record told its value in rows of {target.name}, which their changes would not "
                 f"find; {CURE}"
             )
+
+
+def _widen(target: LakeTable, schema: TableSchema, later: TableVersion, column: Column) -> None:
+    place, kind = quoted(column.name), column.spark_type
+    while isinstance(kind, ArrayType):
+        place, kind = f"{place}.element", kind.elementType
+    _alter(target, schema, later, column.name, f"ALTER COLUMN {place} TYPE {kind.simpleString()}")
 
 
 def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: str, new: str) -> None:

@@ -32,6 +32,8 @@ def widens(was: DataType, now: DataType) -> bool:
     one, other = was.simpleString(), now.simpleString()
     if one == other:
         return True
+    if isinstance(was, ArrayType) and isinstance(now, ArrayType):
+        return widens(was.elementType, now.elementType)
     if one in _INTEGERS:
         if other in _INTEGERS:
             return _INTEGERS.index(one) < _INTEGERS.index(other)
