@@ -31,8 +31,7 @@ def table_schemas(
     """The schema of every table that the relay of this prefix has told of, by its topic; or `topics` alone.
 
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
-    those of Spark's Kafka source. Raises SetupError where the topic has none, or one of a table that Spark
-    can't have.
+    those of Spark's Kafka source. Raises SetupError where the schema topic has none.
     """
     topic = SchemaTopic(servers, prefix, options)
     schemas = topic.read(spark, topics)
