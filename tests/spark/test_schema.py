@@ -79,19 +79,6 @@ def test_values_of_before_a_type_that_postgres_wrote_rows_anew_for_are_in_doubt(
     assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
 
 
-@pytest.mark.parametrize(
-    ("later", "renames"),
-    [
-        ((ID, Column("name", "text"), PRICE), {"title": "name"}),
-        ((ID, Column("name", "text"), PRICE, Column("extra", "text")), {"title": "name"}),
-        ((ID, PRICE, Column("name", "text")), {}),  # dropped and added: added ones stand at the end
-        ((ID, PRICE), {}),
-    ],
-)
-def test_a_rename_is_seen_by_place_and_type(later: tuple[Column, ...], renames: dict[str, str]) -> None:
-    assert version(1, ID, TITLE, PRICE).renames(version(2, *later)) == renames
-
-
 def test_what_a_column_was_ends_where_it_was_added() -> None:
     again = Column("title", "int8", encoding="integer")
     known = schema(version(1, ID, TITLE), version(2, ID), version(3, ID, again))

@@ -7,6 +7,7 @@ from pgrelay.errors import RecordError
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
+from pgrelay.spark.order import older
 from pgrelay.spark.schema import Position, TableSchema
 
 _NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
@@ -41,10 +42,7 @@ def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None
 
 def delete_older(target: LakeTable, truncated: Position) -> None:
     """Delete what a truncate found: the rows whose last change came before it."""
-    lsn, seq = truncated
-    target.run(
-        f"DELETE FROM {target.name} WHERE {COMMIT_LSN} < {lsn} OR {COMMIT_LSN} = {lsn} AND {SEQ} < {seq}"
-    )
+    target.run(f"DELETE FROM {target.name} WHERE {older(truncated)}")
 
 
 def missing_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> DataFrame:

@@ -38,10 +38,6 @@ class TableVersion:
                 return f"the name of column {column.name!r} is ours: rename it"
         return None
 
-    def renames(self, later: "TableVersion") -> dict[str, str]:
-        """The columns that have another name in the later version, by the earlier name."""
-        return moves(self.columns, later.columns).renames
-
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
@@ -76,11 +72,6 @@ class TableSchema:
     def row_type(self) -> StructType:
         """The type of `before` and `after`."""
         return StructType([StructField(c.name, c.spark_type) for c in self.columns])
-
-    @property
-    def key_type(self) -> StructType:
-        """The type of `key`; of a table without one, a struct without fields."""
-        return StructType([StructField(c.name, c.spark_type) for c in self.columns if c.key])
 
     def as_text(self, *names: str) -> Self:
         """The same with these columns read as strings, in the record's own words.
@@ -132,7 +123,8 @@ class TableSchema:
         first, last = self.versions.index(earlier), self.versions.index(later)
         names = {column.name: column.name for column in earlier.columns}
         for was, now in pairwise(self.versions[first : last + 1]):
-            renames, there = was.renames(now), {column.name for column in now.columns}
+            renames = moves(was.columns, now.columns).renames
+            there = {column.name for column in now.columns}
             names = {one: renames.get(name, name) for one, name in names.items()}
             names = {one: name for one, name in names.items() if name in there}
         return names
@@ -173,8 +165,8 @@ class TableSchema:
         later: TableVersion | None = None
         for version in reversed(self.versions):
             if later is not None:
-                was = {new: old for old, new in version.renames(later).items()}
-                name = was.get(name, name)
+                renames = moves(version.columns, later.columns).renames
+                name = next((old for old, new in renames.items() if new == name), name)
             column = next((column for column in version.columns if column.name == name), None)
             if column is None:
                 return

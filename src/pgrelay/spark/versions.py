@@ -18,7 +18,7 @@ from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
 from pgrelay.spark.lost import refuse_lost, why_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
-from pgrelay.spark.order import after, before
+from pgrelay.spark.order import after, before, older
 from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.summary import Summary
@@ -67,9 +67,8 @@ class HistoryTarget(Target):
         at = changes.where((F.col("commit_lsn") == lsn) & (F.col("seq") == seq)).select(
             F.max("ts").alias("ts")
         )
-        older = f"({COMMIT_LSN} < {lsn} OR {COMMIT_LSN} = {lsn} AND {SEQ} < {seq})"
         self.table.run(
-            f"MERGE INTO {self.table.name} t USING {{at}} s ON t.{END_LSN} IS NULL AND {older}"
+            f"MERGE INTO {self.table.name} t USING {{at}} s ON t.{END_LSN} IS NULL AND {older(truncated)}"
             f" WHEN MATCHED THEN UPDATE SET t.{VALID_TO} = s.ts, t.{END_LSN} = {lsn}, t.{END_SEQ} = {seq}",
             at=at,
         )
