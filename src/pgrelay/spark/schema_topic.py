@@ -53,7 +53,6 @@ class SchemaTopic:
         self._next = 0
         self._given_up = -1  # the last offset that was waited for in vain
         self._told: dict[str, _Told] = {}
-        self._schemas: dict[str, TableSchema] = {}
 
     def read(self, spark: SparkSession, topics: Iterable[str] | None = None) -> dict[str, TableSchema]:
         """All that is told by now, or what is of these topics. Others may be of no use to Spark."""
@@ -94,21 +93,14 @@ class SchemaTopic:
 
     def _of(self, topics: Iterable[str] | None) -> dict[str, TableSchema]:
         wanted = self._told if topics is None else topics
-        return {topic: self._schema(topic) for topic in wanted if topic in self._told}
+        return {topic: self._told[topic].schema(topic) for topic in wanted if topic in self._told}
 
     def clusters(self, topic: str) -> list[str]:
         """The systemid of every cluster whose rows a topic has, the last one's last."""
         return list(self._told[topic].clusters) if topic in self._told else []
 
     def _take(self, record: dict[str, Any]) -> None:
-        topic = record["topic"]
-        self._told.setdefault(topic, _Told()).take(record)
-        self._schemas.pop(topic, None)
-
-    def _schema(self, topic: str) -> TableSchema:
-        if topic not in self._schemas:
-            self._schemas[topic] = self._told[topic].schema(topic)
-        return self._schemas[topic]
+        self._told.setdefault(record["topic"], _Told()).take(record)
 
 
 class _Told:
