@@ -104,7 +104,10 @@ class LakeTable:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
 
     def version(self) -> int:
-        """Of the last commit: Delta's version or Iceberg's snapshot, as `VERSION AS OF` takes them."""
+        """Of the last commit: Delta's version or Iceberg's snapshot, as `VERSION AS OF` takes them.
+
+        0, which it does not take, of an Iceberg table that had no commit yet.
+        """
         if self.using == "delta":
             row = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT 1").select("version").first()
             return 0 if row is None else int(row[0])
