@@ -301,6 +301,44 @@ async def test_nothing_of_a_closed_sink_is_left(make: Callable[[], Sink]) -> Non
         assert closed() is None
 
 
+class Reporting:
+    """A producer in whose queue are reports of these errors, None is an acknowledgement."""
+
+    def __init__(self, report: Callable[..., None], *errors: int | None) -> None:
+        self._report = report
+        self._errors = list(errors)
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def flush(self, timeout_s: float) -> int:
+        if not self._errors:
+            return 0
+        code = self._errors.pop(0)
+        self._report(None if code is None else KafkaError(code), Message(topic="app.t"))
+        return 1
+
+    poll = flush
+
+
+async def test_what_follows_on_a_refusal_is_taken_in_once_it_was_raised(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or nothing that Kafka has of what came before would be confirmed."""
+    inflight = InFlight(None, 1)
+    refused = KafkaError.MSG_SIZE_TOO_LARGE
+    reporting = Reporting(sink.delivery(inflight, 1).report, refused, None, refused, None)
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_producer", reporting)
+        with pytest.raises(RecordRefused):
+            await sink.drain(lambda: sink.in_queue > 0, 10)
+        assert inflight.acknowledged == 0
+        assert await sink.drain(lambda: sink.in_queue > 0, 10)
+        assert inflight.acknowledged == 2
+        with pytest.raises(RecordRefused):
+            sink.poll()
+
+
 def transactional_sink() -> TransactionalSink:
     config = SinkConfig(kafka=NOBODY)
     return TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))

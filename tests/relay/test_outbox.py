@@ -1,6 +1,9 @@
 """What waits for room in the producer's queue, and in what order it leaves."""
 
+import pytest
+
 from pgrelay.encode.records import BY_KEY, Record
+from pgrelay.errors import RecordRefused
 from pgrelay.handover import Delivery
 from pgrelay.progress import InFlight
 from pgrelay.relay.outbox import Outbox
@@ -62,3 +65,30 @@ def test_whole_lists_that_left_count_though_the_next_found_no_room() -> None:
     outbox.add(a_delivery(), records(b"2"))
     assert outbox.hand_over(queue.produce)
     assert outbox
+
+
+class Refusing(Queue):
+    """Takes all but one value, and says so, as the sink does, without a word on those before it."""
+
+    def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
+        values = [value for _, _, value, _, _ in records]
+        if b"too large" not in values[start:]:
+            return super().produce(records, start, delivery)
+        self.room += 1
+        super().produce(records[: values.index(b"too large")], start, delivery)
+        raise RecordRefused("too large")
+
+
+def test_behind_what_was_refused_nothing_leaves_and_nothing_twice() -> None:
+    """It stays all the same: what has left is not all there is, so no Kafka commit may cover it."""
+    outbox, queue = Outbox(), Refusing(room=10)
+    outbox.add(a_delivery(), records(b"1"))
+    outbox.add(a_delivery(), records(b"2", b"too large", b"3"))
+    outbox.add(a_delivery(), records(b"4"))
+    assert not outbox.refused
+    with pytest.raises(RecordRefused):
+        outbox.hand_over(queue.produce)
+    assert outbox.refused
+    assert not outbox.hand_over(queue.produce)
+    assert outbox
+    assert [value for value, _ in queue.taken] == [b"1", b"2"]

@@ -8,7 +8,6 @@ time. What it refuses for good becomes an error that `poll` raises. Source: libr
 """
 
 import asyncio
-import contextlib
 import logging
 import re
 import time
@@ -25,6 +24,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
+from pgrelay.kafka.closing import end
 from pgrelay.kafka.errors import DENIED, delivery_error, refused_options, uncreated, what_it_says
 from pgrelay.progress import InFlight
 
@@ -78,7 +78,6 @@ _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
 _HURRY_AGAIN_S: Final = 0.01
-_PURGE_S: Final = 5.0
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
@@ -160,6 +159,11 @@ class Sink:
         self._failure = self._failure or error
 
     @property
+    def failed(self) -> bool:
+        """A record was refused for good, or we are: what is raised, again and again."""
+        return self._failure is not None
+
+    @property
     def in_queue(self) -> int:
         """Records between `produce` and their report."""
         return len(self._producer)
@@ -183,14 +187,16 @@ class Sink:
         self._serve(self._producer.flush, _HURRY_S)
         return True
 
-    def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
-        """Take in reports by `poll` or `flush`, of librdkafka."""
+    def _serve(
+        self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
+    ) -> int:
+        """Take in reports by `poll` or `flush`, of librdkafka. Raises what has failed, unless `known`."""
         try:
             events = serve(timeout_s)
         except KafkaException as error:
             # What is fatal to a producer the client raises, in place of complaining.
             raise self._failure or self._lost(error.args[0]) from error
-        if self._failure is not None:
+        if self._failure is not None and self._failure is not known:
             raise self._failure
         return events
 
@@ -249,10 +255,10 @@ class Sink:
             # Whoever turns the loop polls as well, but rests between: here something waits for the answer.
             await self._await_report(_ANSWER_S)
 
-    async def _await_report(self, timeout_s: float) -> None:
-        """Take in what comes within a time; no record lingers meanwhile."""
+    async def _await_report(self, timeout_s: float, known: PgrelayError | None = None) -> None:
+        """Take in what comes within a time, as `_serve` does; no record lingers meanwhile."""
         serve = self._producer.flush if self.in_queue else self._producer.poll
-        await asyncio.to_thread(self._serve, serve, timeout_s)
+        await asyncio.to_thread(self._serve, serve, timeout_s, known)
 
     async def _enqueue(self, record: Record, delivery: Delivery) -> None:
         """Hand over one record, once there is room for it; somebody must `poll` meanwhile."""
@@ -363,13 +369,18 @@ class Sink:
         return failures
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
-        """Take in reports until nothing is pending any more; false where the time was not enough."""
+        """Take in reports until nothing is pending any more; false where the time was not enough.
+
+        Raises what fails meanwhile. What had failed before was raised already, and what Kafka took all the
+        same is to be known.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_s
+        known = self._failure
         while pending():
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
-            await self._await_report(min(left, _ANSWER_S))
+            await self._await_report(min(left, _ANSWER_S), known)
         return True
 
     async def close(self) -> None:
@@ -378,15 +389,4 @@ class Sink:
         # Their callbacks refer to us: unless let go of, they would live until a collection of cycles.
         clients: list[Any] = [self._producer, self._admin]
         del self._producer, self._admin
-        await asyncio.to_thread(_end, clients)
-
-
-def _end(clients: list[Any]) -> None:
-    """Take in what a purged producer, the first, still reports, and let go of all clients.
-
-    Blocks until their threads have ended, which may be looking up a broker's name.
-    """
-    # A report that nobody takes in is never freed, nor what it refers to.
-    with contextlib.suppress(KafkaException):
-        clients[0].flush(_PURGE_S)
-    clients.clear()
+        await asyncio.to_thread(end, clients)

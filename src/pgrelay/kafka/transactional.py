@@ -63,11 +63,13 @@ class TransactionalSink(Sink):
         self._begin()
         return super().produce(records, start, delivery)
 
-    def _serve(self, serve: Callable[[float], int], timeout_s: float) -> int:
+    def _serve(
+        self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
+    ) -> int:
         # A transactional call serves the reports itself: two threads at it would fight for each of them.
         if self._calling:
             return 0
-        events = super()._serve(serve, timeout_s)
+        events = super()._serve(serve, timeout_s, known)
         if self._purged is not None:
             raise self._purged
         return events
@@ -79,11 +81,11 @@ class TransactionalSink(Sink):
         else:
             super().refused(error, message, commit_lsn)
 
-    async def _await_report(self, timeout_s: float) -> None:
+    async def _await_report(self, timeout_s: float, known: PgrelayError | None = None) -> None:
         if self._calling:
             await asyncio.sleep(min(timeout_s, _CALL_REST_S))
         else:
-            await super()._await_report(timeout_s)
+            await super()._await_report(timeout_s, known)
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         if error.code() not in _FENCED:

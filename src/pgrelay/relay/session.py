@@ -190,20 +190,27 @@ class Session:
 
     def _finishing(self) -> bool:
         """As `_settling`, but tells the server, whose patience may be shorter than the grace."""
-        self._acknowledge()
-        return self._settling()
+        unsettled = self._settling()
+        self.confirmations.turn()
+        return unsettled
 
     async def settle(self, timeout_s: float) -> None:
         """After trouble with Postgres: give what the producer holds a moment to be acknowledged."""
         await self.sink.drain(self._settling, timeout_s)
 
     def _settling(self) -> bool:
-        """True while a whole transaction waits for Kafka; what the producer had no room for follows."""
+        """True while a whole transaction waits for Kafka; what the producer had no room for follows.
+
+        A record that was refused is never acknowledged, so its transaction waits for ever, and all behind it.
+        But those ahead of it may yet be, as long as the producer has anything at all to report.
+        """
         self._advance()
         if self._commits is not None:
             return self._committing(self._commits)
         if not self.ledger.waiting:
             return False
+        if self._refused:
+            return self.sink.in_queue > 0
         self._hand_over()
         return True
 
@@ -212,12 +219,20 @@ class Session:
         if self._errand is not None and not self._errand_done(self._errand):
             return True
         self._advance()
+        if self._refused:
+            # A commit would cover the record that is not there.
+            return False
         if not self.ledger.waiting or self.ledger.in_transaction or not commits.pending:
             return False
         self._hand_over()
         if not self._outbox:
             self._commit(commits)
         return True
+
+    @property
+    def _refused(self) -> bool:
+        """The producer, or a broker, has refused a record of this session for good."""
+        return self._outbox.refused or self.sink.failed
 
     def _advance(self) -> None:
         passed = self.ledger.advance()

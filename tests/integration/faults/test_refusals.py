@@ -72,6 +72,28 @@ def test_a_record_that_is_too_large_is_not_passed_over(
     assert (' with key {"id":2} can' in words) == (limit == TOO_LARGE["producer"][0])
 
 
+@pytest.mark.parametrize(("limit", "size"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_what_came_ahead_of_a_record_that_is_too_large_is_confirmed(
+    database: Database, kafka: KafkaServer, new_relay: NewRelay, limit: int, size: int
+) -> None:
+    """Row 4: although all of it is read at once, or every restart would send it again."""
+    database.execute(TABLE)
+    database.execute("CREATE TABLE large (id int PRIMARY KEY, body text)")
+    relay = new_relay().start().wait_streaming()
+    assert relay.stop() == 0
+    create_topic(kafka.bootstrap, relay.topic("large"), max_message_bytes=str(limit))
+    for number in range(1, 4):
+        database.execute(f"INSERT INTO t VALUES ({number})")
+    database.execute(f"INSERT INTO t VALUES (4); INSERT INTO large VALUES (1, {body(size)})")
+    database.execute("INSERT INTO t VALUES (5)")
+    last_words(relay.start(), UNDELIVERABLE)
+    records = relay.records("t")
+    assert [record.json_key["id"] for record in records][:4] == [1, 2, 3, 4]
+    assert ids(relay).count(4) == 1
+    before, refused = (record.json["source"]["commit_lsn"] for record in records[2:4])
+    assert before < relay.confirmed_lsn() < refused
+
+
 def test_a_batch_that_is_too_large_has_another_cure(
     database: Database, kafka: KafkaServer, new_relay: NewRelay
 ) -> None:

@@ -1,0 +1,92 @@
+"""How a session ends that had a record refused. No server is there."""
+
+import pytest
+
+from pgrelay.encode.records import BY_KEY, Record
+from pgrelay.errors import RecordRefused
+from pgrelay.handover import Delivery
+from pgrelay.kafka.sink import Sink
+from pgrelay.metrics import Metrics
+from pgrelay.progress import InFlight, Ledger
+from pgrelay.relay.commits import Commits
+from pgrelay.relay.outbox import Outbox
+from pgrelay.relay.session import Session
+
+RECORD: Record = ("t", None, b"v", None, BY_KEY)
+
+
+class FakeSink(Sink):
+    """A producer with one report to come, of an acknowledgement; or a failure that was raised."""
+
+    def __init__(self, entry: InFlight, broker_refused: bool) -> None:
+        self._waiting = [entry]
+        self._failure = RecordRefused("refused") if broker_refused else None
+
+    @property
+    def in_queue(self) -> int:
+        return len(self._waiting)
+
+    async def _await_report(self, timeout_s: float, known: object = None) -> None:
+        assert known is self._failure
+        if self._waiting:
+            self._waiting.pop().acknowledged += 1
+
+
+class FakeCommits(Commits):
+    """Something is always pending, and no commit may be asked for."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def pending(self) -> bool:
+        return True
+
+    async def commit(self) -> None:
+        raise AssertionError("a commit would cover the record that was refused")
+
+
+class Ending(Session):
+    """A transaction that ends at 2 is on its way, and one that ends at 4 had a record refused."""
+
+    def __init__(self, commits: Commits | None, broker_refused: bool) -> None:
+        self.ledger = Ledger()
+        self.ledger.seen(4)
+        whole, lacking = self._transaction(2), self._transaction(4)
+        self.sink = FakeSink(whole, broker_refused)
+        self._commits = commits
+        self._errand = None
+        self._metrics = Metrics()
+        self._outbox = Outbox()
+        if not broker_refused:
+            self._outbox.add(Delivery(lacking, 3, self.sink.refused), [RECORD])
+            with pytest.raises(RecordRefused):
+                self._outbox.hand_over(refuse)
+
+    def _transaction(self, end_lsn: int) -> InFlight:
+        entry = self.ledger.begin(0)
+        entry.records = 1
+        self.ledger.end(end_lsn)
+        return entry
+
+
+def refuse(records: list[Record], start: int, delivery: Delivery) -> int:
+    raise RecordRefused("refused")
+
+
+BY = pytest.mark.parametrize("broker_refused", [True, False], ids=["broker", "producer"])
+
+
+@BY
+async def test_what_came_ahead_of_it_is_waited_for_and_it_is_not(broker_refused: bool) -> None:
+    session = Ending(None, broker_refused)
+    await session.settle(10)
+    assert session.ledger.flush_lsn == 2
+    assert session.ledger.waiting
+
+
+@BY
+async def test_no_commit_covers_it(broker_refused: bool) -> None:
+    session = Ending(FakeCommits(), broker_refused)
+    await session.settle(10)
+    assert session.ledger.flush_lsn == 0
