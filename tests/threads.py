@@ -4,11 +4,18 @@ import contextlib
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 
 def threads(pid: int | str = "self") -> int:
     """How many a process has."""
     return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def librdkafka_threads() -> int:
+    """How many of our threads are librdkafka's, which names them so."""
+    names = [name.read_text() for name in Path("/proc/self/task").glob("*/comm")]
+    return sum(name.startswith("rdk:") for name in names)
 
 
 @contextlib.contextmanager

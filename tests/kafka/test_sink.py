@@ -3,7 +3,7 @@
 import asyncio
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 
 import pytest
@@ -17,7 +17,7 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
 from tests.clock import Clock
-from tests.threads import threads, without_collections
+from tests.threads import librdkafka_threads, threads, without_collections
 
 TOO_LARGE = 1_000_001  # bytes
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
@@ -298,6 +298,47 @@ async def test_nothing_of_a_closed_sink_is_left(make: Callable[[], Sink]) -> Non
         await sink.close()
         del sink
         assert threads() == before
+        assert closed() is None
+
+
+async def poll_after_a_refusal(sink: Sink) -> None:
+    sink.refused(KafkaError(KafkaError._TIMED_OUT), Message(topic="app.t"), 1)
+    await asyncio.to_thread(sink.poll)
+
+
+async def poll_after_a_purge(sink: Sink) -> None:
+    sink.refused(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"), 1)
+    sink.poll()
+
+
+@pytest.mark.parametrize(
+    ("make", "fail"),
+    [
+        (lambda: Sink(SinkConfig(kafka=NOBODY)), Sink.connect),
+        (lambda: Sink(SinkConfig(kafka=NOBODY)), poll_after_a_refusal),
+        (lambda: transactional_sink(), poll_after_a_purge),
+    ],
+    ids=["connecting", "a refusal", "a purge"],
+)
+async def test_nor_is_it_while_the_error_lives_that_it_was_closed_for(
+    make: Callable[[], Sink],
+    fail: Callable[[Sink], Coroutine[None, None, None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it does in the session's task, until the next session takes its place."""
+    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
+    with without_collections():
+        before = librdkafka_threads()
+        sink = make()
+        closed = weakref.ref(sink)
+        failing = asyncio.create_task(fail(sink))
+        await asyncio.wait([failing])
+        error = failing.exception()
+        assert isinstance(error, KafkaUnavailable)
+        assert librdkafka_threads() > before
+        await sink.close(error)
+        assert librdkafka_threads() == before
+        del sink
         assert closed() is None
 
 

@@ -24,7 +24,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
-from pgrelay.kafka.closing import end
+from pgrelay.kafka.closing import clear_frames, end
 from pgrelay.kafka.errors import DENIED, delivery_error, refused_options, uncreated, what_it_says
 from pgrelay.progress import InFlight
 
@@ -383,9 +383,15 @@ class Sink:
             await self._await_report(min(left, _ANSWER_S), known)
         return True
 
-    async def close(self) -> None:
-        """Let go of everything that was not delivered; it was not confirmed either. Nothing follows it."""
+    async def close(self, after: BaseException | None = None) -> None:
+        """Let go of everything that was not delivered; it was not confirmed either. Nothing follows it.
+
+        `after`: the error that made it necessary, if any, of which only the text is of use afterwards.
+        """
         self._producer.purge()
+        # Ours must be the last references: elsewhere their end would block the loop, or come much later.
+        clear_frames(after)
+        clear_frames(self._failure)
         # Their callbacks refer to us: unless let go of, they would live until a collection of cycles.
         clients: list[Any] = [self._producer, self._admin]
         del self._producer, self._admin

@@ -17,6 +17,7 @@ from pgrelay.config import Sink as SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
+from pgrelay.kafka.closing import clear_frames
 from pgrelay.kafka.errors import DENIED, POISON, delivery_error
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.sink import Sink
@@ -131,6 +132,10 @@ class TransactionalSink(Sink):
                 await self._call(self._producer.init_transactions)
         except TimeoutError:
             raise KafkaUnavailable("Kafka does not answer a producer of transactions") from None
+
+    async def close(self, after: BaseException | None = None) -> None:
+        clear_frames(self._purged)
+        await super().close(after)
 
     async def commit(self, position: Delivered) -> None:
         """Commit what was produced, together with the position."""

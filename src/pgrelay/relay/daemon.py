@@ -88,6 +88,7 @@ class Daemon:
         self._task: asyncio.Task[None] | None = None
         self._session_now: Session | None = None
         self._sink: Sink | None = None
+        self._sink_is_spent = False
         self._registry: Registry | None = None
         self._position = Position()
         self._publications = Publications(config.source)
@@ -112,7 +113,7 @@ class Daemon:
                 except RecordRefused as error:
                     if not await self._refusals.learn(error):
                         raise
-                    await self._close_sink()
+                    await self._close_sink(error)
                 except Exception as error:
                     if verdict(error) is Verdict.STOP:
                         raise
@@ -136,11 +137,12 @@ class Daemon:
         elif self._task is not None:
             self._task.cancel()
 
-    async def _close_sink(self) -> None:
-        sink, self._sink = self._sink, None
+    async def _close_sink(self, after: Exception | None = None) -> None:
+        """Once the session has ended: what it holds while an error ends it would keep the producer."""
+        sink, self._sink, self._sink_is_spent = self._sink, None, False
         if sink is not None:
             self._metrics.set_inflight_records(0)
-            await sink.close()
+            await sink.close(after)
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
@@ -162,8 +164,8 @@ class Daemon:
         if spool or str(error) not in self._told:
             self._told.add(str(error))
             _log.warning("waiting, will go on by itself", reason=str(error))
-        if isinstance(error, KafkaUnavailable):
-            await self._close_sink()
+        if self._sink_is_spent or isinstance(error, KafkaUnavailable):
+            await self._close_sink(error)
         with contextlib.suppress(TimeoutError):
             pause_s = self._backoff.next_s(_SPOOL_PAUSE_S) if spool else self._backoff.next_s()
             await asyncio.wait_for(self._stop.wait(), pause_s)
@@ -320,9 +322,8 @@ class Daemon:
                 self._backoff.reset()
                 self._told.clear()
             self._position.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
-            if isinstance(self._sink, TransactionalSink):
-                # What it has open belongs to this session: the next one's producer aborts it.
-                await self._close_sink()
+            # What is open there belongs to this session: the next one's producer aborts it.
+            self._sink_is_spent = isinstance(self._sink, TransactionalSink)
 
     async def _settle(self, session: Session, follows: Verdict) -> None:
         """Save what is whole before a session ends in an error, so that little is sent again."""
