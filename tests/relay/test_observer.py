@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
+from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
@@ -33,10 +34,22 @@ class FakeSink(Sink):
         return taken
 
 
+class FakeConfirmations(Confirmations):
+    """The position waits for so long, in seconds."""
+
+    def __init__(self) -> None:
+        self.waits_s = 0
+
+    @property
+    def position_waits_s(self) -> float:
+        return self.waits_s
+
+
 class FakeSession(Session):
     """What the observer looks at to tell whether Kafka answers."""
 
     def __init__(self, recovering: bool = False) -> None:
+        self.confirmations = self.position = FakeConfirmations()
         self.sink = self.kafka = FakeSink()
         self.committing = False
         self.recovering = recovering
@@ -99,6 +112,26 @@ def test_a_record_that_is_acknowledged_ends_a_stall(observer: Observer, health: 
         watch(observer, session, clock, 3)
     assert health.ready
     assert [event["event"] for event in logs] == [AGAIN]
+
+
+def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    """Another broker may lead its topic than those of rows; without it the slot never moves."""
+    session = FakeSession()
+    observer.begins(session)
+    session.kafka.under_way = 1
+    with capture_logs() as logs:
+        for session.position.waits_s in range(1, 61):
+            session.kafka.acknowledged = True
+            watch(observer, session, clock, 1)
+            assert health.ready == (session.position.waits_s <= 30)
+        assert "no answer for 30 s to the position; the slot stands still" in (health.reason or "")
+        session.position.waits_s = 0
+        session.kafka.acknowledged = True
+        watch(observer, session, clock, 1)
+    assert health.ready
+    assert [event["log_level"] for event in logs] == ["warning", "info"]
 
 
 def test_a_session_that_learns_what_was_delivered_is_not_ready_for_want_of_records(

@@ -79,6 +79,16 @@ def test_what_postgres_may_be_told_waits_for_the_acknowledgement(
     assert kafka.lsns == [0x2000]
 
 
+def test_for_how_long_it_waits_is_known(kafka: FakeKafka, positions: Positions, clock: Clock) -> None:
+    assert positions.waits_s == 0
+    positions.keep(0x2000)
+    clock.now += 31
+    assert positions.waits_s == 31
+    kafka.acknowledge()
+    positions.keep(0x2000)
+    assert positions.waits_s == 0
+
+
 def test_one_is_under_way_at_a_time_and_not_too_often(
     kafka: FakeKafka, positions: Positions, clock: Clock
 ) -> None:

@@ -36,6 +36,11 @@ class Confirmations:
         """Kafka has not acknowledged a position yet."""
         return self._positions is not None and self._positions.under_way
 
+    @property
+    def position_waits_s(self) -> float:
+        """For how long it has not, and the slot stands still; 0 where it has."""
+        return 0.0 if self._positions is None else self._positions.waits_s
+
     def ask_for_one(self) -> None:
         """The server wants to hear from us at once."""
         self._due = 0.0

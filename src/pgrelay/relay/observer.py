@@ -19,6 +19,10 @@ _PUBLISH_EVERY_S: Final = 0.25
 # while it does not, because a broker that hangs is none to complain of until a request has timed out.
 _TROUBLED_S: Final = 3.0
 _SILENT_S: Final = 10.0
+# The same of a position, which may have a queue of rows ahead of it: without it the slot stands still.
+_POSITION_LATE_S: Final = 30.0
+
+_LATE: Final = f"no answer for {_POSITION_LATE_S:g} s to the position; the slot stands still"
 
 _MOST_NAMED: Final = 20
 
@@ -118,11 +122,19 @@ class Observer:
             _log.info("the spool has room again")
 
     def _watch_kafka(self, session: Session, now: float) -> None:
-        """Kafka is away where records wait, or a commit, and none is acknowledged."""
+        """Kafka is away where records wait, or a commit, and none is acknowledged.
+
+        Or it is for the position alone, whose topic another broker may lead than those of rows that flow.
+        """
         sink = session.sink
+        late = session.confirmations.position_waits_s > _POSITION_LATE_S
         if sink.take_acknowledged():
             sink.problem = None
-            self._recovered(now)
+            self._acknowledged_at = now
+            if late:
+                self._stall(sink, _LATE)
+            else:
+                self._recovered(now)
         elif sink.in_queue == 0 and not session.committing:
             # What a stall held up may have been a commit alone, and nothing need follow it.
             self._recovered(now)

@@ -25,12 +25,18 @@ class Positions:
         self._timeline = timeline
         self._kept = -1
         self._under_way: InFlight | None = None
+        self._began = 0.0
         self._due = 0.0
 
     @property
     def under_way(self) -> bool:
         """Kafka has not acknowledged the last one yet."""
         return self._under_way is not None
+
+    @property
+    def waits_s(self) -> float:
+        """For how long it has not; 0 where it has."""
+        return 0.0 if self._under_way is None else time.monotonic() - self._began
 
     def keep(self, lsn: int, at_once: bool = False) -> None:
         """Have Kafka keep the position, one at a time and not too often; what it has by now, `lsn` says."""
@@ -46,7 +52,8 @@ class Positions:
         entry = InFlight(None, lsn)
         entry.records = 1
         record = self._offsets.record(Delivered(lsn, timeline=self._timeline))
-        self._due = time.monotonic() + _APART_S
+        self._began = time.monotonic()
+        self._due = self._began + _APART_S
         # No room for it is no trouble: what fills the queue has to be acknowledged first.
         if self._sink.produce([record], 0, self._sink.delivery(entry, lsn)):
             self._under_way = entry
