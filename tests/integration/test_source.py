@@ -63,3 +63,11 @@ async def test_two_servers_behind_one_dsn_are_told_apart(servers: Servers, datab
         async with Catalog(servers.postgres("16").dsn) as elsewhere:
             with pytest.raises(SourceUnavailable, match="leads to two servers"):
                 await check_same(elsewhere, source)
+
+
+async def test_a_first_timeline_has_no_history_to_look_in(database: Database) -> None:
+    """Not one that the server would call removed: we may have streamed from the one that was promoted."""
+    async with Source(database.dsn) as source:
+        system = await source.identify()
+        assert system.timeline == 1
+        assert await source.left_at(2, system.timeline) is None

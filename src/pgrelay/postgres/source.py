@@ -96,10 +96,13 @@ class Source:
         return System(systemid.decode(), int(timeline), parse_lsn(lsn.decode()))
 
     async def left_at(self, timeline: int, now: int) -> int | None:
-        """Where the server, on timeline `now`, left an earlier one; None: it was never there.
+        """Where the server, on timeline `now`, left another; None: it was never there, or has not left it.
 
         Source: PostgreSQL manual, TIMELINE_HISTORY; a history file has a line "timeline LSN reason" for each.
         """
+        if now <= timeline:
+            # Of the first there is no history, which the server would call removed.
+            return None
         result = await self._execute(f"TIMELINE_HISTORY {now}")
         for line in (result.get_value(0, 1) or b"").decode(errors="replace").splitlines():
             number, lsn = (*line.split(), "", "")[:2]
