@@ -8,7 +8,7 @@ from pgrelay.config import Sink as SinkConfig
 from pgrelay.errors import GapError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
-from pgrelay.relay.recall import Server, recall
+from pgrelay.relay.recall import Server, check_kept
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
@@ -22,7 +22,7 @@ def server(timeline: int | None = 2, left_at: int | None = LEFT) -> Server:
         return WAL_END
 
     async def asked(of: int) -> int | None:
-        assert of == 1
+        assert of in (1, 2)
         return left_at
 
     return Server(SLOT, wal_end, asked, timeline)
@@ -60,6 +60,11 @@ async def test_a_standby_that_was_promoted_before_it_had_all_is_refused() -> Non
 async def test_so_is_one_that_was_never_on_that_timeline() -> None:
     with pytest.raises(GapError, match="left timeline 1 before 0/2000"):
         await server(left_at=None).check(Delivered(0x2000, timeline=1))
+
+
+async def test_an_old_primary_that_is_still_there_is_told_as_one() -> None:
+    with pytest.raises(GapError, match="on timeline 1, and we have relayed 0/2000 of timeline 2: is it"):
+        await server(timeline=1, left_at=None).check(Delivered(0x2000, timeline=2))
 
 
 async def test_a_standby_that_has_not_come_so_far_is_waited_for() -> None:
@@ -100,19 +105,19 @@ class FakeOffsets(Offsets):
 @pytest.mark.parametrize("kept", [None, Delivered(SLOT - 8)], ids=["deleted", "older"])
 async def test_what_this_process_has_delivered_counts_where_kafka_knows_less(kept: Delivered | None) -> None:
     """As after the topic was deleted."""
-    assert await recall(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT))
+    assert await check_kept(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT)) is None
     with pytest.raises(GapError, match="Kafka has everything up to 0/FFF:"):
-        await recall(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT - 1))
+        await check_kept(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT - 1))
 
 
 async def test_what_another_has_delivered_counts_where_it_is_more() -> None:
     """It had the slot meanwhile, and moved it."""
-    assert await recall(FakeKafka(), FakeOffsets(Delivered(SLOT)), server(), known=Delivered(1))
+    assert await check_kept(FakeKafka(), FakeOffsets(Delivered(SLOT)), server(), known=Delivered(1)) is None
 
 
 async def test_a_first_start_has_nothing_to_compare_with() -> None:
-    assert await recall(FakeKafka(), FakeOffsets(None), server(), known=None)
+    assert await check_kept(FakeKafka(), FakeOffsets(None), server(), known=None) is None
 
 
 async def test_a_topic_that_must_not_be_made_is_told() -> None:
-    assert not await recall(FakeKafka(ours=False), FakeOffsets(None), server(), known=None)
+    assert await check_kept(FakeKafka(ours=False), FakeOffsets(None), server(), known=None) == "no"

@@ -44,15 +44,16 @@ from pgrelay.progress import Ledger
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.known import Known
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.optional import optional
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
-from pgrelay.relay.recall import Server, offsets_of, recall, refuse_new_slot, server_of
+from pgrelay.relay.recall import Server, check_kept, offsets_of, refuse_new_slot, server_of
 from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import Position, check_own, check_same, check_topics, prepare
+from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
 from pgrelay.relay.supply import Supply
 from pgrelay.status.health import Health
 
@@ -90,7 +91,8 @@ class Daemon:
         self._sink: Sink | None = None
         self._sink_is_spent = False
         self._registry: Registry | None = None
-        self._position = Position()
+        self._known = Known()
+        self._unkept: str | None = None
         self._publications = Publications(config.source)
         self._backoff = Backoff()
         self._observer = observer
@@ -126,7 +128,7 @@ class Daemon:
             await self._close_sink()
             if self._registry is not None:
                 await self._registry.close()
-        _log.info("stopped", confirmed=format_lsn(self._position.confirmed_lsn))
+        _log.info("stopped", confirmed=format_lsn(self._known.confirmed_lsn))
 
     def stop(self) -> None:
         """Ask for an end. A stream finishes what it has in flight, unless asked twice; all else is cut."""
@@ -180,8 +182,8 @@ class Daemon:
             # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
             standby = await catalog.in_recovery()
             system = await source.identify()
-            self._position.check_cluster(system, standby)
-            await self._position.check_history(system, source)
+            self._known.check_cluster(system, standby)
+            await self._known.check_history(system, source)
             offsets = offsets_of(config, system.systemid, catalog.database)
             if self._sink is None:
                 # Ahead of the slot: options that it refuses must not leave one that nobody reads.
@@ -190,15 +192,15 @@ class Daemon:
                 self._registry = Registry(config.records.schema_registry)
             before = await self._make_ready(catalog, self._sink, offsets, system, standby)
             options = stream_options(config.source, source.server_version)
-            await source.start(config.source.slot, self._position.flush_lsn, options)
+            await source.start(config.source.slot, self._known.flush_lsn, options)
             # Ours only now; until then another relay, or who knows who, may have moved it.
             slot = await catalog.slot(config.source.slot) or before
             server = server_of(config, catalog, system, slot, standby)
             if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
-                await self._check_unmoved(self._sink, offsets, server, slot)
-            self._position.started(system, slot, source.walsender_pid, standby)
+                await self._hold_against_kafka(self._sink, offsets, server, slot)
+            self._known.started(system, slot, source.walsender_pid, standby)
             if not self._observer.spool_failing:
-                start = format_lsn(self._position.flush_lsn)
+                start = format_lsn(self._known.flush_lsn)
                 _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
             session = await self._make_session(source, catalog, self._sink, offsets, server, slot)
             await self._stream(session)
@@ -208,7 +210,7 @@ class Daemon:
     ) -> Slot:
         """See that both ends are there and fit each other, and return the slot."""
         config = self._config
-        first = self._position.system is None
+        first = self._known.system is None
         found = await catalog.slot(config.source.slot)
         if standby and found is not None:
             check_own(found, config.source.slot)
@@ -219,27 +221,37 @@ class Daemon:
                 await refuse_new_slot(sink, offsets, standby)
                 if config.source.create:
                     await self._require_topics(sink)
-        slot = await prepare(catalog, config.source, self._publications, self._position)
+            # Kafka may have taken its time, and another relay have made it.
+            found = await catalog.slot(config.source.slot)
+        slot = await prepare(catalog, config.source, self._publications, self._known, found)
         await check_topics(catalog, config)
-        self._position.check_slot(slot, config.source.slot)
-        self._position.seen(slot)
+        self._known.check_slot(slot, config.source.slot)
+        self._known.seen(slot)
         # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
         await sink.connect()
         await self._require_topics(sink)
-        await self._check_unmoved(sink, offsets, server_of(config, catalog, system, slot, standby), slot)
+        await self._hold_against_kafka(sink, offsets, server_of(config, catalog, system, slot, standby), slot)
         if self._registry is not None:
             await self._registry.connect()
         return slot
 
-    async def _check_unmoved(self, sink: Sink, offsets: Offsets, server: Server, slot: Slot) -> None:
+    async def _hold_against_kafka(self, sink: Sink, offsets: Offsets, server: Server, slot: Slot) -> None:
         """At least once: see that the slot skips nothing, and that its position is kept. Raises GapError."""
         if isinstance(sink, TransactionalSink):
             # Exactly once asks after the start, when nobody else may write any more.
             return
-        if not self._position.leaves_open(slot) and sink.has_topic(offsets.topic):
+        if not self._known.leaves_open(slot) and sink.has_topic(offsets.topic):
             return
-        if not await recall(sink, offsets, server, self._position.known):
-            self._position.check_unmoved(slot, self._config.source.slot)
+        unkept = await check_kept(sink, offsets, server, self._known.delivered)
+        if unkept is None:
+            return
+        if unkept != self._unkept:
+            self._unkept = unkept
+            _log.warning(
+                "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
+                reason=unkept,
+            )
+        self._known.check_unmoved(slot)
 
     async def _make_session(
         self,
@@ -256,7 +268,7 @@ class Daemon:
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
         encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
-        ledger = Ledger(self._position.flush_lsn)
+        ledger = Ledger(self._known.flush_lsn)
         spool, prepared = _open_spool(config, systemid, slot)
         commits = positions = None
         if isinstance(sink, TransactionalSink):
@@ -318,10 +330,10 @@ class Daemon:
             await session.close()
             self._session_now = None
             self._observer.publish(session)
-            if session.ledger.flush_lsn > self._position.flush_lsn:
+            if session.ledger.flush_lsn > self._known.flush_lsn:
                 self._backoff.reset()
                 self._told.clear()
-            self._position.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
+            self._known.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
             # What is open there belongs to this session: the next one's producer aborts it.
             self._sink_is_spent = isinstance(self._sink, TransactionalSink)
 

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import structlog
-
 from pgrelay.config import Config
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, StandbyNotReady
@@ -18,8 +16,6 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +35,39 @@ class Server:
 
         StandbyNotReady where it is a standby that has not come so far, be it again after a crash.
         """
-        wal_end = await self.wal_end()
-        if delivered.lsn > wal_end and self.timeline is None:
-            raise behind(delivered.lsn)
-        if delivered.lsn > wal_end:
-            raise GapError(
-                f"Kafka has everything up to {format_lsn(delivered.lsn)}, and the server's WAL ends at "
-                f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {BEGIN_ANEW}"
-            )
-        if self.slot_lsn > delivered.lsn:
-            raise GapError(
-                f"the slot stands at {format_lsn(self.slot_lsn)}, and Kafka has everything up to "
-                f"{format_lsn(delivered.lsn)}: the slot was moved or made anew, and changes between are "
-                f"gone, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
-            )
+        check_reached(delivered.lsn, await self.wal_end(), standby=self.timeline is None)
+        check_skips_nothing(self.slot_lsn, delivered.lsn)
         if self.timeline is not None and delivered.timeline not in (None, self.timeline):
-            check_history(delivered.timeline, delivered.lsn, await self.left_at(delivered.timeline))
+            left_at = await self.left_at(delivered.timeline)
+            check_received(delivered.timeline, delivered.lsn, self.timeline, left_at)
 
 
-def behind(relayed_lsn: int) -> StandbyNotReady:
-    """What it means that a standby has not what was relayed: after a crash it has to replay it again."""
-    return StandbyNotReady(
-        f"the standby has not come to {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; if "
-        f"it was restored from a backup, {BEGIN_ANEW}"
+def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
+    """Refuse a server whose WAL ends before what was relayed. Raises GapError.
+
+    StandbyNotReady where it is a standby: after a crash it has to replay again what it had.
+    """
+    if relayed_lsn <= wal_end:
+        return
+    if standby:
+        raise StandbyNotReady(
+            f"the standby has not come to {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
+            f"if it was restored from a backup, {BEGIN_ANEW}"
+        )
+    raise GapError(
+        f"Kafka has everything up to {format_lsn(relayed_lsn)}, and the server's WAL ends at "
+        f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {BEGIN_ANEW}"
     )
+
+
+def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
+    """Refuse a slot that stands beyond what is known to be delivered. Raises GapError."""
+    if slot_lsn > delivered_lsn:
+        raise GapError(
+            f"the slot stands at {format_lsn(slot_lsn)}, and Kafka has everything up to "
+            f"{format_lsn(delivered_lsn)}: the slot was moved or made anew, and changes between are gone, "
+            f"unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
+        )
 
 
 def unpromoted(found: str) -> StandbyNotReady:
@@ -73,12 +78,18 @@ def unpromoted(found: str) -> StandbyNotReady:
     )
 
 
-def check_history(timeline: int, relayed_lsn: int, left_at: int | None) -> None:
-    """Refuse a standby that was promoted before it had all that was relayed. Raises GapError.
+def check_received(timeline: int, relayed_lsn: int, now: int, left_at: int | None) -> None:
+    """Refuse a server that never had all that was relayed, on `timeline`. Raises GapError.
 
-    Its WAL may have grown past that since, and what it has there is none of what was relayed. `left_at` is
-    where it left the timeline on which that happened; None: it was never there.
+    Its WAL may have grown past that since, and what it has there is none of what was relayed. `now` is the
+    server's timeline, and `left_at` where it left the other; None: it was never there, or has not left it.
     """
+    if now < timeline:
+        raise GapError(
+            f"the server is on timeline {now}, and we have relayed {format_lsn(relayed_lsn)} of timeline "
+            f"{timeline}: is it an old primary, in whose place a standby was promoted? Point source.dsn at "
+            f"that; or {BEGIN_ANEW}"
+        )
     if left_at is not None and relayed_lsn <= left_at:
         return
     place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
@@ -129,11 +140,12 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
         )
 
 
-async def recall(sink: Sink, offsets: Offsets, server: Server, known: Delivered | None) -> bool:
-    """At least once: hold what Kafka has against the server. Raises GapError, PositionError.
+async def check_kept(sink: Sink, offsets: Offsets, server: Server, known: Delivered | None) -> str | None:
+    """At least once: hold what Kafka has against the server, and see that there is a topic to keep more in.
 
-    `known` is what this process knows to be there. Where Kafka does not let us keep or read positions we do
-    without, say so, and return false.
+    Returns why Kafka does not let us make that or read it, where we do without; one that may be read and not
+    written ends the run with its first record. `known` is what this process knows to be there.
+    Raises GapError, PositionError.
     """
     try:
         # Ahead of the topic's making: a new one need not be read.
@@ -142,16 +154,12 @@ async def recall(sink: Sink, offsets: Offsets, server: Server, known: Delivered 
     except PositionError:
         raise
     except SetupError as error:
-        _log.warning(
-            "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
-            reason=str(error),
-        )
-        return False
+        return str(error)
     if known is not None and (position is None or position.lsn < known.lsn):
         position = known
     if position is not None:
         await server.check(position)
-    return True
+    return None
 
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:

@@ -28,7 +28,7 @@ def test_a_server_that_was_restored_from_a_backup(server: Postgres, database: Da
     shutil.rmtree(server.data)
     copy(backup, server.data)
     server.start()
-    assert "it was restored from a backup or lost WAL" in last_words(relay, LOST)
+    assert "it was restored from a backup, or lost WAL" in last_words(relay, LOST)
 
 
 def copy(source: Path, target: Path) -> None:

@@ -274,6 +274,9 @@ def test_a_topic_that_must_not_be_made_is_done_without(database: Database, new_r
     relay.caught_up()
     assert ids(relay) == [0]
     assert "offsets does not exist" in relay.wait_event(NO_POSITION)["reason"]
+    cut_stream(relay)
+    relay.wait_event("streaming", 2)
+    assert len(relay.events(NO_POSITION)) == 1
     assert relay.stop() == 0
 
 
