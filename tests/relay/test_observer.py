@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.look import Look
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
@@ -45,6 +46,13 @@ class FakeConfirmations(Confirmations):
         return self.waits_s
 
 
+class FakeLook(Look):
+    """Has found nothing yet."""
+
+    def __init__(self) -> None:
+        self.published = None
+
+
 class FakeSession(Session):
     """What the observer looks at to tell whether Kafka answers."""
 
@@ -53,7 +61,7 @@ class FakeSession(Session):
         self.sink = self.kafka = FakeSink()
         self.committing = False
         self.recovering = recovering
-        self.published = None
+        self.look = FakeLook()
 
 
 class Watching(Observer):

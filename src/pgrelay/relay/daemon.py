@@ -45,6 +45,7 @@ from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.known import Known
+from pgrelay.relay.look import Look
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.optional import optional
 from pgrelay.relay.positions import Positions
@@ -277,7 +278,6 @@ class Daemon:
             positions = Positions(sink, offsets, server.slot_lsn, server.timeline)
         return Session(
             source=source,
-            catalog=catalog,
             sink=sink,
             assembler=Assembler(
                 spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase
@@ -285,13 +285,11 @@ class Daemon:
             encoder=encoder,
             ledger=ledger,
             spool=spool,
-            prepared=prepared,
             metrics=self._metrics,
-            slot=config.source.slot,
-            publications=self._publications,
             confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits=commits,
             supply=Supply(encoder, catalog, sink, self._registry),
+            look=Look(catalog, config.source.slot, self._publications, prepared, source.wake),
         )
 
     def _make_sink(self, offsets: Offsets) -> Sink:

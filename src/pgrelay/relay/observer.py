@@ -80,8 +80,8 @@ class Observer:
             self._publish_at = now + _PUBLISH_EVERY_S
             self.publish(session)
             self._watch_kafka(session, now)
-            if session.published is not None:
-                self._watch_tables(session.published)
+            if session.look.published is not None:
+                self._watch_tables(session.look.published)
 
     def publish(self, session: Session) -> None:
         """Hand over what was counted since the last time."""
@@ -90,10 +90,10 @@ class Observer:
             received=ledger.server_lsn,
             acknowledged=ledger.flush_lsn,
             confirmed=session.confirmations.confirmed_lsn,
-            server=max(ledger.server_lsn, session.wal_end),
+            server=max(ledger.server_lsn, session.look.wal_end),
         )
-        if session.wal is not None:
-            metrics.set_slot_wal(retained=session.wal.retained, safe=session.wal.safe)
+        if session.look.wal is not None:
+            metrics.set_slot_wal(retained=session.look.wal.retained, safe=session.look.wal.safe)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
         metrics.set_open_transactions(session.assembler.open_transactions)

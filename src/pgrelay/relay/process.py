@@ -47,7 +47,7 @@ async def run(config: Config, advise: Advise) -> None:
         sampling.cancel()
 
 
-async def _sample(status: Status, daemon: "Daemon") -> None:
+async def _sample(status: Status, daemon: Daemon) -> None:
     while True:
         status.sample(daemon.open_transactions)
         await asyncio.sleep(_SAMPLE_EVERY_S)

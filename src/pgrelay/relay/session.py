@@ -11,8 +11,8 @@ server when it is time, and then does one bounded slice of work, the first of th
 5. frames that the socket has
 
 So memory is bounded by one slice and the producer's queue, and keepalives are answered in the middle of any
-transaction. Where there is nothing to do the loop rests until bytes arrive, a report may have come, or the
-next status update is due. Nothing awaits per row.
+transaction. Where there is nothing to do the loop rests until bytes arrive, a report may have come, the next
+status update or look at the server is due, or one that was under way has ended. Nothing awaits per row.
 
 A session ends by returning, when asked to stop, or by raising; either way it confirms nothing that is not
 acknowledged, and the next one begins at the ledger's flush LSN.
@@ -25,34 +25,24 @@ from typing import Final, Protocol
 
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
-from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import EVERY, Segment
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
-from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.look import Look, cancelled
 from pgrelay.relay.outbox import Outbox
-from pgrelay.relay.publications import Publications
 from pgrelay.relay.supply import Supply
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
 # A slice: enough to be worth the turn, little enough to take a few milliseconds.
 _SLICE_FRAMES: Final = 500
 _SLICE_BYTES: Final = 256 * 1024
-
-# How often the server is asked where its WAL ends and what is published; less often where that takes long,
-# as with thousands of tables: it rests so many times as long as it took.
-_LOOK_EVERY_S: Final = 2.0
-_LOOK_REST: Final = 10
-
-# Prepared transactions that are let go of in one turn.
-_PURGED_AT_ONCE: Final = 10
 
 # While records are in flight: how long to rest before looking for reports again, from and up to.
 _REST_LEAST_S: Final = 0.001
@@ -71,28 +61,24 @@ class Watcher(Protocol):
 class Session:
     """Its parts are public for the watcher.
 
-    `wal` is what the server last said of its WAL and the slot, `published` the tables that it would send rows
-    of then; both are None before. `committing` is true while a commit to Kafka is under way, `recovering`
-    until it is known what was delivered.
+    `committing` is true while a commit to Kafka is under way, `recovering` until it is known what was
+    delivered.
     """
 
     def __init__(
         self,
         *,
         source: Source,
-        catalog: Catalog,
         sink: Sink,
         assembler: Assembler,
         encoder: Encoder,
         ledger: Ledger,
         spool: Spool,
-        prepared: PreparedStore,
         metrics: Metrics,
-        slot: str,
-        publications: Publications,
         confirmations: Confirmations,
         commits: Commits | None,
         supply: Supply,
+        look: Look,
     ) -> None:
         self.source = source
         self.sink = sink
@@ -101,32 +87,19 @@ class Session:
         self.ledger = ledger
         self.confirmations = confirmations
         self.spool = spool
-        self.wal: SlotWal | None = None
+        self.look = look
         self.committing = False
         self.recovering = commits is not None
-        self.published: frozenset[str] | None = None
-        self._catalog = catalog
-        self._prepared = prepared
         self._metrics = metrics
-        self._slot = slot
-        self._publications = publications
         self._commits = commits
         self._supply = supply
         self._errand: asyncio.Task[None] | None = None
-        self._look: asyncio.Task[None] | None = None
-        self._look_began = 0.0
-        self._look_due = 0.0
         self._rest_s = _REST_LEAST_S
         self._frames: list[bytes] = []
         self._taken = 0
         self._outbox = Outbox()
         self._delivery: Delivery | None = None
         self._entry: InFlight | None = None
-
-    @property
-    def wal_end(self) -> int:
-        """Where the server's WAL ended when it was last asked; 0 before."""
-        return 0 if self.wal is None else self.wal.wal_end
 
     async def run(self, stop: asyncio.Event, watcher: Watcher) -> None:
         """Relay until `stop` is set."""
@@ -136,44 +109,17 @@ class Session:
             while not stop.is_set():
                 self._acknowledge()
                 watcher.turned(self)
-                self._look_at_server()
+                self.look.turn(self.ledger.flush_lsn)
                 if self._work():
                     # Let signals and other tasks have their turn.
                     await asyncio.sleep(0)
                 else:
                     await self._rest()
         finally:
-            await _cancelled(self._look)
+            await self.look.close()
             if self._commits is None:
                 # A commit under way must come to its end: what it did could not be told any more.
-                await _cancelled(self._errand)
-
-    def _look_at_server(self) -> None:
-        """Now and then, beside the stream: raise what the last look found, and begin the next."""
-        if self._look is not None and self._look.done():
-            self._look.result()
-            self._look = None
-            now = time.monotonic()
-            self._look_due = now + max(_LOOK_EVERY_S, (now - self._look_began) * _LOOK_REST)
-        if self._look is None and time.monotonic() >= self._look_due:
-            self._look_began = time.monotonic()
-            self._look = asyncio.create_task(self._ask_server())
-            self._look.add_done_callback(lambda _: self.source.wake())
-
-    async def _ask_server(self) -> None:
-        """What the stream does not tell: how far behind we are, and which rows are skipped in silence."""
-        self.wal = await self._catalog.slot_wal(self._slot)
-        await self._publications.check(self._catalog, self.ledger.flush_lsn)
-        tables = await self._catalog.published_tables(self._publications.names)
-        if tables is not None:
-            self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
-        await self._purge_prepared(self.wal.restart_lsn or 0)
-
-    async def _purge_prepared(self, restart_lsn: int) -> None:
-        """Let go of prepared transactions whose commit the server can't send again."""
-        while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
-            # Let the stream have its turn.
-            await asyncio.sleep(0)
+                await cancelled(self._errand)
 
     async def finish(self, grace_s: float) -> bool:
         """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
@@ -185,7 +131,7 @@ class Session:
 
     async def close(self) -> None:
         """Let go of all that is left, also of a commit whose end came in vain or not at all."""
-        await _cancelled(self._errand)
+        await cancelled(self._errand)
         self.assembler.close()
 
     def _finishing(self) -> bool:
@@ -360,9 +306,7 @@ class Session:
         """Wait for bytes, for a report, or for the next status update or look at the server."""
         if self._commits is None and self.sink.hurry():
             return
-        rest_s = self.confirmations.rest_s()
-        if self._look is None:
-            rest_s = min(rest_s, self._look_due - time.monotonic())
+        rest_s = min(self.confirmations.rest_s(), self.look.rest_s())
         waiting = self.confirmations.waiting or not self.ledger.idle
         if waiting or self._outbox or self._errand is not None:
             rest_s = min(rest_s, self._rest_s)
@@ -378,10 +322,3 @@ class Session:
                 # The server flushes every row; those that wait for a commit may as well come a few at once.
                 await asyncio.sleep(_REST_LEAST_S)
             await self.source.wait_readable(max(rest_s, 0))
-
-
-async def _cancelled(task: asyncio.Task[None] | None) -> None:
-    """End a task that nobody waits for any more; what it would have raised matters no longer."""
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

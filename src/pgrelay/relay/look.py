@@ -1,0 +1,91 @@
+"""What the stream does not tell, so that the server is asked beside it, now and then.
+
+How far behind the slot is, what is published, and which prepared transactions can't be asked for any more.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.postgres.catalog import Catalog, SlotWal
+from pgrelay.relay.publications import Publications
+
+# Less often where a look takes long, as with thousands of tables: it rests so many times as long as it took.
+_EVERY_S: Final = 2.0
+_REST: Final = 10
+
+# Prepared transactions that are let go of in one turn.
+_PURGED_AT_ONCE: Final = 10
+
+
+class Look:
+    """`wal` is what the server last said of its WAL and the slot, `published` the tables that it would send
+    rows of then; both are None before.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        slot: str,
+        publications: Publications,
+        prepared: PreparedStore,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when there is something to tell."""
+        self.wal: SlotWal | None = None
+        self.published: frozenset[str] | None = None
+        self._catalog = catalog
+        self._slot = slot
+        self._publications = publications
+        self._prepared = prepared
+        self._wake = wake
+        self._task: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._due = 0.0
+
+    @property
+    def wal_end(self) -> int:
+        """Where the server's WAL ended when it was last asked; 0 before."""
+        return 0 if self.wal is None else self.wal.wal_end
+
+    def turn(self, relayed_lsn: int) -> None:
+        """Raise what the last look found, and begin the next where it is time to."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+            self._task = None
+            now = time.monotonic()
+            self._due = now + max(_EVERY_S, (now - self._began) * _REST)
+        if self._task is None and time.monotonic() >= self._due:
+            self._began = time.monotonic()
+            self._task = asyncio.create_task(self._ask(relayed_lsn))
+            self._task.add_done_callback(lambda _: self._wake())
+
+    def rest_s(self) -> float:
+        """How long it is until the next begins; inf while one is under way."""
+        return float("inf") if self._task is not None else self._due - time.monotonic()
+
+    async def close(self) -> None:
+        await cancelled(self._task)
+
+    async def _ask(self, relayed_lsn: int) -> None:
+        self.wal = await self._catalog.slot_wal(self._slot)
+        await self._publications.check(self._catalog, relayed_lsn)
+        tables = await self._catalog.published_tables(self._publications.names)
+        if tables is not None:
+            self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
+        await self._purge_prepared(self.wal.restart_lsn or 0)
+
+    async def _purge_prepared(self, restart_lsn: int) -> None:
+        """Let go of prepared transactions whose commit the server can't send again."""
+        while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
+            # Let the stream have its turn.
+            await asyncio.sleep(0)
+
+
+async def cancelled(task: asyncio.Task[None] | None) -> None:
+    """End a task that nobody waits for any more; what it would have raised matters no longer."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
