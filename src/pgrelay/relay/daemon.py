@@ -17,6 +17,7 @@ import structlog
 
 from pgrelay import __version__
 from pgrelay.assembly.assembler import Assembler, OpenTransaction
+from pgrelay.assembly.base import require_own_base
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.config import Config
@@ -346,6 +347,7 @@ class Daemon:
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
     """Whoever has the slot owns its directory too, so what an earlier run left in it is nobody's."""
+    require_own_base(config.transactions.spool_dir)
     spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
     spool.open()
     spool.remove_stale()

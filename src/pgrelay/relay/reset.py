@@ -9,6 +9,7 @@ passed. What is prepared in it may be committed yet, so what is kept of that sta
 
 import asyncio
 
+from pgrelay.assembly.base import require_own_base
 from pgrelay.assembly.prepared import remove_all
 from pgrelay.assembly.spool import slot_directory
 from pgrelay.config import Config
@@ -25,10 +26,11 @@ from pgrelay.relay.setup import check_free, check_kind
 async def reset(config: Config, *, keep_slot: bool = False) -> str:
     """Forget the slot on both sides, and what is kept of it here; says what was there.
 
-    `keep_slot`: the next run goes on where the slot stands. Raises SetupError where a relay runs, and where
-    there is no slot to keep.
+    `keep_slot`: the next run goes on where the slot stands. Raises SetupError where a relay runs, where there
+    is no slot to keep, and where what is kept here could be another account's.
     """
     name = config.source.slot
+    require_own_base(config.transactions.spool_dir)
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
         slot = await catalog.slot(name)
         if slot is not None:

@@ -12,6 +12,7 @@ from pgrelay.config.fields import split_listen
 from pgrelay.config.model import Http
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
@@ -47,6 +48,26 @@ def test_spool_files_are_private_whatever_the_umask(
     relay.caught_up()
     assert len(relay.records("orders")) == 10_010
     assert relay.stop() == 0
+
+
+def test_nothing_is_deleted_where_a_link_of_another_account_could_lead(
+    database: Database, secured: NewRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no spool_dir is configured; the links stand for those that anybody can make in /tmp."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    relay = secured(transactions={"spool_dir": None})
+    with database.connect() as connection:
+        row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+    assert row is not None
+    links, ours = tmp_path / "links", tmp_path / "ours"
+    ours.mkdir()
+    (ours / "draft.tmp").write_text("unsaved")
+    links.mkdir()
+    (links / f"{row[0]}-{relay.prefix}").symlink_to(ours)
+    (tmp_path / f"pgrelay-{os.getuid()}").symlink_to(links)
+    assert "another account may have made it" in relay.command("reset").stderr
+    assert "another account may have made it" in last_words(relay.start(), WRONG)
+    assert (ours / "draft.tmp").exists()
 
 
 def files(spool: Path) -> list[Path]:

@@ -1,0 +1,67 @@
+"""The directory of spools that nobody configured, whose name anybody can guess."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pgrelay.assembly.base import require_own_base
+from pgrelay.assembly.spool import base_directory
+from pgrelay.errors import SetupError
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where it would be; it is not there yet."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    return base_directory(None)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o177], ids=["open", "closed"])
+def test_it_is_made_for_us_alone_and_ours_the_next_time(base: Path, umask: int) -> None:
+    before = os.umask(umask)
+    require_own_base(None)
+    os.umask(before)
+    assert stat.S_IMODE(base.stat().st_mode) == 0o700
+    require_own_base(None)
+
+
+def test_a_link_is_refused_though_it_leads_to_a_directory_of_ours(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir(mode=0o700)
+    base.symlink_to(tmp_path / "ours")
+    with pytest.raises(SetupError, match=r"^/.*: remove it, or set transactions\.spool_dir to"):
+        require_own_base(None)
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_one_that_others_can_write_to_is_refused(base: Path, mode: int) -> None:
+    base.mkdir()
+    base.chmod(mode)
+    with pytest.raises(SetupError):
+        require_own_base(None)
+
+
+def test_one_of_another_account_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base.mkdir(mode=0o755)
+    ours = os.geteuid()
+    monkeypatch.setattr("os.geteuid", lambda: ours + 1)
+    with pytest.raises(SetupError):
+        require_own_base(None)
+
+
+def test_a_file_in_its_place_is_refused(base: Path) -> None:
+    base.write_bytes(b"")
+    with pytest.raises(SetupError):
+        require_own_base(None)
+
+
+def test_one_that_can_t_be_made_is_told_by_who_uses_it(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/proc/self")
+    require_own_base(None)
+
+
+def test_one_that_is_configured_may_be_another_s(tmp_path: Path) -> None:
+    """As a volume is."""
+    tmp_path.chmod(0o777)
+    require_own_base(tmp_path)
