@@ -49,6 +49,26 @@ def refusal(encoder: Encoder, message: bytes, streamed: bool = False) -> str:
     return str(refused(encoder, message, streamed)).removesuffix(" (LSN 16/B374D848)")
 
 
+def test_what_is_whole_ahead_of_it_is_on_its_way_first() -> None:
+    encoder = knowing()
+    encoder.feed(
+        [
+            *transaction(build.insert(OID, ROW)),
+            TransactionBegin(755, 0x1900, NOON, False),
+            xlog_data(build.insert(OID, ROW), LSN),
+            xlog_data(build.insert(OID, ROW)[:-1], LSN),
+        ]
+    )
+    (whole,) = encoder.encode(NOW)
+    assert isinstance(whole, Segment)
+    assert whole.end_lsn is not None
+    assert len(whole.records) == 1
+    for _ in range(2):
+        assert encoder.pending
+        with pytest.raises(ProtocolError, match="truncated"):
+            encoder.encode(NOW)
+
+
 # --- Truncated and oversized
 
 XID: Final = 755

@@ -52,6 +52,8 @@ class Encoder:
         self._passed = 0
         # How many changes it had that was left out, and where it ended.
         self.left_out: tuple[int, int] | None = None
+        # What the next call raises, once what was whole ahead of it is on its way.
+        self._refused: PgrelayError | None = None
 
     @property
     def need(self) -> Need | None:
@@ -61,7 +63,7 @@ class Encoder:
     @property
     def pending(self) -> bool:
         """Events were fed that are not encoded yet."""
-        return self._next < len(self._events)
+        return self._next < len(self._events) or self._refused is not None
 
     @property
     def position(self) -> tuple[int, int]:
@@ -100,11 +102,25 @@ class Encoder:
 
         `now_us` is since 1970.
 
-        Raises ProtocolError, RecordError or SetupError, naming the LSN.
+        Raises ProtocolError, RecordError or SetupError, naming the LSN, in the call behind the one that
+        returns what is whole ahead of that.
         """
-        changes = self._changes
-        changes.envelope.set_clock(now_us)
+        if self._refused is not None:
+            raise self._refused
+        self._changes.envelope.set_clock(now_us)
         done: list[Segment | Reached] = []
+        try:
+            self._encode_into(done, to_end)
+        except PgrelayError as error:
+            if done and isinstance(done[-1], Segment) and done[-1].end_lsn is None:
+                done.pop()
+            if not done:
+                raise
+            self._refused = error
+        return done
+
+    def _encode_into(self, done: list[Segment | Reached], to_end: bool) -> None:
+        changes = self._changes
         if changes.segment is not None:
             changes.segment = Segment(None)
             done.append(changes.segment)
@@ -141,7 +157,6 @@ class Encoder:
                     break
             else:
                 done.append(event)
-        return done
 
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
         """Answer FactsNeeded, and what it names ahead or nothing of that.
