@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -97,8 +97,21 @@ class LakeTable:
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     def properties(self) -> dict[str, str]:
-        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()
-        return {row["key"]: row["value"] for row in rows}
+        # SHOW TBLPROPERTIES hides values in which a word like token or url stands, be it in a topic's name.
+        jvm: Any = self.spark._jvm
+        gateway: Any = self.spark.sparkContext._gateway
+        state: Any = self.spark._jsparkSession.sessionState()
+        parsed = state.sqlParser().parseMultipartIdentifier(self.name)
+        *namespace, table = (parsed.apply(number) for number in range(parsed.length()))
+        manager = state.catalogManager()
+        of_catalog = namespace and _is_catalog(self.spark, namespace[0])
+        catalog = manager.catalog(namespace.pop(0)) if of_catalog else manager.currentCatalog()
+        named = namespace or list(manager.currentNamespace())
+        spaces = gateway.new_array(jvm.java.lang.String, len(named))
+        for number, name in enumerate(named):
+            spaces[number] = name
+        identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(spaces, table)
+        return dict(catalog.loadTable(identifier).properties())
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
@@ -177,10 +190,13 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
     if not _NAME.fullmatch(target):
         raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
-    configured = spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
-    if using == "iceberg" and not (configured and len(parts) > 1):
+    if using == "iceberg" and not (_is_catalog(spark, parts[0]) and len(parts) > 1):
         parts = ["iceberg", *parts]
     return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
+
+
+def _is_catalog(spark: SparkSession, name: str) -> bool:
+    return spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
 
 
 def _listed(properties: Mapping[str, str]) -> str:
