@@ -62,9 +62,10 @@ def _hints(config: Config) -> list[str]:
     if config.source.two_phase:
         lines.append("-- source.two_phase: hand the slot over while pg_prepared_xacts is empty.")
     if config.records.transaction_topic:
-        lines.append(
-            "-- records.transaction_topic: every relay tells of a transaction, each of its own tables."
-        )
+        lines += [
+            "-- records.transaction_topic: every relay tells of a transaction, each of its own tables.",
+            "--    A Spark mirror of whole transactions wants a records.prefix for each.",
+        ]
     return lines
 
 
