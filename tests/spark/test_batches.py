@@ -70,20 +70,21 @@ def test_a_topic_of_several_tables_is_refused_by_name(
     assert not spark.catalog.tableExists(target)
 
 
-def test_a_table_without_records_is_looked_at_once(
+def test_tables_with_records_are_applied_by_jobs_that_end_with_the_query_and_others_once(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Counter[str]()
+    seen = Counter[tuple[str, str | None]]()
     apply_table = Batches.apply_table
 
     def noting(self: Batches, records: Any, topic: str, schemas: Any) -> None:
-        seen[topic] += 1
+        seen[topic, spark.sparkContext.getLocalProperty("spark.jobGroup.id")] += 1
         apply_table(self, records, topic, schemas)
 
     monkeypatch.setattr(Batches, "apply_table", noting)
     busy, idle = handmade.table("busy", ID), handmade.table("idle", ID)
     handmade.write("busy", change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}))
     names = {"busy": f"{target}_busy", "idle": f"{target}_idle"}
-    handmade.mirror(names, options={"maxOffsetsPerTrigger": "1"})
-    assert seen == {busy: 2, idle: 1}
+    query = handmade.mirror(names, options={"maxOffsetsPerTrigger": "1"})
+    run = str(query.runId)
+    assert seen == {(busy, run): 2, (idle, run): 1}
     assert [spark.table(name).count() for name in names.values()] == [2, 0]

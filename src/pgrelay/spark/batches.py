@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -98,7 +99,13 @@ class Batches:
         with ThreadPoolExecutor(at_once) as pool:
             topics = self._with_work(records)
             started = [
-                pool.submit(self.apply_table, records.where(F.col("topic") == topic), topic, schemas)
+                # Each with a copy of the query's properties: by its job group `stop()` cancels.
+                pool.submit(
+                    inheritable_thread_target(records.sparkSession)(self.apply_table),
+                    records.where(F.col("topic") == topic),
+                    topic,
+                    schemas,
+                )
                 for topic in topics
             ]
             for done in started:
