@@ -8,11 +8,14 @@ from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.left_out import refuse_left_out
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 from tests.spark.handmade import HandmadeRelay
+from tests.spark.records import change
 
 ID = Column("id", "int4", key=True, encoding="integer")
 
@@ -20,7 +23,6 @@ ID = Column("id", "int4", key=True, encoding="integer")
 @pytest.mark.parametrize(
     ("one", "other", "using"),
     [
-        ("lake.orders", "lake.orders", "delta"),
         ("lake.orders", "lake.ORDERS", "delta"),
         ("lake.orders", "`lake`.`orders`", "delta"),
         ("lake.orders", "spark_catalog.lake.orders", "delta"),
@@ -28,12 +30,31 @@ ID = Column("id", "int4", key=True, encoding="integer")
         ("lake.orders", "iceberg.Lake.orders", "iceberg"),
     ],
 )
-def test_two_topics_share_no_target_under_any_spelling(
-    spark: SparkSession, tmp_path: Path, one: str, other: str, using: Using
+def test_a_target_is_one_under_all_its_spellings(
+    spark: SparkSession, one: str, other: str, using: Using
 ) -> None:
-    targets = {"p.a": one, "p.b": other}
+    assert lake_table(spark, one, using).plain_name() == lake_table(spark, other, using).plain_name()
+
+
+def test_two_topics_share_no_target(spark: SparkSession, tmp_path: Path) -> None:
+    targets = {"p.a": "lake.orders", "p.b": "lake.ORDERS"}
     with pytest.raises(SetupError, match=r"two topics share a target: p\.a has .* and p\.b has"):
-        pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path), using=using)
+        pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path))
+
+
+def test_a_topic_that_was_read_is_not_left_out_in_silence(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+        handmade.write(table, change("c", 10, after={"id": 1}))
+    targets = {table: f"{target}_{table}" for table in ("a", "b")}
+    handmade.mirror(targets)
+    with pytest.raises(SetupError, match=rf"{handmade.topic('b')}: left out, .* failOnDataLoss: 'false'"):
+        handmade.mirror({"a": targets["a"]})
+    handmade.mirror({"a": targets["a"]}, options={"failOnDataLoss": "false"})
+    # That was once: the checkpoint has no more of it.
+    refuse_left_out(Checkpoint(spark, f"{tmp_path}/checkpoint"), [handmade.topic("a")], None)
 
 
 def test_a_compacted_topic_is_warned_of(

@@ -1,7 +1,15 @@
 """A mirror's metrics, and where a listener looks for its lag."""
 
-from prometheus_client import CollectorRegistry
+import time
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.holding import held_since, holds
+from pgrelay.spark.listener import MirrorListener
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.topic_ends import _windows
 
@@ -38,6 +46,20 @@ def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> Non
     assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 40
     metrics.held(None)
     assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
+
+
+def test_what_a_query_holds_back_is_told_until_it_ends(spark: SparkSession) -> None:
+    registry = CollectorRegistry()
+    listener = MirrorListener(spark, "nowhere", {"p.a": "lake.a"}, prefix="p", metrics=registry)
+    source = SimpleNamespace(startOffset=None, endOffset='{"p.a": {"0": 5}}')
+    progress: Any = SimpleNamespace(id="query", runId="run", batchId=1, durationMs={}, sources=[source])
+    event: Any = SimpleNamespace(id="query", runId="run", exception="it failed", progress=progress)
+    holds(spark, "query", time.time() - 30)
+    listener.onQueryProgress(event)
+    held = registry.get_sample_value("pgrelay_mirror_held_seconds")
+    assert held == pytest.approx(30, abs=20)
+    listener.onQueryTerminated(event)
+    assert held_since(spark, "query") is None
 
 
 def test_a_few_offsets_around_the_reader_and_at_the_end_are_looked_at() -> None:

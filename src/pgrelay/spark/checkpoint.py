@@ -28,10 +28,16 @@ class Checkpoint:
 
     def last_commit(self) -> int | None:
         """The number of the last batch that ended; None where there is none."""
-        commits = self._path("commits")
-        if not self._files.exists(commits):
+        return self._last("commits")
+
+    def last_planned(self) -> int | None:
+        """The number of the last batch that began, or is to; None where there is none."""
+        return self._last("offsets")
+
+    def _last(self, folder: str) -> int | None:
+        if not self._files.exists(self._path(folder)):
             return None
-        names = [status.getPath().getName() for status in self._files.listStatus(commits)]
+        names = [status.getPath().getName() for status in self._files.listStatus(self._path(folder))]
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def ends(self, batch: int) -> Ends:

@@ -1,17 +1,24 @@
-"""What the whole-transaction mirrors of this process hold back, for those who tell of it."""
+"""What the whole-transaction mirrors of a session hold back, for those who tell of it.
 
-# By the query's id, when the oldest transaction that waits committed: seconds since 1970.
-_oldest: dict[str, float] = {}
+It is the session's, as the queries are; settings of this name mean nothing to Spark.
+"""
+
+from pyspark.sql import SparkSession
 
 
-def holds(query: str, oldest_s: float | None) -> None:
-    """Note since when a query holds something back; None where it does not."""
+def holds(spark: SparkSession, query: str, oldest_s: float | None) -> None:
+    """Note when the oldest transaction committed that a query holds back: seconds since 1970, or None."""
     if oldest_s is None:
-        _oldest.pop(query, None)
+        spark.conf.unset(_setting(query))
     else:
-        _oldest[query] = oldest_s
+        spark.conf.set(_setting(query), str(oldest_s))
 
 
-def held_since(query: str) -> float | None:
+def held_since(spark: SparkSession, query: str) -> float | None:
     """When the oldest transaction committed that a query holds back; None where it holds none."""
-    return _oldest.get(query)
+    told = spark.conf.get(_setting(query), None)
+    return None if told is None else float(told)
+
+
+def _setting(query: str) -> str:
+    return f"pgrelay.held.{query}"

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.holding import held_since
+from pgrelay.spark.holding import held_since, holds
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.topic_ends import Offsets, TopicEnds
@@ -32,7 +32,9 @@ class MirrorListener(StreamingQueryListener):
 
     After each micro-batch it sets the metrics, and logs a line for each table that had records in it. The lag
     is that of the topics' ends at that time: in offsets, in bytes of WAL, and as the age of the oldest commit
-    that the target lacks. It costs one small Spark job. The metrics' `table` is the topic.
+    that the target lacks. That costs two small Spark jobs: over what is new in the schema topic, and a few
+    records of each partition. It does so whenever an idle query tells of itself, too. The metrics' `table` is
+    the topic.
 
     tables    the mirror's: a target for each topic
     options   those of Spark's Kafka source
@@ -51,6 +53,7 @@ class MirrorListener(StreamingQueryListener):
         registry: str | Mapping[str, Any] | None = None,
         metrics: CollectorRegistry | None = None,
     ) -> None:
+        self._spark = spark
         self._tables = dict(tables)
         self._metrics = MirrorMetrics(metrics)
         known = Registry(registry) if registry else None
@@ -68,7 +71,7 @@ class MirrorListener(StreamingQueryListener):
             return  # somebody else's query
         seconds = progress.durationMs.get("triggerExecution", 0) / _MS
         self._metrics.batch(seconds)
-        self._metrics.held(held_since(str(progress.id)))
+        self._metrics.held(held_since(self._spark, str(progress.id)))
         taken = {topic: _count(start.get(topic, {}), offsets) for topic, offsets in end.items()}
         for topic, records in taken.items():
             self._metrics.taken(topic, records)
@@ -82,6 +85,7 @@ class MirrorListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._metrics.ended()
         self._read.pop(str(event.runId), None)
+        holds(self._spark, str(event.id), None)  # it says no more what it holds
         if event.exception is None:
             _log.info("query ended", query=str(event.id))
         else:

@@ -1,9 +1,9 @@
 """A streaming query that keeps tables of the lake equal to those of Postgres."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay.errors import SetupError
@@ -13,10 +13,13 @@ from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.compacted import warn_of_compacted
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.left_out import refuse_left_out
 from pgrelay.spark.missing_targets import refuse_missing_targets
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
 from pgrelay.spark.whole import Source, WholeTransactions
+
+_TRIGGER: Final[Mapping[str, str]] = {"processingTime": "5 seconds"}
 
 
 def mirror(
@@ -41,8 +44,8 @@ def mirror(
 
     One query reads all topics, and `apply_changes` says what a target is. Schemas come from the schema topic
     of the relay's `prefix`, and their changes are followed. `trigger` is that of `DataStreamWriter.trigger`,
-    `options` those of Spark's Kafka source. A query that was killed goes on from its `checkpoint`, and the
-    targets end the same.
+    every 5 seconds by default; `options` are those of Spark's Kafka source. A query that was killed goes on
+    from its `checkpoint`, and the targets end the same.
 
     whole_transactions  show whole transactions only, which needs the relay's transaction topic; see
                         `mirror_position`
@@ -52,22 +55,14 @@ def mirror(
     query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
 
     Raises SetupError where two topics share a target, where one is missing of which the checkpoint says that
-    records were read, and where `text_columns` has another topic; what goes wrong later ends the query, which
-    then raises it from `awaitTermination`.
+    records were read, where the checkpoint has a topic that is left out, or holds rows back for whole
+    transactions, and where `text_columns` has another topic; what goes wrong later ends the query, which then
+    raises it from `awaitTermination`.
     """
-    reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
+    reading = _reading(tables, registry, placeholder, text_columns, options)
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
-    schemas = SchemaTopic(servers, prefix, options)
-    known = Checkpoint(spark, checkpoint)
-    refuse_missing_targets(spark, known, tables, using, schemas)
-    warn_of_compacted(spark, servers, tables, options)
-    if whole_transactions:
-        source = Source(servers, options, known)
-        whole = WholeTransactions(prefix, schemas, reading, writing, source)
-        stream = read_topics(spark, servers, *tables, whole.topic, options=options, streaming=True)
-        return _start(stream, whole.apply, checkpoint, trigger, query_name)
-    stream = read_topics(spark, servers, *tables, options=options, streaming=True)
-    return _start(stream, Batches(schemas, reading, writing).apply, checkpoint, trigger, query_name)
+    source = Source(spark, servers, options, Checkpoint(spark, checkpoint))
+    return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
 
 def history(
@@ -95,30 +90,26 @@ def history(
     `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
-    reading = Reading(_registry(registry), placeholder, _of(tables, text_columns), _starts(options))
+    reading = _reading(tables, registry, placeholder, text_columns, options)
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
-    schemas = SchemaTopic(servers, prefix, options)
-    refuse_missing_targets(spark, Checkpoint(spark, checkpoint), tables, using, schemas)
-    warn_of_compacted(spark, servers, tables, options)
-    stream = read_topics(spark, servers, *tables, options=options, streaming=True)
-    batches = Batches(schemas, reading, writing)
-    return _start(stream, batches.apply, checkpoint, trigger, query_name)
+    source = Source(spark, servers, options, Checkpoint(spark, checkpoint))
+    return _query(source, reading, writing, prefix, trigger, query_name)
 
 
-def _registry(where: str | Mapping[str, Any] | None) -> Registry | None:
-    return None if where is None else Registry(where)
-
-
-def _starts(options: Mapping[str, str] | None) -> bool:
-    """Whether it is said where to start."""
-    return any(name.startswith("starting") for name in options or {})
-
-
-def _of(tables: Mapping[str, str], text_columns: Mapping[str, list[str]] | None) -> Mapping[str, list[str]]:
+def _reading(
+    tables: Mapping[str, str],
+    registry: str | Mapping[str, Any] | None,
+    placeholder: bool | None,
+    text_columns: Mapping[str, list[str]] | None,
+    options: Mapping[str, str] | None,
+) -> Reading:
     for topic in text_columns or {}:
         if topic not in tables:
             raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
-    return text_columns or {}
+    starts_told = any(name.startswith("starting") for name in options or {})
+    return Reading(
+        None if registry is None else Registry(registry), placeholder, text_columns or {}, starts_told
+    )
 
 
 def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> dict[str, str]:
@@ -133,14 +124,29 @@ def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> di
     return dict(tables)
 
 
-def _start(
-    stream: DataFrame,
-    apply: Callable[[DataFrame, int], None],
-    checkpoint: str,
+def _query(
+    source: Source,
+    reading: Reading,
+    writing: Writing,
+    prefix: str,
     trigger: Mapping[str, Any] | None,
     query_name: str | None,
+    whole_transactions: bool = False,
 ) -> StreamingQuery:
-    writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint)
+    """Refuse or warn of what can be seen before the start, and start."""
+    spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
+    tables = writing.tables
+    schemas = SchemaTopic(servers, prefix, options)
+    refuse_missing_targets(spark, checkpoint, tables, writing.using, schemas)
+    whole = WholeTransactions(prefix, schemas, reading, writing, source)
+    apply = whole.apply if whole_transactions else Batches(schemas, reading, writing).apply
+    topics = [*tables, whole.topic] if whole_transactions else [*tables]
+    if not whole_transactions:
+        whole.refuse_to_be_left()
+    refuse_left_out(checkpoint, topics, options)
+    warn_of_compacted(spark, servers, tables, options)
+    stream = read_topics(spark, servers, *topics, options=options, streaming=True)
+    writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
-    return writer.trigger(**(trigger or {"processingTime": "5 seconds"})).start()
+    return writer.trigger(**(trigger or _TRIGGER)).start()

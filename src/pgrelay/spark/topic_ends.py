@@ -1,7 +1,8 @@
 """Where topics end now, and which changes stand around an offset: what a mirror's lag is taken from."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
@@ -58,10 +59,32 @@ def end_offsets(
     spark: SparkSession, options: Mapping[str, str], wanted: Offsets
 ) -> dict[str, dict[int, int]]:
     """Where these partitions end now, as a consumer of Kafka's own client in Spark's JVM sees it."""
+    with _consumer(spark, options) as consumer:
+        return _ends(spark, consumer, wanted)
+
+
+def is_written(spark: SparkSession, options: Mapping[str, str], topic: str) -> bool:
+    """Whether a topic is there, and has or had records in its first partition."""
+    with _consumer(spark, options) as consumer:
+        there = consumer.listTopics().containsKey(topic)
+        return bool(there and _ends(spark, consumer, {topic: {0: 0}})[topic][0])
+
+
+@contextmanager
+def _consumer(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
     jvm: Any = spark._jvm
     settings = client_settings(spark, options)
     for name in ("key.deserializer", "value.deserializer"):
         settings.put(name, _BYTES)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _ends(spark: SparkSession, consumer: Any, wanted: Offsets) -> dict[str, dict[int, int]]:
+    jvm: Any = spark._jvm
     of = jvm.org.apache.kafka.common.TopicPartition
     partitions = {
         (topic, number): of(topic, number) for topic, numbers in wanted.items() for number in numbers
@@ -69,15 +92,11 @@ def end_offsets(
     listed = jvm.java.util.ArrayList()
     for partition in partitions.values():
         listed.add(partition)
-    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
-    try:
-        found = consumer.endOffsets(listed)
-        ends: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
-        for (topic, number), partition in partitions.items():
-            ends[topic][number] = found.get(partition)
-        return ends
-    finally:
-        consumer.close()
+    found = consumer.endOffsets(listed)
+    ends: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
+    for (topic, number), partition in partitions.items():
+        ends[topic][number] = found.get(partition)
+    return ends
 
 
 class TopicEnds:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
+from pgrelay.encode.topics import shorten
 from pgrelay.spark.avro_records import schema_id
 from pgrelay.spark.checkpoint import Ends
 from pgrelay.spark.registry import Registry
@@ -19,9 +20,10 @@ from pgrelay.spark.values import JSON_OPTIONS
 _LONG: Final = LongType()
 _POSITION: Final = (
     StructType()
-    .add("source", StructType().add("commit_lsn", _LONG).add("seq", _LONG))
+    .add("source", StructType().add("commit_lsn", _LONG).add("seq", _LONG).add("ts_us", _LONG))
     .add("__commit_lsn", _LONG)
     .add("__seq", _LONG)
+    .add("__ts_ms", _LONG)
 )
 _COUNT: Final = StructType().add("data_collection", StringType()).add("event_count", _LONG)
 _BOUNDARY: Final = (
@@ -41,6 +43,7 @@ POSITIONED: Final = (
     .add("value", BinaryType())
     .add("commit_lsn", _LONG)
     .add("seq", _LONG)
+    .add("ts_ms", _LONG)
     .add("boundary", _BOUNDARY)
 )
 
@@ -71,17 +74,39 @@ class Reach:
     lost: tuple[Waiting, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is later than the last whole transaction.
+
+    rows      how many records of tables
+    new       whether some of all that came in this batch
+    oldest_s  when the oldest of it committed, in seconds since 1970; None where there is none
+    untold    the first row's commit LSN and topic, where the transaction topic tells of no such transaction
+    """
+
+    rows: int
+    new: bool
+    oldest_s: float | None
+    untold: tuple[int, str] | None
+
+
+def transaction_topic(prefix: str) -> str:
+    """Where a relay tells of transactions."""
+    return shorten(f"{prefix}.transaction")
+
+
 def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
     """The records as POSITIONED; `commit_lsn` and `seq` are null of what can't be read.
 
-    `boundaries` is the transaction topic, whose records have a `commit_lsn` and no `seq`, and in `boundary`
-    what they say.
+    `ts_ms` is the time of the commit, since 1970. `boundaries` is the transaction topic, whose records have a
+    `commit_lsn` and no `seq`, and in `boundary` what they say.
     """
     parsed = _of_json(records, boundaries) if registry is None else _of_avro(records, registry, boundaries)
     # The flat envelope's first: a column of the row may be named `source`.
     lsn = F.coalesce("change.__commit_lsn", "change.source.commit_lsn", "boundary.commit_lsn")
     seq = F.coalesce("change.__seq", "change.source.seq")
-    return parsed.select(*_RAW, lsn.alias("commit_lsn"), seq.alias("seq"), "boundary")
+    ts = F.coalesce("change.__ts_ms", F.expr("change.source.ts_us div 1000"), "boundary.ts_ms")
+    return parsed.select(*_RAW, lsn.alias("commit_lsn"), seq.alias("seq"), ts.alias("ts_ms"), "boundary")
 
 
 def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
@@ -100,18 +125,17 @@ def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
     }
 
 
-def reach(
-    records: DataFrame, boundaries: DataFrame, tables: Mapping[str, str], since: int, past: Mapping[str, int]
-) -> Reach:
+def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mapping[str, int]) -> Reach:
     """Up to which commit LSN every transaction is whole; `since` where there is none above it.
 
-    `records` have topic, commit_lsn and seq; `tables` names the topic of each schema.table that is mirrored;
-    `past` is what `read_past` says of topics. Nobody waits for what can't come: for events below that, nor
-    for those of a transaction whose begin was not read.
+    `records` have topic, commit_lsn, seq and boundary, and may be there twice; `tables` names the topic of
+    each schema.table that is mirrored; `past` is what `read_past` says of topics. Nobody waits for what can't
+    come: for events below that, nor for those of a transaction whose begin was not read.
     """
-    later = boundaries.where(F.col("commit_lsn") > since)
-    ended = later.where("status = 'END'")
-    lacking = _lacking(records.where(F.col("commit_lsn") > since), later, tables)
+    later = records.where(F.col("commit_lsn") > since)
+    boundaries = later.where("boundary IS NOT NULL").select("boundary.*").distinct()
+    ended = boundaries.where("status = 'END'")
+    lacking = _lacking(later, boundaries, tables)
     gone = F.coalesce(
         F.col("commit_lsn") < F.try_element_at(_map(past, "bigint"), F.col("topic")), F.lit(False)
     )
@@ -135,10 +159,19 @@ def reach(
     )
 
 
-def oldest_after(boundaries: DataFrame, until: int) -> float | None:
-    """When the first transaction after an LSN committed, in seconds since 1970; None where there is none."""
-    [oldest] = boundaries.where(F.col("commit_lsn") > until).agg(F.min("ts_ms")).first() or [None]
-    return None if oldest is None else oldest / 1000
+def rest_of(records: DataFrame, until: int) -> Rest:
+    """What waits: of records as `reach` takes them, with `ts_ms` and `is_new`, those after an LSN."""
+    first = F.min(F.when(F.col("seq").isNotNull(), F.struct("commit_lsn", "topic")))
+    later = records.where(F.col("commit_lsn") > until)
+    [rows, boundaries, new, oldest_ms, row] = later.agg(
+        F.count("seq"), F.count("boundary"), F.max("is_new"), F.min("ts_ms"), first
+    ).collect()[0]
+    return Rest(
+        rows=rows,
+        new=bool(new),
+        oldest_s=None if oldest_ms is None else oldest_ms / 1000,
+        untold=(row["commit_lsn"], row["topic"]) if rows and not boundaries else None,
+    )
 
 
 def _lacking(records: DataFrame, boundaries: DataFrame, tables: Mapping[str, str]) -> DataFrame:

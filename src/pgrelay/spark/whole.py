@@ -4,15 +4,15 @@ Spark cuts micro-batches anywhere. What belongs to a transaction of which someth
 a table of its own, on disk, so that a transaction may be larger than memory; the rest is applied as ever.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.batches import AT_ONCE, Batches, Reading, Writing
@@ -22,8 +22,17 @@ from pgrelay.spark.holding import holds
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.topic_ends import client_options, end_offsets
-from pgrelay.spark.transactions import Reach, Waiting, oldest_after, reach, read_past, with_positions
+from pgrelay.spark.topic_ends import client_options, end_offsets, is_written
+from pgrelay.spark.transactions import (
+    Reach,
+    Rest,
+    Waiting,
+    reach,
+    read_past,
+    rest_of,
+    transaction_topic,
+    with_positions,
+)
 from pgrelay.spark.whole_tables import WholeTables
 
 _log = structlog.get_logger(__name__)
@@ -33,15 +42,44 @@ _CURE: Final = (
     "where they are lost, start with a new checkpoint, and startingOffsets behind them in all topics, the "
     "transaction topic among them"
 )
+_UNTOLD_CURE: Final = (
+    "where the relay's records.transaction_topic was switched off, switch it on again: the end of its next "
+    "transaction lets them through"
+)
+
+# For a transaction's begin: it is in another topic than the rows, and may be seen after them.
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.2
+
+_SWEEP_EVERY: Final = 10  # batches; until then what was applied stays in the table, and is passed over
+
+# What is looked at of records more than once.
+_LOOKED_AT: Final = ("topic", "partition", "commit_lsn", "seq", "ts_ms", "boundary")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a query reads from, and where it remembers how far."""
+    """What a query reads from, where it remembers how far, and the session that it was started in."""
 
+    session: SparkSession
     servers: str
     options: Mapping[str, str] | None
     checkpoint: Checkpoint
+
+
+class Standstill:
+    """What waits, told once when nothing of it moved from one batch to the next."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, ...] = ()
+        self._told = False
+
+    def to_tell(self, waiting: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Of what waits after a batch, what is to be told now."""
+        stands = waiting == self._last
+        telling = waiting if stands and not self._told else ()
+        self._last, self._told = waiting, stands
+        return telling
 
 
 class WholeTransactions:
@@ -50,87 +88,98 @@ class WholeTransactions:
     def __init__(
         self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing, source: Source
     ) -> None:
-        self.topic = shorten(f"{prefix}.transaction")
+        self.topic = transaction_topic(prefix)
         self._prefix = prefix
         self._batches = Batches(schemas, reading, writing)
         self._reading = reading
         self._writing = writing
         self._source = source
         self._query = ""
-        self._until: int | None = None  # what is applied; more than is remembered while targets differ
+        self._own: WholeTables | None = None  # from the first batch on
         self._added: set[str] | None = None  # topics that are not as far as the others yet
         self._joining: Ends | None = None  # where those ended when they were first seen
-        self._waiting: tuple[Waiting, ...] = ()  # as of the last batch
-        self._told = False
+        self._lacking = Standstill()
+        self._untold = Standstill()
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply what is whole, and hold the rest back; a batch may come again."""
         with told_of(f"whole transactions by {self.topic}"):
             self._apply(batch, number)
 
+    def refuse_to_be_left(self) -> None:
+        """Raise SetupError where rows wait in the checkpoint's table, and none but this would apply them."""
+        planned = self._source.checkpoint.last_planned()
+        if planned is not None and self.topic in self._source.checkpoint.ends(planned):
+            self._tables(self._source.session).refuse_to_be_left()
+
     def _apply(self, batch: DataFrame, number: int) -> None:
         spark = batch.sparkSession
         schemas = self._batches.schemas(spark)
-        own = self._own(spark, number)
-        position = own.position()
-        remembered = -1 if position is None else position.commit_lsn
-        since = own.until() if self._until is None else self._until
+        again = self._own is None  # only the first batch of a run may have come before
+        own = self._own or self._tables(spark)
+        if again:
+            own.begin(self._writing.tables, number)
+            self._own = own
+        since = own.until
         records = batch.where(F.col("value").isNotNull())
         new = with_positions(records, self._reading.registry, self.topic).persist()
+        held = own.held(since)
         # Some are there twice where a batch comes again, which does no harm.
-        pending = new.unionByName(own.held())
-        boundaries = pending.where("boundary IS NOT NULL").select("boundary.*").distinct().persist()
+        came = new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
+        pending = came.unionByName(held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
         try:
-            found = self._reach(pending, boundaries, schemas, since, number)
-            if position is None and found.until == since:
-                self._refuse_without_ends(new)
-            until = found.until
-            goes_on = until > remembered or self._added != set()
-            claimed = self._targets(spark, schemas) if goes_on else {}
-            own.claim(claimed.values(), anew=number == 0)
-            self._apply_until(new, own.held(), until, schemas)
-            if goes_on:
-                there = self._targets(spark, schemas)
-                made = {name: table for name, table in there.items() if name not in claimed}
-                own.claim(made.values(), anew=number == 0)
-                if self._are_equal(spark, own, until, schemas, number):
-                    own.remember(until, claimed | made)
-                elif until > since:
-                    own.set_until(until)
-            own.hold(new, until)
-            self._until = until
-            self._tell(found)
-            holds(self._query, oldest_after(boundaries, until))
+            found = self._reach(pending, schemas, since, number)
+            until, rest = found.until, rest_of(pending, found.until)
+            if not until and rest.rows:
+                self._refuse_unwritten(spark, number)
+            self._apply_until(new, held, until, schemas, number)
+            if rest.new:
+                own.hold(new.where(F.col("commit_lsn") > until), again=again)
+            if number % _SWEEP_EVERY == 0:
+                own.sweep(until)
+            self._tell(found, rest, moved=until > since)
+            holds(self._source.session, self._query, rest.oldest_s)
         finally:
-            boundaries.unpersist()
+            pending.unpersist()
             new.unpersist()
 
-    def _own(self, spark: SparkSession, number: int) -> WholeTables:
-        self._query = self._query or self._source.checkpoint.query_id()
+    def _tables(self, spark: SparkSession) -> WholeTables:
+        self._query = self._source.checkpoint.query_id()
         writing = self._writing
-        own = WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
-        own.begin(writing.tables, number)
-        return own
+        return WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
 
     def _reach(
-        self,
-        pending: DataFrame,
-        boundaries: DataFrame,
-        schemas: Mapping[str, TableSchema],
-        since: int,
-        number: int,
+        self, pending: DataFrame, schemas: Mapping[str, TableSchema], since: int, number: int
     ) -> Reach:
         tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
-        found = reach(pending, boundaries, tables, since, {})
+        found = reach(pending, tables, since, {})
         if not found.waiting:
             return found
         # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
         past = read_past(pending, self._source.checkpoint.ends(number))
         if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
             return found
-        return reach(pending, boundaries, tables, since, past)
+        return reach(pending, tables, since, past)
 
     def _apply_until(
+        self, new: DataFrame, held: DataFrame, until: int, schemas: Mapping[str, TableSchema], number: int
+    ) -> None:
+        """Apply what is due, and remember up to which commit that is."""
+        own, spark = self._own, new.sparkSession
+        assert own is not None
+        position = own.position
+        # Also where a table catches up, or this may be the first batch of a run.
+        goes_on = position is None or until > position.commit_lsn or self._added != set()
+        there = self._claim(spark, own, {}, schemas, number) if goes_on else {}
+        self._apply_due(new, held, until, schemas)
+        if goes_on:
+            targets = self._claim(spark, own, there, schemas, number)
+            if self._are_equal(spark, own, until, schemas, number):
+                own.remember(until, targets)
+            elif until > own.until:
+                own.set_until(until)
+
+    def _apply_due(
         self, new: DataFrame, held: DataFrame, until: int, schemas: Mapping[str, TableSchema]
     ) -> None:
         due = held.where(F.col("commit_lsn") <= until).persist()
@@ -144,15 +193,46 @@ class WholeTransactions:
         finally:
             due.unpersist()
 
-    def _refuse_without_ends(self, new: DataFrame) -> None:
+    def _refuse_unwritten(self, spark: SparkSession, number: int) -> None:
         """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
-        outside = F.col("value").cast("string").endswith('"transaction":null}')
-        first = new.where(outside).select("topic", "partition", "offset").first()
-        if first is not None:
-            raise SetupError(
-                f"{first['topic']} partition {first['partition']} offset {first['offset']} belongs to no "
-                "transaction: whole ones need records.transaction_topic: true in the relay's configuration"
-            )
+        if any(self._source.checkpoint.ends(number).get(self.topic, {}).values()):
+            return
+        # A begin that is not committed yet tells as much.
+        client = client_options(self._source.servers, self._source.options)
+        client["kafka.isolation.level"] = "read_uncommitted"
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_written(spark, client, self.topic):
+            if time.monotonic() > deadline:
+                raise SetupError(
+                    f"topic {self.topic} has no records, and nothing else tells what a whole transaction is: "
+                    "set records.transaction_topic: true in the relay's configuration, and start the mirror "
+                    "again after the relay's next transaction"
+                )
+            time.sleep(_PAUSE_S)
+
+    def _claim(
+        self,
+        spark: SparkSession,
+        own: WholeTables,
+        claimed: dict[str, LakeTable],
+        schemas: Mapping[str, TableSchema],
+        number: int,
+    ) -> dict[str, LakeTable]:
+        """Claim the targets that are there, by the names that the mirror was given; with those `claimed`.
+
+        Raises SetupError or GapError where one does not fit its topic: whoever that belongs to, it stays as
+        it is.
+        """
+        named = {self._writing.tables[topic]: schema for topic, schema in schemas.items()}
+        tables = {
+            name: self._batches.target(spark, schema).table
+            for name, schema in named.items()
+            if name not in claimed
+        }
+        there = {name: table for name, table in tables.items() if table.exists()}
+        for table in there.values():
+            own.claim(table, anew=number == 0)
+        return claimed | there
 
     def _are_equal(
         self,
@@ -166,27 +246,16 @@ class WholeTransactions:
         # A query that begins anew comes to what its targets have already.
         known = (self._batches.target(spark, schema).positions.applied for schema in schemas.values())
         ahead = any(lsn > until for applied in known for lsn, _ in applied.values())
-        return self._caught_up(spark, own, schemas, number) and not ahead
+        return self._caught_up(own, schemas, number) and not ahead
 
-    def _targets(self, spark: SparkSession, schemas: Mapping[str, TableSchema]) -> dict[str, LakeTable]:
-        """The targets that are there and fit their topics, by the names that the mirror was given.
-
-        Raises SetupError or GapError of one that does not: whoever it belongs to, it stays as it is.
-        """
-        named = {self._writing.tables[topic]: schema for topic, schema in schemas.items()}
-        targets = {name: self._batches.target(spark, schema).table for name, schema in named.items()}
-        return {name: table for name, table in targets.items() if table.exists()}
-
-    def _caught_up(
-        self, spark: SparkSession, own: WholeTables, schemas: Mapping[str, TableSchema], number: int
-    ) -> bool:
+    def _caught_up(self, own: WholeTables, schemas: Mapping[str, TableSchema], number: int) -> bool:
         """Whether topics that were added are read to where they ended when this query first saw them.
 
         The ends of their older transactions were read long ago: nothing else tells when they are complete.
         """
         topics = set(self._writing.tables)
         if self._added is None:
-            known = own.topics()
+            known = own.topics
             self._added = topics - known
             if known - topics:
                 # One that is left out has to catch up when it comes back.
@@ -199,7 +268,7 @@ class WholeTransactions:
             if self._joining is None:
                 client = client_options(self._source.servers, self._source.options)
                 partitions = {topic: ends.get(topic, {}) for topic in self._added}
-                self._joining = end_offsets(spark, client, partitions)
+                self._joining = end_offsets(self._source.session, client, partitions)
             for topic, joined in self._joining.items():
                 if any(ends.get(topic, {}).get(partition, 0) < end for partition, end in joined.items()):
                     return False
@@ -207,19 +276,23 @@ class WholeTransactions:
             self._added = set()
         return True
 
-    def _tell(self, found: Reach) -> None:
+    def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
         """Log what is lost, and once what waits without any more of it having come."""
         for each in found.lost:
             _log.warning(
                 "a transaction is shown without records that were not read", **_place(each), reason=_LOST
             )
-        if found.waiting != self._waiting:
-            self._told = False
-        elif found.waiting and not self._told:
-            self._told = True
-            for each in found.waiting:
-                _log.warning("transactions wait for records of this one", **_place(each), cure=_CURE)
-        self._waiting = found.waiting
+        for each in self._lacking.to_tell(found.waiting):
+            _log.warning("transactions wait for records of this one", **_place(each), cure=_CURE)
+        untold = () if moved or rest.untold is None else (rest.untold,)
+        for lsn, topic in self._untold.to_tell(untold):
+            _log.warning(
+                "transactions wait for their ends, and the transaction topic tells of none",
+                table=topic,
+                commit_lsn=format_lsn(lsn),
+                topic=self.topic,
+                cure=_UNTOLD_CURE,
+            )
 
 
 def _place(lacking: Waiting) -> dict[str, str | int]:

@@ -11,25 +11,24 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake import LakeTable, Using, lake_table
-from pgrelay.spark.names import literal
 from pgrelay.spark.transactions import POSITIONED
 
 # A target's property: the table that tells up to which commit its mirror is whole.
 _MIRROR: Final = "pgrelay.mirror"
-# And of the mirror's own tables: the relay's prefix, the topics that are read as far as the others, and the
-# last commit that was applied, where no position tells of it.
+# And of the mirror's own tables: the relay's prefix, the topics that are read as far as the others, the last
+# commit that was applied, and the last at which all targets were equal to Postgres, with their versions.
 _PREFIX: Final = "pgrelay.prefix"
 _TOPICS: Final = "pgrelay.topics"
 _UNTIL: Final = "pgrelay.until"
+_POSITION: Final = "pgrelay.position"
 
-_POSITION: Final = (
-    StructType().add("target", StringType()).add("version", LongType()).add("commit_lsn", LongType())
-)
+# To write and read a row Delta needs some jobs, and a property none.
+_NO_ROWS: Final = StructType().add("topic", StringType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +57,21 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     named = table.properties().get(_MIRROR) if table.exists() else None
     if named is None:
         raise SetupError(f"{target} is no target of a mirror(..., whole_transactions=True)")
-    return _read(LakeTable(spark, named, using))
+    own = LakeTable(spark, named, using)
+    return _position(own.properties()) if own.exists() else None
 
 
 class WholeTables:
-    """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the first target there was."""
+    """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the first target there was.
+
+    One query writes them, so what the first tells is read once.
+    """
 
     def __init__(self, position: LakeTable, held: LakeTable, prefix: str) -> None:
         self._position = position
         self._held = held
         self._prefix = prefix
+        self._told: dict[str, str] = {}
 
     @classmethod
     def of(
@@ -86,79 +90,94 @@ class WholeTables:
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
         """Make the tables. Raises SetupError where they are gone, and what was held back with them."""
-        if self._position.exists():
+        if not self._position.exists():
+            if batch > 0:
+                raise SetupError(
+                    f"{self._position.name} is not there, where the mirror remembers what it holds back: "
+                    "take a new checkpoint, by which all is read again, and what the targets have is passed "
+                    "over"
+                )
+            self._held.create(POSITIONED, {_PREFIX: self._prefix})
+            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+        self._told = self._position.properties()
+
+    def refuse_to_be_left(self) -> None:
+        """Raise SetupError where rows wait, which a mirror that knows nothing of them would never apply."""
+        if not self._position.exists():
             return
-        if batch > 0:
+        self._told = self._position.properties()
+        if not self.held(self.until).where("seq IS NOT NULL").isEmpty():
             raise SetupError(
-                f"{self._position.name} is not there, where the mirror remembers what it holds back: take a "
-                "new checkpoint, by which all is read again, and what the targets have is passed over"
+                f"{self._held.name} holds rows back for the mirror of whole transactions that this "
+                "checkpoint is of: go on with whole_transactions, or take a new checkpoint, by which all is "
+                "read again, and what the targets have is passed over"
             )
-        self._held.create(POSITIONED, {_PREFIX: self._prefix})
-        self._position.create(_POSITION, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
 
+    @property
     def position(self) -> MirrorPosition | None:
-        return _read(self._position)
+        return _position(self._told)
 
+    @property
     def until(self) -> int:
         """The last commit that was applied; the position is of before while a target is not equal yet."""
-        position = self.position()
-        known = 0 if position is None else position.commit_lsn
-        return max(known, int(self._position.properties().get(_UNTIL, 0)))
+        return int(self._told.get(_UNTIL, 0))
 
-    def set_until(self, until: int) -> None:
-        self._position.set_properties({_UNTIL: str(until)})
-
+    @property
     def topics(self) -> set[str]:
         """Those that are read as far as the others, from their beginning or since they caught up."""
-        return set(json.loads(self._position.properties()[_TOPICS]))
+        return set(json.loads(self._told[_TOPICS]))
+
+    def set_until(self, until: int) -> None:
+        self._tell({_UNTIL: str(until)})
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        self._position.set_properties({_TOPICS: _listed(topics)})
-
-    def claim(self, targets: Iterable[LakeTable], *, anew: bool) -> None:
-        """Mark the targets as this mirror's. Raises SetupError where one is another's, unless this one begins
-        `anew`, in that one's place."""
-        for table in targets:
-            mirror = table.properties().get(_MIRROR)
-            if mirror == self._position.name:
-                continue
-            if mirror is not None and not anew:
-                raise SetupError(
-                    f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
-                    f"where that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
-                )
-            table.set_properties({_MIRROR: self._position.name})
+        self._tell({_TOPICS: _listed(topics)})
 
     def remember(self, until: int, targets: Mapping[str, LakeTable]) -> None:
         """Record the commit, and the version that each target has at it."""
-        rows = [f"({literal(name)}, {table.version()}L, {until}L)" for name, table in targets.items()]
-        if rows:
-            self._position.spark.sql(f"INSERT OVERWRITE {self._position.name} VALUES {', '.join(rows)}")
+        versions = {name: table.version() for name, table in targets.items()}
+        if versions:
+            position = json.dumps({"commit_lsn": until, "versions": versions})
+            self._tell({_UNTIL: str(until), _POSITION: position})
 
-    def held(self) -> DataFrame:
-        return self._held.rows()
+    def _tell(self, properties: Mapping[str, str]) -> None:
+        self._position.set_properties(properties)
+        self._told |= properties
 
-    def hold(self, new: DataFrame, until: int) -> None:
-        """Keep what is later than `until`, of this batch and of those before: rows, and ends without rows."""
-        if not self.held().where(F.col("commit_lsn") <= until).isEmpty():
-            self._held.run(f"DELETE FROM {self._held.name} WHERE commit_lsn <= {until}")
-        later = new.where(F.col("commit_lsn") > until)
-        if later.isEmpty():
+    def claim(self, table: LakeTable, *, anew: bool) -> None:
+        """Mark a target as this mirror's. Raises SetupError where it is another's, unless this one begins
+        `anew`, in that one's place."""
+        mirror = table.properties().get(_MIRROR)
+        if mirror == self._position.name:
             return
-        self._held.run(
-            f"MERGE INTO {self._held.name} t USING {{later}} s"
-            " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
-            " WHEN NOT MATCHED THEN INSERT *",
-            later=later,
-        )
+        if mirror is not None and not anew:
+            raise SetupError(
+                f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
+                f"where that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
+            )
+        table.set_properties({_MIRROR: self._position.name})
+
+    def held(self, since: int) -> DataFrame:
+        """What is held back, as POSITIONED; what was applied up to `since` may be in the table still."""
+        return self._held.rows().where(F.col("commit_lsn") > since)
+
+    def hold(self, later: DataFrame, *, again: bool) -> None:
+        """Keep records and boundaries of a batch; of one that may have come before, which is `again`, those
+        that are not there."""
+        if again:
+            self._held.append(later, ["topic", "partition", "offset"])
+        else:
+            later.writeTo(self._held.name).append()
+
+    def sweep(self, until: int) -> None:
+        """Take away what was applied."""
+        if not self._held.rows().where(F.col("commit_lsn") <= until).isEmpty():
+            self._held.run(f"DELETE FROM {self._held.name} WHERE commit_lsn <= {until}")
 
 
 def _listed(topics: Iterable[str]) -> str:
     return json.dumps(sorted(topics))
 
 
-def _read(position: LakeTable) -> MirrorPosition | None:
-    rows = position.rows().collect() if position.exists() else []
-    if not rows:
-        return None
-    return MirrorPosition(rows[0]["commit_lsn"], {row["target"]: row["version"] for row in rows})
+def _position(told: Mapping[str, str]) -> MirrorPosition | None:
+    return MirrorPosition(**json.loads(told[_POSITION])) if _POSITION in told else None
