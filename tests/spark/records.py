@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.spark.columns import Column
+from pgrelay.spark.json_records import JsonRecords
 from pgrelay.spark.schema import TableSchema, TableVersion
 
 Row = dict[str, Any]
@@ -29,6 +31,26 @@ def produce(servers: str, topic: str, messages: Iterable[Message]) -> None:
     for message in messages:
         producer.produce(topic, message.value, message.key, message.partition)
     assert producer.flush(30) == 0
+
+
+def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> DataFrame:
+    """The records of a topic that these messages are all of, as Kafka's source has them, without a broker."""
+    ends = Counter[int]()
+    records = []
+    for message in messages:
+        records.append((topic, message.partition, ends[message.partition], message.key, message.value))
+        ends[message.partition] += 1
+    return spark.createDataFrame(
+        records, "topic string, partition int, offset long, key binary, value binary"
+    )
+
+
+def changes_of(spark: SparkSession, schema: TableSchema, messages: Iterable[Message]) -> DataFrame:
+    """The changes of a table's topic that these messages are all of."""
+    return _reader(schema, None).changes(as_read(spark, schema.topic, messages))
+
+
+_reader = lru_cache(JsonRecords)  # making one takes longer than such few records do
 
 
 def numeric(precision: int, scale: int) -> int:
@@ -61,10 +83,10 @@ def change(
     return Message(_json(members), None if key is None else _json(key), partition)
 
 
-def flat(op: str, lsn: int, seq: int = 0, row: Row | None = None, **more: Any) -> Message:
+def flat(op: str, lsn: int, seq: int = 0, row: Row | None = None, *, key: Row | None = None) -> Message:
     """The same in the flat envelope."""
     ends = {"__op": op, "__deleted": op == "d", "__commit_lsn": lsn, "__seq": seq, "__ts_ms": 1}
-    return Message(_json({**(row or {}), **more, **ends}))
+    return Message(_json({**(row or {}), **ends}), None if key is None else _json(key))
 
 
 def tombstone(key: Row) -> Message:

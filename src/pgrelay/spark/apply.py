@@ -12,7 +12,7 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
-from pgrelay.spark.latest import DELETED, keyed_rows, latest_rows
+from pgrelay.spark.latest import DELETED, key_moved, keyed_rows, latest_rows, old_keys_deleted
 from pgrelay.spark.lost import orphaned, refuse_lost, why_lacking, why_missing, with_nulls
 from pgrelay.spark.merge import append_rows, delete_older, merge_rows, missing_rows, refuse_missing
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
@@ -164,8 +164,13 @@ class Target:
         if self.rejects is not None and self.on_missing == "fail":
             marked = sound.withColumn("lacking", orphaned(schema))
             set_aside(self.rejects, marked.where("lacking").withColumn("corrupt", why_lacking()))
-            sound = marked.where("NOT lacking").drop("lacking")
-        return with_nulls(sound)
+            sound = marked.where("NOT lacking")
+            if summary.moved:
+                # The rows that they were under their old keys are gone all the same.
+                moves = marked.where(F.col("lacking") & key_moved(schema))
+                sound = sound.unionByName(old_keys_deleted(moves, schema))
+            sound = sound.drop("lacking")
+        return with_nulls(sound, schema)
 
     def table_type(self, schema: TableSchema) -> StructType:
         """The columns of a target that is made now."""

@@ -65,6 +65,15 @@ def key_moved(schema: TableSchema) -> Expression:
     return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
 
 
+def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
+    """Updates of rows' keys as deletes of the old ones, which leave no column out."""
+    none = F.array().cast("array<string>")
+    named = [name for name in ("unchanged", "lost") if name in moves.columns]
+    return moves.withColumns(
+        {"op": F.lit("d"), "after": F.lit(None).cast(schema.row_type), **dict.fromkeys(named, none)}
+    )
+
+
 def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
     deleted = F.col("op") == "d"
     columns = [
@@ -87,9 +96,7 @@ def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> Dat
 
 
 def _old_keys(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
-    updates = changes.where(key_moved(schema))
-    deletes = updates.withColumn("op", F.lit("d")).withColumn("after", F.lit(None).cast(schema.row_type))
-    return _by_key(deletes, schema, more)
+    return _by_key(old_keys_deleted(changes.where(key_moved(schema)), schema), schema, more)
 
 
 def _column(name: str, in_last: bool) -> Expression:

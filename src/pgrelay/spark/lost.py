@@ -1,7 +1,8 @@
 """Large values that no record tells: a row's key was changed, and they were not sent with it.
 
-Such a change is the create of a row, under its new key, that leaves columns out. The old key's row, in
-another partition, may be stale or gone, so there is nowhere to take them from.
+Such a change is the create of a row, under its new key, that leaves columns out; of a relay that writes no
+keys, an update. The old key's row, in another partition, may be stale or gone, so there is nowhere to take
+them from.
 """
 
 from pyspark.sql import Column as Expression
@@ -11,28 +12,28 @@ from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.latest import DELETED, keyed_rows
+from pgrelay.spark.latest import DELETED, key_moved, keyed_rows
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted, told_key
 from pgrelay.spark.schema import TableSchema
 
 
-def lacks() -> Expression:
-    """Whether a change is a create that leaves a column out."""
-    return F.col("op").isin("c", "r") & (F.size("unchanged") > 0)
+def lacks(schema: TableSchema) -> Expression:
+    """Whether a change makes the row of a key, and leaves a column out."""
+    return (F.col("op").isin("c", "r") | key_moved(schema)) & (F.size("unchanged") > 0)
 
 
 def orphaned(schema: TableSchema) -> Expression:
-    """Whether a change is such a create, or an update of its row that leaves a column out, too.
+    """Whether a change is such a one, or an update of its row that leaves a column out, too.
 
     What the key's row was before is another row's, and must not complete it.
     """
     if not schema.key:
-        return lacks()
+        return lacks(schema)
     key = [F.coalesce(f"after.{quoted(name)}", f"before.{quoted(name)}") for name in schema.key]
     partial = (F.col("op") == "u") & (F.size("unchanged") > 0)
     by_key = Window.partitionBy(*key).orderBy("commit_lsn", "seq")
-    of_orphan = F.last(F.when(~partial, lacks()), ignorenulls=True).over(by_key)
-    return lacks() | (partial & F.coalesce(of_orphan, F.lit(False)))
+    of_orphan = F.last(F.when(lacks(schema) | ~partial, lacks(schema)), ignorenulls=True).over(by_key)
+    return lacks(schema) | (partial & F.coalesce(of_orphan, F.lit(False)))
 
 
 def why_lacking() -> Expression:
@@ -47,11 +48,14 @@ def why_missing() -> Expression:
     return F.concat(F.lit("the target has no such row, and the large value was not sent of "), names)
 
 
-def with_nulls(changes: DataFrame) -> DataFrame:
-    """The changes, of which such creates carry nulls; `lost` names the columns."""
-    none = F.array().cast("array<string>")
-    return changes.withColumn("lost", F.when(lacks(), F.col("unchanged")).otherwise(none)).withColumn(
-        "unchanged", F.when(lacks(), none).otherwise(F.col("unchanged"))
+def with_nulls(changes: DataFrame, schema: TableSchema) -> DataFrame:
+    """The changes, of which those that `lacks` finds carry nulls; `lost` names the columns."""
+    none, lost = F.array().cast("array<string>"), lacks(schema)
+    return changes.withColumns(
+        {
+            "lost": F.when(lost, F.col("unchanged")).otherwise(none),
+            "unchanged": F.when(lost, none).otherwise(F.col("unchanged")),
+        }
     )
 
 

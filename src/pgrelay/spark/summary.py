@@ -20,7 +20,7 @@ class Summary:
     unchanged: bool = False
     moved: bool = False
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
-    lacking: bool = False  # creates that leave a column out
+    lacking: bool = False  # as `lacks` has it
     foreign: str | None = None  # another topic than the schema's
 
 
@@ -38,7 +38,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
             F.max(unchanged).alias("unchanged"),
             F.max(sound & key_moved(schema)).alias("moved"),
             F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
-            F.max(sound & lacks()).alias("lacking"),
+            F.max(sound & lacks(schema)).alias("lacking"),
         )
         .collect()
     )
