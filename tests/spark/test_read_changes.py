@@ -6,13 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema import TableSchema, TableVersion
 from tests.spark.conftest import Topic
-from tests.spark.records import Message, change, flat, numeric, rows, table, tombstone
+from tests.spark.records import Message, change, changes_of, flat, numeric, rows, table, tombstone
 
 NewTopic = Callable[..., Topic]
 
@@ -185,6 +185,23 @@ def test_what_a_type_cannot_hold_is_told_and_never_rounded(new_topic: NewTopic) 
     assert as_text[1].after.v1 == "NaN"
     assert as_text[3].after.v3 == "0044-03-15 BC"
     assert as_text[11].after.v11 == "[[1,2],[3,4]]"
+
+
+def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
+    """It has no old row: neither a key that changed nor a row of a table without one is told."""
+    schema = table("app.public.t", ID)
+    row = {"id": 1}
+    messages = [
+        flat("u", 10, row=row),
+        flat("u", 11, row=row, key=row),
+        flat("c", 12, row=row),
+        flat("d", 13, row=row),
+        change("u", 14, after=row),
+    ]
+    found = changes_of(spark, schema, messages).orderBy("offset").collect()
+    assert [row.corrupt for row in found[1:]] == [None] * 4
+    assert found[0].corrupt.startswith("an update in the flat envelope without a record key")
+    assert found[0].after == Row(id=1)
 
 
 def test_columns_too_many_or_too_few_are_told(new_topic: NewTopic) -> None:

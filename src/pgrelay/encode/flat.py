@@ -1,24 +1,17 @@
 """The flat envelope: the row alone, with what a consumer needs to order and apply it beside the columns."""
 
-from typing import Final
-
 from librt.strings import BytesWriter
 
 from pgrelay.encode.envelope import JsonEnvelope, list_of
 from pgrelay.encode.plan import Plan, json_text
-from pgrelay.encode.records import DELETE
+from pgrelay.encode.records import DELETE, FLAT_NAMES
 from pgrelay.errors import SetupError
-
-# What may stand beside a row.
-_NAMES: Final = frozenset(
-    ("__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "__unchanged", "__truncate")
-)
 
 
 def refuse_taken(plan: Plan) -> None:
     """Raises SetupError where a column has the name of what stands beside it."""
     for column in plan.columns:
-        if column.name in _NAMES and not column.dropped:
+        if column.name in FLAT_NAMES and not column.dropped:
             raise SetupError(
                 f"{plan.table}.{column.name}: the flat envelope has a member of that name; "
                 "drop the column by records.columns, or set records.envelope: debezium"

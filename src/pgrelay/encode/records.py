@@ -23,6 +23,10 @@ MESSAGE: Final = "m"
 # Stands for a large value that did not change, where `records.unchanged` is placeholder; Debezium's own.
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 
+# What may stand beside a row in the flat envelope.
+FLAT_NAMES: Final = frozenset(
+    ("__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "__unchanged", "__truncate")
+)
 
 # What librdkafka counts of a record beside its key, value and headers, however little it is on the wire:
 # RD_KAFKAP_MESSAGE_V2_MAX_OVERHEAD, the most that the fields of Kafka's record format 2 can take.

@@ -20,6 +20,7 @@ from pgrelay.spark.order import after, before
 from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
 from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
+from pgrelay.spark.shape import INEXACT
 from pgrelay.spark.summary import Summary, summarize
 from pgrelay.spark.unkeyed import append_once, apply_multiset
 
@@ -148,10 +149,10 @@ class Target:
             )
         if summary.corrupt is not None and self.rejects is None:
             partition, offset, reason = summary.corrupt
+            of_column = "read the column as text (TableSchema.as_text) in a target that is made anew, or "
             raise RecordError(
-                f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; read the column as "
-                "text (TableSchema.as_text) in a target that is made anew, or let such records go to a table "
-                "(corrupt_to)"
+                f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
+                f"{of_column if INEXACT in reason else ''}let such records go to a table (corrupt_to)"
             )
         if summary.corrupt is not None and self.rejects is not None:
             set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))

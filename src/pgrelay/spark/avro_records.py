@@ -6,7 +6,6 @@ Spark reads the values of another as nulls without a word.
 
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -21,10 +20,8 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.shape import INEXACT, PLACED, SIDES, key_of, unidentified
 from pgrelay.spark.unchanged import doubtful, named_now
-
-_PLACE: Final = ["topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"]
-_ROWS: Final = ("before", "after")
 
 
 def schema_id(value: Expression) -> Expression:
@@ -50,13 +47,12 @@ def avro_changes(
     decoded = _decoded(records, writers)
     rows = _Rows(decoded, schema, writers, placeholder)
     placed = decoded.select("*", *rows.placed())
-    sides = [rows.row(side).alias(side) for side in _ROWS]
+    sides = [rows.row(side).alias(side) for side in SIDES]
     typed = placed.select("*", *sides, rows.unchanged().alias("unchanged"))
-    key = F.when(F.col("op") == "d", rows.key("before")).otherwise(rows.key("after"))
     return typed.select(
-        *_PLACE,
-        F.when(F.col("has_key"), key).alias("key"),
-        *_ROWS,
+        *PLACED,
+        key_of(schema).alias("key"),
+        *SIDES,
         "unchanged",
         rows.corrupt().alias("corrupt"),
     )
@@ -116,9 +112,6 @@ class _Rows:
 
         return self._first(side, of)
 
-    def key(self, side: str) -> Expression:
-        return F.struct(*(F.col(f"{side}.{quoted(name)}").alias(name) for name in self._schema.key))
-
     def unchanged(self) -> Expression:
         """The names of unchanged columns, as an array that is empty rather than null."""
         told = F.coalesce(self._first("unchanged", self._left_out), F.array().cast("array<string>"))
@@ -132,11 +125,13 @@ class _Rows:
             F.when(F.col("id").isNull(), F.lit("no record in the schema registry's wire format")),
             F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("no value of schema "), F.col("id"))),
         ]
+        if flat := [writer.id for writer in self._writers if writer.flat]:
+            reasons.append(unidentified(F.col("id").isin(flat)))
         for writer in self._writers:
             if unknown := ", ".join(sorted(writer.columns.keys() - known)):
                 told = f"columns that the schema does not have: {unknown}"
                 reasons.append(F.when(F.col("id") == writer.id, F.lit(told)))
-        for side in _ROWS:
+        for side in SIDES:
             for column in self._schema.columns:
                 if all(self._is_exact(writer, column) for writer in self._writers):
                     continue
@@ -145,7 +140,7 @@ class _Rows:
                 if self._placeholder and side == "after":
                     lost &= ~F.array_contains("unchanged", column.name)
                 kind = column.spark_type.simpleString()
-                reasons.append(F.when(lost, F.lit(f"{column.name}: the value is not exactly a {kind}")))
+                reasons.append(F.when(lost, F.lit(f"{column.name}: the value {INEXACT}{kind}")))
         if self._placeholder is None:
             reasons += [
                 F.when(self._first("", self._held_of(column)), F.lit(doubtful(column.name)))

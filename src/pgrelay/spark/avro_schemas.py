@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pgrelay.encode.avro.names import legal
+from pgrelay.encode.records import FLAT_NAMES
 
 _MAX_DIGITS: Final = 38  # of Spark's decimal
 
@@ -38,14 +39,9 @@ def writer_schema(number: int, text: str) -> WriterSchema:
     columns = {
         field.get("pgrelay.name", field["name"]): field["name"]
         for field in row["fields"]
-        if not (flat and field["name"] in FLAT_FIELDS)
+        if not (flat and field["name"] in FLAT_NAMES)
     }
     return WriterSchema(number, json.dumps(_readable(schema)), flat, columns)
-
-
-FLAT_FIELDS: Final = frozenset(
-    ("__unchanged", "__truncate", "__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms")
-)
 
 
 def field_of(writer: WriterSchema, name: str) -> str | None:

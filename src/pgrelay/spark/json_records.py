@@ -18,12 +18,13 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.encode.records import PLACEHOLDER
+from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
 from pgrelay.spark.columns import Column
 from pgrelay.spark.documents import documents_of, needs_document, value_of_document
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import Position, TableSchema
+from pgrelay.spark.shape import INEXACT, PLACED, SIDES, key_of, unidentified
 from pgrelay.spark.unchanged import doubtful, named_now
 from pgrelay.spark.values import JSON_OPTIONS, value_of
 from pgrelay.spark.widening import widened
@@ -34,15 +35,12 @@ _ENVELOPE: Final = (
     " source struct<commit_lsn: bigint, seq: bigint, txId: bigint, ts_us: bigint>,"
     " __op string, __malformed string"
 )
-_FLAT_NAMES: Final = ["__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "__unchanged", "__truncate"]
 
-# The columns of changes that stay what they are from the parse on.
-_PLACE: Final = ["topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"]
-_SIDES: Final = ("before", "after")
-# And those that tell what is wrong with a record.
-_KEPT: Final = [
-    *("has_key", "before_row", "after_row", "before_texts", "after_texts", "told", "text", "malformed"),
-]
+# What tells what is wrong with a record.
+_KEPT: Final = (
+    *("is_flat", "has_key", "before_row", "after_row", "before_texts", "after_texts", "told", "text"),
+    "malformed",
+)
 
 
 class JsonRecords:
@@ -70,14 +68,14 @@ class JsonRecords:
             _envelope(),
             ["*", F.when(_is_flat(), F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat")],
             _parsed(schema),
-            ["*", *(_texts(side, schema).alias(f"{side}_texts") for side in _SIDES)],
+            ["*", *(_texts(side, schema).alias(f"{side}_texts") for side in SIDES)],
             [
-                *_PLACE,
+                *PLACED,
                 *_KEPT,
-                *(_row(side, schema, placeholder).alias(side) for side in _SIDES),
+                *(_row(side, schema, placeholder).alias(side) for side in SIDES),
                 _unchanged(schema, placeholder).alias("unchanged"),
             ],
-            [*_PLACE, _key(schema).alias("key"), *_SIDES, "unchanged", corrupt.alias("corrupt")],
+            [*PLACED, key_of(schema).alias("key"), *SIDES, "unchanged", corrupt.alias("corrupt")],
         ]
 
 
@@ -105,7 +103,7 @@ def _parsed(schema: TableSchema) -> list[Expression | str]:
     def either(of_flat: Expression, of_envelope: Expression) -> Expression:
         return F.when(flat, of_flat).otherwise(of_envelope)
 
-    row = F.map_filter("flat", lambda name, _: ~name.isin(_FLAT_NAMES))
+    row = F.map_filter("flat", lambda name, _: ~name.isin(*sorted(FLAT_NAMES)))
     deleted = F.col("flat.__deleted") == "true"
     has_row = F.col("flat.__truncate").isNull()
     malformed = F.col("envelope.__malformed").isNotNull() & ~flat
@@ -123,6 +121,7 @@ def _parsed(schema: TableSchema) -> list[Expression | str]:
         either(
             F.from_json(F.col("flat.__unchanged"), "array<string>", JSON_OPTIONS), F.col("envelope.unchanged")
         ).alias("told"),  # as unchanged
+        flat.alias("is_flat"),
         "has_key",
         either(F.when(deleted & has_row, row), F.col("envelope.before")).alias("before_row"),
         either(F.when(~deleted & has_row, row), F.col("envelope.after")).alias("after_row"),
@@ -149,16 +148,6 @@ def _row(side: str, schema: TableSchema, placeholder: bool | None) -> Expression
     """The struct of a row; null where there is none."""
     fields = [_value(side, schema, column, placeholder).alias(column.name) for column in schema.columns]
     return F.when(F.col(f"{side}_texts").isNotNull(), F.struct(*fields))
-
-
-def _key(schema: TableSchema) -> Expression:
-    """The struct of the key's columns, out of the row; null where the record has no key."""
-    deleted = F.col("op") == "d"
-    fields = [
-        F.when(deleted, F.col(f"before.{quoted(name)}")).otherwise(F.col(f"after.{quoted(name)}")).alias(name)
-        for name in schema.key
-    ]
-    return F.when(F.col("has_key"), F.struct(*fields))
 
 
 def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
@@ -219,6 +208,7 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
     reasons = [
         F.when(F.col("text").startswith("\0"), F.lit("a record in Avro: pass the registry")),
         F.when(no_record, F.lit("no record of a table's change in JSON")),
+        unidentified(F.col("is_flat")),
     ]
     for side in ("after", "before"):
         reasons += _misnamed(side, schema)
@@ -260,7 +250,7 @@ def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool |
     lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
     if column.toastable and placeholder:
         lost &= text != PLACEHOLDER
-    inexact = F.when(lost, F.concat(told, F.lit(f"' is not exactly a {column.spark_type.simpleString()}")))
+    inexact = F.when(lost, F.concat(told, F.lit(f"' {INEXACT}{column.spark_type.simpleString()}")))
     if column.toastable and placeholder is None:
         return F.when(text == PLACEHOLDER, F.lit(doubtful(column.name))).otherwise(inexact)
     return inexact

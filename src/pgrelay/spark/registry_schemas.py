@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pgrelay.encode.avro.names import legal
-from pgrelay.spark.avro_schemas import FLAT_FIELDS, AvroSchema, present
+from pgrelay.encode.records import FLAT_NAMES
+from pgrelay.spark.avro_schemas import AvroSchema, present
 from pgrelay.spark.columns import Column
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema, TableVersion
@@ -42,7 +43,7 @@ def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     fields = {field["name"]: field for field in schema["fields"]}
     row = schema if "after" not in fields else present(fields["before"]["type"])
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
-    columns = [_column(field, keys) for field in row["fields"] if field["name"] not in FLAT_FIELDS]
+    columns = [_column(field, keys) for field in row["fields"] if field["name"] not in FLAT_NAMES]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
     return TableSchema(topic, namespace, table, (TableVersion((0, 0), tuple(columns)),))
 
