@@ -14,7 +14,14 @@ from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.latest import DELETED, key_moved, keyed_rows, latest_rows, old_keys_deleted
 from pgrelay.spark.lost import orphaned, refuse_lost, why_lacking, why_missing, with_nulls
-from pgrelay.spark.merge import append_rows, delete_older, merge_rows, missing_rows, refuse_missing
+from pgrelay.spark.merge import (
+    MissingRow,
+    append_rows,
+    delete_older,
+    merge_rows,
+    missing_rows,
+    refuse_missing,
+)
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
 from pgrelay.spark.order import after, before
 from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
@@ -79,8 +86,8 @@ class Target:
         self.rejects = rejects
         self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
-    def apply(self, batch: DataFrame, schema: TableSchema) -> Summary:
-        """Apply a batch and remember it. Returns what was in it that was new."""
+    def apply(self, batch: DataFrame, schema: TableSchema) -> None:
+        """Apply a batch and remember it."""
         # All of it is kept, and then looked through: Spark would move the condition into the parse, and do
         # that twice.
         kept = batch.select("*").persist()
@@ -98,7 +105,6 @@ class Target:
             self.positions.advance(partition, position)
         if summary.highest:
             write_positions(self.table, self.positions)
-        return summary
 
     def _prepare(self, schema: TableSchema) -> None:
         """The table as the schema has it."""
@@ -191,7 +197,7 @@ class Target:
                 strict = self.on_missing == "fail" and self.rejects is None
                 apply_multiset(self.table, changes, schema, strict=strict)
         else:
-            append_once(self.table, changes, schema)
+            append_once(self.table, changes, schema, since=summary.lowest)
 
     def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.lacking and self.on_missing == "fail":
@@ -201,9 +207,12 @@ class Target:
         if first and self.table.rows().isEmpty():
             append_rows(self.table, rows, schema)
             return
-        if summary.unchanged and self.on_missing == "fail":
+        strict = summary.unchanged and self.on_missing == "fail"
+        try:
+            merge_rows(self.table, rows, schema, missing=summary.unchanged, strict=strict)
+        except MissingRow:
             rows = self._without_missing(rows, changes, summary, schema)
-        merge_rows(self.table, rows, schema, missing=summary.unchanged)
+            merge_rows(self.table, rows, schema, missing=True, strict=True)
 
     def _without_missing(
         self, rows: DataFrame, changes: DataFrame, summary: Summary, schema: TableSchema
@@ -212,8 +221,6 @@ class Target:
         missing = missing_rows(self.table, rows, schema)
         if self.rejects is None:
             refuse_missing(self.table, missing, schema)
-            return rows
-        if missing.isEmpty():
             return rows
         keys = [carried(name) for name in schema.key]
         of_keys = keyed_rows(changes, schema, moved=summary.moved, more=PLACE).where(~F.col(DELETED))

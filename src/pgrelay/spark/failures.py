@@ -1,10 +1,12 @@
 """What Spark, Delta and Iceberg fail with, in one line that says where."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
 from pgrelay.errors import PgrelayError
@@ -18,6 +20,12 @@ def told_of(where: str) -> Iterator[None]:
     except (Py4JJavaError, CapturedException) as error:
         # Java's own words stay with it: by them Spark tells a query that was stopped from one that failed.
         raise PgrelayError(f"{where}: {_cause(error)}") from error
+
+
+def lsn_behind(told: str, error: PySparkException | Py4JJavaError) -> int | None:
+    """The commit LSN behind words of ours that a plan failed with; None where it failed otherwise."""
+    found = re.search(f"{re.escape(told)}([0-9]+)", str(error))
+    return None if found is None else int(found[1])
 
 
 def _cause(error: Py4JJavaError | CapturedException) -> str:

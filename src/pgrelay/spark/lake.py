@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.names import literal, quoted
+from pgrelay.spark.names import COMMIT_LSN, literal, quoted
 
 Using = Literal["delta", "iceberg"]
 
@@ -137,14 +137,16 @@ class LakeTable:
             marks = snapshots.limit(_REMEMBERED).selectExpr(f"summary['{_MARK}']")
         return [row[0] for row in marks.collect() if row[0] is not None]
 
-    def append(self, rows: DataFrame, key: Sequence[str]) -> None:
-        """Append those rows, under the table's column names, that it has none of the same key of.
+    def add_absent(self, rows: DataFrame, key: Sequence[str], *, since: int | None = None) -> None:
+        """Add those rows, under the table's column names, that it has none of the same key of.
 
-        Fails where another driver adds some meanwhile: to a plain append these are no conflict, and there
-        would be two of each.
+        `since`: a commit LSN below which there is none, so that files of older rows are not read. Fails where
+        another driver adds some meanwhile: to a plain append these are no conflict, and there would be two of
+        each.
         """
         if self.using == "delta":
             same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+            same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"
             columns = ", ".join(map(quoted, rows.columns))
             values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
             self.run(
@@ -156,7 +158,8 @@ class LakeTable:
         # Iceberg makes a plain append of such a MERGE. An overwrite, be it of no row, is held against what
         # came since a version.
         seen = self.version()
-        there = self.rows().select(*map(quoted, key))
+        there = self.rows() if since is None else self.rows().where(f"{COMMIT_LSN} >= {since}")
+        there = there.select(*map(quoted, key))
         writer = rows.join(there, list(key), "left_anti").writeTo(self.name)
         if seen:
             writer = writer.option("validate-from-snapshot-id", str(seen))

@@ -1,20 +1,38 @@
 """Writing a batch into a target: MERGE by key, in which the newer change wins."""
 
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.failures import lsn_behind
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
 from pgrelay.spark.order import older
 from pgrelay.spark.schema import Position, TableSchema
 
-_NEWER = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
+# How the merge fails, with the LSN behind it.
+_LACKS: Final = "pgrelay: no row to complete at "
+
+_NEWER: Final = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
 
 
-def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missing: bool) -> None:
-    """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has."""
+class MissingRow(RecordError):
+    """A row leaves a column to what the target has, and the target has no such row: nothing was written."""
+
+
+def merge_rows(
+    target: LakeTable, rows: DataFrame, schema: TableSchema, *, missing: bool, strict: bool = False
+) -> None:
+    """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has.
+
+    `strict`: raises MissingRow where it has none, in the merge itself, which looks for every row anyway.
+    """
     toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
     keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
     updates = [
@@ -24,20 +42,33 @@ def merge_rows(target: LakeTable, rows: DataFrame, schema: TableSchema, *, missi
     ]
     updates += [f"t.{name} = s.{name}" for name in (COMMIT_LSN, SEQ)]
     columns, values = columns_and_values(schema.row_type.names)
-    target.run(
-        f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}"
-        f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
-        f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
-        f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values})",
-        rows=rows,
-    )
+    # In a value, which is made of a row that is to be inserted; Delta looks at conditions sooner.
+    fails = f"CAST(raise_error(concat({literal(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
+    lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
+    try:
+        target.run(
+            f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}"
+            f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
+            f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
+            f" {f'{lacks} VALUES ({fails})' if strict else ''}"
+            f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values})",
+            rows=rows,
+        )
+    except (PySparkException, Py4JJavaError) as error:
+        lsn = lsn_behind(_LACKS, error)
+        if lsn is None:
+            raise
+        raise MissingRow(
+            f"{schema.topic} LSN {format_lsn(lsn)}: an update leaves out a large value, and "
+            f"{target.name} has no such row"
+        ) from error
 
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Append `latest_rows` to an empty target."""
     columns = [F.col(quoted(carried(name))).alias(name) for name in schema.row_type.names]
     live = rows.where(~F.col(DELETED))
-    target.append(live.select(*columns, COMMIT_LSN, SEQ), schema.key)
+    target.add_absent(live.select(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
 def delete_older(target: LakeTable, truncated: Position) -> None:

@@ -16,6 +16,7 @@ class Summary:
 
     rows: int = 0
     highest: dict[int, Position] = field(default_factory=dict)  # by partition
+    lowest: int | None = None  # commit LSN
     truncated: Position | None = None
     unchanged: bool = False
     moved: bool = False
@@ -34,6 +35,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
         .agg(
             F.count("*").alias("rows"),
             F.max(F.when(sound, position)).alias("highest"),
+            F.min(F.when(sound, F.col("commit_lsn"))).alias("lowest"),
             F.max(F.when(sound & (F.col("op") == "t"), position)).alias("truncated"),
             F.max(unchanged).alias("unchanged"),
             F.max(sound & key_moved(schema)).alias("moved"),
@@ -49,6 +51,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
         summary.rows += row["rows"]
         if row["highest"] is not None:
             summary.highest[row["partition"]] = tuple(row["highest"])
+            summary.lowest = row["lowest"] if summary.lowest is None else min(row["lowest"], summary.lowest)
         if row["truncated"] is not None:
             summary.truncated = max(summary.truncated or (0, 0), tuple(row["truncated"]))
         summary.unchanged |= row["unchanged"]

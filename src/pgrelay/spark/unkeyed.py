@@ -1,6 +1,5 @@
 """Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows."""
 
-import re
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
@@ -13,6 +12,7 @@ from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.failures import lsn_behind
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.schema import TableSchema
@@ -23,8 +23,11 @@ _LACKS: Final = "pgrelay: no row to delete at "
 _SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
 
 
-def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> None:
-    """Append every row, each change once. Raises RecordError on updates and deletes."""
+def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema, *, since: int | None) -> None:
+    """Append every row, each change once; `since` is the lowest commit LSN that they have.
+
+    Raises RecordError on updates and deletes.
+    """
     other = changes.where(~F.col("op").isin("c", "r")).select("partition", "offset", "op").first()
     if other is not None:
         raise RecordError(
@@ -33,7 +36,7 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema) -> N
         )
     columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
     rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
-    target.append(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ])
+    target.add_absent(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ], since=since)
 
 
 def multiset_changes(
@@ -86,11 +89,11 @@ def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema, *
     try:
         _merge(target, multiset_changes(target, changes, schema, strict=strict), schema)
     except (PySparkException, Py4JJavaError) as error:
-        lacks = re.search(f"{_LACKS}([0-9]+)", str(error))
-        if lacks is None:
+        lsn = lsn_behind(_LACKS, error)
+        if lsn is None:
             raise
         raise RecordError(
-            f"{schema.topic} LSN {format_lsn(int(lacks[1]))}: {target.name} has no such row as was deleted "
+            f"{schema.topic} LSN {format_lsn(lsn)}: {target.name} has no such row as was deleted "
             "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
             "mid-life: make a new target with on_missing='null', and UPDATE every row"
         ) from error

@@ -165,7 +165,7 @@ class WholeTables:
         """Keep records and boundaries of a batch; of one that may have come before, which is `again`, those
         that are not there."""
         if again:
-            self._held.append(later, ["topic", "partition", "offset"])
+            self._held.add_absent(later, ["topic", "partition", "offset"])
         else:
             later.writeTo(self._held.name).append()
 
