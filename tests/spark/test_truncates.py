@@ -1,21 +1,17 @@
 """Truncates that are read in one partition before what came before them in another."""
 
 from collections import Counter
-from collections.abc import Callable
 
-import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay.spark.apply import Target
 from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.lake import lake_table
 from pgrelay.spark.versions import HistoryTarget
-from tests.spark.conftest import Topic
-from tests.spark.records import change, rows, table
-
-NewTopic = Callable[..., Topic]
+from tests.spark.records import change, changes_of, rows, table
 
 COLUMNS = [Column("id", "int4", key=True, encoding="integer"), Column("name", "text"), Column("big", "text")]
+SCHEMA = table("app.public.t", *COLUMNS)
 
 # By partition and LSN, as they are read.
 CHANGES = [
@@ -28,32 +24,20 @@ CHANGES = [
 ]
 BATCHES = ["partition = 1 AND offset = 0", "partition = 0", "partition = 1 AND offset IN (1, 2)", "true"]
 
-both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
-
-@both_formats
-def test_what_a_truncate_made_void_is_not_applied_any_more(
-    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
-) -> None:
-    topic = new_topic(partitions=2)
-    schema, lake = table(topic.name, *COLUMNS), lake_table(spark, target, using)
-    topic.write(*CHANGES)
+def test_what_a_truncate_made_void_is_not_applied_any_more(spark: SparkSession, target: str) -> None:
+    lake, changes = lake_table(spark, target, "iceberg"), changes_of(spark, SCHEMA, CHANGES)
     seen = []
     for batch in BATCHES:
-        Target(lake, schema).apply(topic.changes(schema).where(batch), schema)
+        Target(lake, SCHEMA).apply(changes.where(batch), SCHEMA)
         seen.append(rows(lake.rows()))
     assert seen == [Counter([(1, "a", "x")]), Counter(), Counter(), Counter([(1, "new", None)])]
 
 
-@both_formats
-def test_history_has_what_came_before_a_truncate_when_it_comes(
-    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
-) -> None:
-    topic = new_topic(partitions=2)
-    schema, lake = table(topic.name, *COLUMNS), lake_table(spark, target, using)
-    topic.write(*CHANGES)
+def test_history_has_what_came_before_a_truncate_when_it_comes(spark: SparkSession, target: str) -> None:
+    lake, changes = lake_table(spark, target, "iceberg"), changes_of(spark, SCHEMA, CHANGES)
     for batch in BATCHES:
-        HistoryTarget(lake, schema).apply(topic.changes(schema).where(batch), schema)
+        HistoryTarget(lake, SCHEMA).apply(changes.where(batch), SCHEMA)
     assert rows(lake.rows(), "id", "name", "big", "__commit_lsn", "__end_lsn") == Counter(
         [
             (1, "a", "x", 10, 15),
