@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pgrelay.assembly.base import OWN_BASE
+from pgrelay.assembly.spool import base_directory
 from pgrelay.check import machine
 from pgrelay.check.findings import Finding
-from pgrelay.check.machine import listen, outlived, spool
+from pgrelay.check.machine import listen, machine_findings, outlived, spool
 from pgrelay.config import Config, Sink, Source, Transactions
 
 
@@ -34,6 +36,21 @@ def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     assert finding.level == "error"
     assert finding.why == f"{tmp_path} does not let us: Permission denied"
     assert "transactions.spool_dir" in finding.cure
+
+
+def test_a_default_directory_that_others_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    base = base_directory(None)
+    base.mkdir()
+    base.chmod(0o777)
+    config = {"source": {"dsn": ""}, "sink": {"kafka": {"bootstrap.servers": "a"}}, "http": {"listen": None}}
+    (finding,) = machine_findings(Config.model_validate(config))
+    assert (finding.level, finding.cure) == ("error", OWN_BASE)
+    config["transactions"] = {"spool_dir": str(base)}
+    (finding,) = machine_findings(Config.model_validate(config))
+    assert finding.level == "ok"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc")

@@ -83,6 +83,16 @@ async def test_a_complaint_does_not_show_a_secret() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("code", "shut_out"),
+    [(KafkaError.SASL_AUTHENTICATION_FAILED, True), (KafkaError.TOPIC_AUTHORIZATION_FAILED, False)],
+    ids=["a credential", "a right"],
+)
+def test_a_right_that_is_missing_shuts_nobody_out(sink: Sink, code: int, shut_out: bool) -> None:
+    sink._complain(KafkaError(code))
+    assert sink.shut_out == shut_out
+
+
 def test_options_that_are_refused_do_not_show_a_secret() -> None:
     with pytest.raises(SetupError, match=r"^sink\.kafka: ") as caught:
         Sink(SinkConfig(kafka={**NOBODY, "security.protocol": "SSL", "ssl.key.pem": "hunter2"}))

@@ -20,6 +20,7 @@ class FakeSink(Sink):
 
     def __init__(self, entry: InFlight, broker_refused: bool) -> None:
         self._waiting = [entry]
+        self.shut_out = False
         self._failure = RecordRefused("refused") if broker_refused else None
 
     @property
@@ -83,6 +84,13 @@ async def test_what_came_ahead_of_it_is_waited_for_and_it_is_not(broker_refused:
     await session.settle(10)
     assert session.ledger.flush_lsn == 2
     assert session.ledger.waiting
+
+
+async def test_nothing_is_waited_for_where_kafka_does_not_let_us_in() -> None:
+    session = Ending(None, True)
+    session.sink.shut_out = True
+    await session.settle(10)
+    assert session.sink.in_queue == 1
 
 
 @BY

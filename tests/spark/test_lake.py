@@ -17,7 +17,8 @@ def test_properties_are_read_as_they_were_set(spark: SparkSession, target: str, 
     assert (found["pgrelay.topic"], found["pgrelay.mirror"]) == ("app.public.auth_tokens", "`lake`.`urls`")
 
 
-def test_properties_of_a_table_without_a_namespace(spark: SparkSession, prefix: str) -> None:
-    table = lake_table(spark, prefix, "delta")
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_properties_of_a_table_without_a_namespace(spark: SparkSession, prefix: str, using: Using) -> None:
+    table = lake_table(spark, prefix, using)
     table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.orders"})
     assert table.properties()["pgrelay.topic"] == "app.public.orders"

@@ -59,8 +59,8 @@ class OpenTransaction:
 class Assembler:
     """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
 
-    `two_phase`: those that are streamed may end in a Prepare. `server_lsn` is the highest WAL position that
-    the server has named where a transaction ends.
+    `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
+    position that the server has named where a transaction ends.
     """
 
     def __init__(
@@ -143,7 +143,11 @@ class Assembler:
         transaction.frames.append(frame)
         self._memory += len(frame) + 4
         while self._memory > self._memory_limit:
-            self._spill(max(self.held(), key=lambda held: held.frames.in_memory))
+            largest = max(self.held(), key=lambda held: held.frames.in_memory)
+            self._spill(largest)
+            if self._two_phase:
+                # So a PREPARE finds little left to sync: gigabytes would hold up all else for long.
+                largest.frames.sync()
 
     def _spill(self, transaction: OpenTransaction) -> None:
         self._memory -= transaction.frames.in_memory
@@ -246,9 +250,7 @@ class Assembler:
             case transactions.StreamAbort():
                 self._stream_abort(message)
             case transactions.BeginPrepare():
-                self._preparing = OpenTransaction(
-                    message.xid, self._spool.buffer(f"{message.xid}-prepare", True)
-                )
+                self._preparing = OpenTransaction(message.xid, self._spool.buffer(f"{message.xid}-prepare"))
             case transactions.CommitPrepared():
                 self._commit_prepared(message)
             case transactions.RollbackPrepared():
@@ -273,8 +275,7 @@ class Assembler:
             known = "is not known" if transaction is None else "has begun already"
             raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").at(frame_lsn(frame))
         if transaction is None:
-            frames = self._spool.buffer(str(start.xid), self._two_phase)
-            transaction = OpenTransaction(start.xid, frames)
+            transaction = OpenTransaction(start.xid, self._spool.buffer(str(start.xid)))
             self._open[start.xid] = transaction
         self._segment = transaction
 

@@ -4,9 +4,25 @@ import contextlib
 import os
 import stat
 from pathlib import Path
+from typing import Final
 
 from pgrelay.assembly.spool import base_directory
 from pgrelay.errors import SetupError
+
+OWN_BASE: Final = "remove it, or set transactions.spool_dir to a directory that is ours"
+
+
+def foreign(base: Path) -> str | None:
+    """Why a directory may be another account's work; None where it is ours alone, or not there."""
+    try:
+        found = base.lstat()
+    except OSError:
+        # Who wants to use it is told why it can't be made.
+        return None
+    others = found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if others or not stat.S_ISDIR(found.st_mode):
+        return f"{base} is not a directory that only we can write to, so another account may have made it"
+    return None
 
 
 def require_own_base(configured: Path | None) -> None:
@@ -18,18 +34,9 @@ def require_own_base(configured: Path | None) -> None:
     if configured is not None:
         return
     base = base_directory(None)
-    try:
-        with contextlib.suppress(FileExistsError):
-            base.mkdir(mode=0o700)
-            # Not left to mkdir: it takes away what the umask says.
-            base.chmod(0o700)
-        found = base.lstat()
-    except OSError:
-        # It is not there then, and who wants to use it is told why it can't be made.
-        return
-    others = found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if others or not stat.S_ISDIR(found.st_mode):
-        raise SetupError(
-            f"{base} is not a directory that only we can write to, so another account may have made it: "
-            "remove it, or set transactions.spool_dir to a directory that is ours"
-        )
+    with contextlib.suppress(OSError):
+        base.mkdir(mode=0o700)
+        # Not left to mkdir: it takes away what the umask says.
+        base.chmod(0o700)
+    if (why := foreign(base)) is not None:
+        raise SetupError(f"{why}: {OWN_BASE}")

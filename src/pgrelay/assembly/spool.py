@@ -97,17 +97,15 @@ class Spool:
         self._written = 0
         return written
 
-    def buffer(self, name: str, to_be_kept: bool = False) -> "FrameBuffer":
-        """`to_be_kept`: by `keep_as` perhaps, which then finds little that is not on stable storage yet."""
-        return FrameBuffer(self, self.directory / (name + SPOOL_SUFFIX), to_be_kept)
+    def buffer(self, name: str) -> "FrameBuffer":
+        return FrameBuffer(self, self.directory / (name + SPOOL_SUFFIX))
 
 
 class FrameBuffer:
     """The frames of one transaction. `in_memory` and `on_disk` are bytes."""
 
-    def __init__(self, spool: Spool, path: Path, to_be_kept: bool) -> None:
+    def __init__(self, spool: Spool, path: Path) -> None:
         self.path = path
-        self._to_be_kept = to_be_kept
         self.in_memory = 0
         self.on_disk = 0
         self._spool = spool
@@ -138,13 +136,18 @@ class FrameBuffer:
                 self._file.write(chunk)
                 self._count(_CHUNK_HEADER.size + len(chunk))
             self._file.flush()
-            if self._to_be_kept:
-                # A little each time: gigabytes at once would hold up all else for as long as the disk takes.
-                os.fdatasync(self._file.fileno())
         except OSError as error:
             raise spool_error(self.path, error) from error
         self._chunks = []
         self.in_memory = 0
+
+    def sync(self) -> None:
+        """Put what was spilled on stable storage."""
+        assert self._file is not None
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise spool_error(self.path, error) from error
 
     def _count(self, size: int) -> None:
         self.on_disk += size
@@ -165,9 +168,9 @@ class FrameBuffer:
     def keep_as(self, path: Path) -> int:
         """Put every frame on stable storage under `path` and let go of it; returns the file's size."""
         self.spill()
+        self.sync()
         assert self._file is not None
         try:
-            os.fsync(self._file.fileno())
             self._file.close()
             self.path.rename(path)
         except OSError as error:

@@ -13,7 +13,8 @@ from pgrelay.config import Sink
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.kafka.errors import UNAUTHORIZED, fenced
-from pgrelay.kafka.sink import largest_record, new_topic
+from pgrelay.kafka.sink import largest_record
+from pgrelay.kafka.topics import new_topic
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"

@@ -8,6 +8,7 @@ from errno import EADDRINUSE, ENOSPC
 from pathlib import Path
 from typing import Final
 
+from pgrelay.assembly.base import OWN_BASE, foreign
 from pgrelay.assembly.spool import base_directory
 from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.config import Config
@@ -17,7 +18,10 @@ _LITTLE: Final = 1 << 30
 
 
 def machine_findings(config: Config) -> list[Finding]:
-    found = [spool(base_directory(config.transactions.spool_dir))]
+    base = base_directory(config.transactions.spool_dir)
+    # One that is configured may well be another's: see `require_own_base`.
+    why = foreign(base) if config.transactions.spool_dir is None else None
+    found = [spool(base) if why is None else error(f"spool directory {base}", why, OWN_BASE)]
     found += outlived(config)
     address = config.http.address
     return found if address is None else [*found, listen(*address)]

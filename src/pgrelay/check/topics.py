@@ -24,7 +24,7 @@ class WantedTopic:
 
     @property
     def lasting(self) -> bool:
-        """Of one partition, and read from its beginning: `pgrelay.kafka.sink.new_topic`."""
+        """Of one partition, and read from its beginning: `pgrelay.kafka.topics.new_topic`."""
         return self.of in ("schemas", "offsets", "dead letters")
 
     @property

@@ -10,11 +10,12 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.lsn import format_lsn
 
-# What rights cure; DENIED is also where we are not known at all.
+# What rights cure, and where we are not known at all.
 UNAUTHORIZED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
-DENIED: Final = UNAUTHORIZED | {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
+UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+DENIED: Final = UNAUTHORIZED | UNKNOWN
 # How a file may call what librdkafka complains of under another name.
 _ALIASES: Final[Mapping[str, str]] = {
     "linger.ms": "queue.buffering.max.ms",

@@ -25,7 +25,15 @@ from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, end
-from pgrelay.kafka.errors import DENIED, delivery_error, refused_options, uncreated, what_it_says
+from pgrelay.kafka.errors import (
+    DENIED,
+    UNKNOWN,
+    delivery_error,
+    refused_options,
+    uncreated,
+    what_it_says,
+)
+from pgrelay.kafka.topics import new_topic
 from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"
@@ -58,14 +66,6 @@ _FIXED: Final[Mapping[str, object]] = {
     "message.timeout.ms": 0,
 }
 
-_LASTING: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1"}
-# Only a segment that is closed is compacted, and a reader goes through all that is not: so they are small.
-_COMPACTED: Final[Mapping[str, str]] = {
-    "cleanup.policy": "compact",
-    "segment.bytes": "1048576",
-    "segment.ms": "3600000",
-}
-
 _CURE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
 
 # A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
@@ -81,20 +81,6 @@ _HURRY_AGAIN_S: Final = 0.01
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
-
-
-def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = False) -> NewTopic:
-    """A topic as the configuration wants it made.
-
-    `lasting`: of one partition, and never cleaned; `compacted`: but for records that later ones replace.
-    """
-    kept = _COMPACTED if compacted else _LASTING
-    return NewTopic(
-        name,
-        num_partitions=1 if lasting else config.partitions,
-        replication_factor=config.replication_factor,
-        config=dict(kept if lasting else config.topic_config),
-    )
 
 
 def largest_record(options: Mapping[str, str]) -> int:
@@ -125,6 +111,7 @@ class Sink:
         """`more`: options of librdkafka that a kind of sink stands on."""
         self._config = config
         self._failure: PgrelayError | None = None
+        self.shut_out = False  # Kafka does not let us in, or is not whom we trust: no report will come
         self._partitions: dict[str, int] = {}
         self.problem: str | None = None
         self._failures = 0
@@ -145,9 +132,11 @@ class Sink:
 
     def _complain(self, error: KafkaError) -> None:
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)
+        untrusted = error.code() == KafkaError._SSL and "certificate verify failed" in text
+        self.shut_out = self.shut_out or untrusted or error.code() in UNKNOWN
         if error.code() in DENIED:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
-        elif error.code() == KafkaError._SSL and "certificate verify failed" in text:
+        elif untrusted:
             self._fail(
                 SetupError(f"Kafka is not whom we trust: {text}; correct the ssl.* options, or the host")
             )

@@ -188,7 +188,8 @@ class Daemon:
             await self._known.check_history(system, source)
             offsets = offsets_of(config, system.systemid, catalog.database)
             if self._sink is None:
-                # Ahead of the slot: options that it refuses must not leave one that nobody reads.
+                # Ahead of the slot: what is refused here must not leave one that nobody reads.
+                require_own_base(config.transactions.spool_dir)
                 self._sink = self._make_sink(offsets)
             if self._registry is None and config.records.format == "avro":
                 self._registry = Registry(config.records.schema_registry)
@@ -314,14 +315,18 @@ class Daemon:
             # Only now: what merely waited for a server to come back is no finding.
             self._advice = optional(self._advise(self._config), "the advice of a check")
         self._observer.begins(session)
-        grace_s = self._config.sink.shutdown_grace_s
+        clock, grace_s = asyncio.get_running_loop(), self._config.sink.shutdown_grace_s
+        ends = None
         try:
             await session.run(self._stop, self._observer)
+            ends = clock.time() + grace_s
             if not await session.finish(grace_s):
                 _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
         except Exception as error:
             if not isinstance(error, KafkaUnavailable):
-                await self._settle(session, verdict(error))
+                # A stop has one grace, whatever comes between.
+                left_s = grace_s if ends is None else max(0.0, ends - clock.time())
+                await self._settle(session, left_s if verdict(error) is Verdict.STOP else None)
             if isinstance(error, SpoolError):
                 self._observer.spool_failed(session)
             raise
@@ -336,18 +341,20 @@ class Daemon:
             # What is open there belongs to this session: the next one's producer aborts it.
             self._sink_is_spent = isinstance(self._sink, TransactionalSink)
 
-    async def _settle(self, session: Session, follows: Verdict) -> None:
-        """Save what is whole before a session ends in an error, so that little is sent again."""
+    async def _settle(self, session: Session, grace_s: float | None) -> None:
+        """Save what is whole before a session ends in an error, so that little is sent again.
+
+        `grace_s` is None where another session follows.
+        """
         with contextlib.suppress(PgrelayError):
-            if follows is Verdict.STOP:
-                await session.finish(self._config.sink.shutdown_grace_s)
+            if grace_s is not None:
+                await session.finish(grace_s)
             else:
                 await session.settle(_SETTLE_S)
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
     """Whoever has the slot owns its directory too, so what an earlier run left in it is nobody's."""
-    require_own_base(config.transactions.spool_dir)
     spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
     spool.open()
     spool.remove_stale()

@@ -148,7 +148,8 @@ class Session:
         """True while a whole transaction waits for Kafka; what the producer had no room for follows.
 
         A record that was refused is never acknowledged, so its transaction waits for ever, and all behind it.
-        But those ahead of it may yet be, as long as the producer has anything at all to report.
+        But those ahead of it may yet be, as long as the producer has anything at all to report, and Kafka
+        speaks with us.
         """
         self._advance()
         if self._commits is not None:
@@ -156,7 +157,7 @@ class Session:
         if not self.ledger.waiting:
             return False
         if self._refused:
-            return self.sink.in_queue > 0
+            return self.sink.in_queue > 0 and not self.sink.shut_out
         self._hand_over()
         return True
 

@@ -1,11 +1,11 @@
 """What a mirror does with each micro-batch, and what it remembers between two."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
@@ -99,9 +99,8 @@ class Batches:
         with ThreadPoolExecutor(at_once) as pool:
             topics = self._with_work(records)
             started = [
-                # Each with a copy of the query's properties: by its job group `stop()` cancels.
                 pool.submit(
-                    inheritable_thread_target(records.sparkSession)(self.apply_table),
+                    _in_query(records.sparkSession, self.apply_table),
                     records.where(F.col("topic") == topic),
                     topic,
                     schemas,
@@ -187,3 +186,11 @@ def slices(
         if until is not None:
             part = part.where(F.coalesce(before(until), F.lit(True)))
         yield schema.until(position), part
+
+
+def _in_query(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:
+    """For one thread, with a copy of the query's properties: by its job group `stop()` cancels."""
+    wrap: Any = inheritable_thread_target(spark)
+    # It gives back what it was given where Python's threads are not pinned to the JVM's.
+    in_query: Callable[..., None] = apply if wrap is spark else wrap(apply)
+    return in_query

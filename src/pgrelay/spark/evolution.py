@@ -107,8 +107,9 @@ def _refuse_null_keys(
         if not unfilled.isEmpty():
             raise SetupError(
                 f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is of the "
-                f"key, and no record told its value in rows of {target.name}, which their changes would not "
-                f"find; {CURE}"
+                f"key, and rows of {target.name} have no value of it, so that changes would not find them: "
+                "no record told it, or those that do are in a partition not read as far (then without "
+                f"maxOffsetsPerTrigger, or by whole_transactions); {CURE}"
             )
 
 

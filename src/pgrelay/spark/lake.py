@@ -106,7 +106,7 @@ class LakeTable:
         manager = state.catalogManager()
         of_catalog = namespace and _is_catalog(self.spark, namespace[0])
         catalog = manager.catalog(namespace.pop(0)) if of_catalog else manager.currentCatalog()
-        named = namespace or list(manager.currentNamespace())
+        named = namespace if of_catalog else namespace or list(manager.currentNamespace())
         spaces = gateway.new_array(jvm.java.lang.String, len(named))
         for number, name in enumerate(named):
             spaces[number] = name

@@ -11,7 +11,7 @@ def refuse_left_out(checkpoint: Checkpoint, topics: Iterable[str], options: Mapp
 
     Spark would end the query with a word of lost data, and an advice that hides it.
     """
-    given = {name.lower(): value.lower() for name, value in (options or {}).items()}
+    given = {name.lower(): str(value).lower() for name, value in (options or {}).items()}
     planned = checkpoint.last_planned()
     if planned is None or given.get("failondataloss") == "false":
         return
