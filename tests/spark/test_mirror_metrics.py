@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.holding import held_since, holds
+from pgrelay.spark.holding import holds
 from pgrelay.spark.listener import MirrorListener
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.topic_ends import _windows
@@ -56,10 +56,12 @@ def test_what_a_query_holds_back_is_told_until_it_ends(spark: SparkSession) -> N
     event: Any = SimpleNamespace(id="query", runId="run", exception="it failed", progress=progress)
     holds(spark, "query", time.time() - 30)
     listener.onQueryProgress(event)
-    held = registry.get_sample_value("pgrelay_mirror_held_seconds")
-    assert held == pytest.approx(30, abs=20)
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == pytest.approx(30, abs=20)
+    other: Any = SimpleNamespace(id="other", runId="other", exception=None)
+    listener.onQueryTerminated(other)
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == pytest.approx(30, abs=20)
     listener.onQueryTerminated(event)
-    assert held_since(spark, "query") is None
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
 
 
 def test_a_few_offsets_around_the_reader_and_at_the_end_are_looked_at() -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.holding import held_since, holds
+from pgrelay.spark.holding import held_since
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.topic_ends import Offsets, TopicEnds
@@ -36,6 +36,7 @@ class MirrorListener(StreamingQueryListener):
     records of each partition. It does so whenever an idle query tells of itself, too. The metrics' `table` is
     the topic.
 
+    spark     the session that the mirrors were started in
     tables    the mirror's: a target for each topic
     options   those of Spark's Kafka source
     registry  for records in Avro, the URL of the schema registry or the options of Confluent's client
@@ -84,8 +85,8 @@ class MirrorListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._metrics.ended()
-        self._read.pop(str(event.runId), None)
-        holds(self._spark, str(event.id), None)  # it says no more what it holds
+        if self._read.pop(str(event.runId), None) is not None:
+            self._metrics.held(None)  # it says no more what it holds
         if event.exception is None:
             _log.info("query ended", query=str(event.id))
         else:
