@@ -1,7 +1,7 @@
 """What Spark, Delta and Iceberg fail with, in one line that says where."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from py4j.java_gateway import JavaObject
@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
 from pgrelay.errors import PgrelayError
+from pgrelay.lsn import format_lsn
 
 
 @contextmanager
@@ -22,10 +23,19 @@ def told_of(where: str) -> Iterator[None]:
         raise PgrelayError(f"{where}: {_cause(error)}") from error
 
 
-def lsn_behind(told: str, error: PySparkException | Py4JJavaError) -> int | None:
-    """The commit LSN behind words of ours that a plan failed with; None where it failed otherwise."""
-    found = re.search(f"{re.escape(told)}([0-9]+)", str(error))
-    return None if found is None else int(found[1])
+@contextmanager
+def refused_by(told: str, refusal: Callable[[str], PgrelayError]) -> Iterator[None]:
+    """Raises `refusal` for a plan that fails with words of ours, `told`, and a commit LSN behind them.
+
+    It is given the LSN as Postgres writes it. What fails otherwise passes.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        found = re.search(f"{re.escape(told)}([0-9]+)", str(error))
+        if found is None:
+            raise
+        raise refusal(format_lsn(int(found[1]))) from error
 
 
 def _cause(error: Py4JJavaError | CapturedException) -> str:

@@ -2,14 +2,11 @@
 
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError
-from pgrelay.lsn import format_lsn
-from pgrelay.spark.failures import lsn_behind
+from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
@@ -45,7 +42,12 @@ def merge_rows(
     # In a value, which is made of a row that is to be inserted; Delta looks at conditions sooner.
     fails = f"CAST(raise_error(concat({literal(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
-    try:
+
+    def refusal(lsn: str) -> MissingRow:
+        what = f"an update leaves out a large value, and {target.name} has no such row"
+        return MissingRow(f"{schema.topic} LSN {lsn}: {what}")
+
+    with refused_by(_LACKS, refusal):
         target.run(
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
@@ -54,14 +56,6 @@ def merge_rows(
             f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values})",
             rows=rows,
         )
-    except (PySparkException, Py4JJavaError) as error:
-        lsn = lsn_behind(_LACKS, error)
-        if lsn is None:
-            raise
-        raise MissingRow(
-            f"{schema.topic} LSN {format_lsn(lsn)}: an update leaves out a large value, and "
-            f"{target.name} has no such row"
-        ) from error
 
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,8 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
-from pgrelay.lsn import format_lsn
-from pgrelay.spark.failures import lsn_behind
+from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.schema import TableSchema
@@ -86,17 +83,16 @@ def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema, *
 
     Raises RecordError, if `strict`, where the target has not all rows that are to be deleted.
     """
-    try:
-        _merge(target, multiset_changes(target, changes, schema, strict=strict), schema)
-    except (PySparkException, Py4JJavaError) as error:
-        lsn = lsn_behind(_LACKS, error)
-        if lsn is None:
-            raise
-        raise RecordError(
-            f"{schema.topic} LSN {format_lsn(lsn)}: {target.name} has no such row as was deleted "
+
+    def refusal(lsn: str) -> RecordError:
+        return RecordError(
+            f"{schema.topic} LSN {lsn}: {target.name} has no such row as was deleted "
             "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
             "mid-life: make a new target with on_missing='null', and UPDATE every row"
-        ) from error
+        )
+
+    with refused_by(_LACKS, refusal):
+        _merge(target, multiset_changes(target, changes, schema, strict=strict), schema)
 
 
 def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
