@@ -12,8 +12,14 @@ from pgrelay.errors import SetupError
 OWN_BASE: Final = "remove it, or set transactions.spool_dir to a directory that is ours"
 
 
-def foreign(base: Path) -> str | None:
-    """Why a directory may be another account's work; None where it is ours alone, or not there."""
+def foreign(configured: Path | None) -> str | None:
+    """Why the directory may be another account's work; None where it is ours alone, or not there.
+
+    One that is configured may well be another's, such as a volume: who may write there, its owner decides.
+    """
+    if configured is not None:
+        return None
+    base = base_directory(None)
     try:
         found = base.lstat()
     except OSError:
@@ -29,14 +35,12 @@ def require_own_base(configured: Path | None) -> None:
     """Make the directory if it is missing, and see that nobody else can write there. Raises SetupError.
 
     Its name can be guessed: whoever was there before us could lead us to files of ours that are no spool's.
-    One that is configured may well be another's, such as a volume: who may write there, its owner decides.
     """
-    if configured is not None:
-        return
-    base = base_directory(None)
-    with contextlib.suppress(OSError):
-        base.mkdir(mode=0o700)
-        # Not left to mkdir: it takes away what the umask says.
-        base.chmod(0o700)
-    if (why := foreign(base)) is not None:
+    if configured is None:
+        base = base_directory(None)
+        with contextlib.suppress(OSError):
+            base.mkdir(mode=0o700)
+            # Not left to mkdir: it takes away what the umask says.
+            base.chmod(0o700)
+    if (why := foreign(configured)) is not None:
         raise SetupError(f"{why}: {OWN_BASE}")

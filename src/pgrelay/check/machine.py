@@ -19,8 +19,7 @@ _LITTLE: Final = 1 << 30
 
 def machine_findings(config: Config) -> list[Finding]:
     base = base_directory(config.transactions.spool_dir)
-    # One that is configured may well be another's: see `require_own_base`.
-    why = foreign(base) if config.transactions.spool_dir is None else None
+    why = foreign(config.transactions.spool_dir)
     found = [spool(base) if why is None else error(f"spool directory {base}", why, OWN_BASE)]
     found += outlived(config)
     address = config.http.address

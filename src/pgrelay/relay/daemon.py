@@ -187,9 +187,9 @@ class Daemon:
             self._known.check_cluster(system, standby)
             await self._known.check_history(system, source)
             offsets = offsets_of(config, system.systemid, catalog.database)
+            # Ahead of the slot: what is refused here must not leave one that nobody reads.
+            require_own_base(config.transactions.spool_dir)
             if self._sink is None:
-                # Ahead of the slot: what is refused here must not leave one that nobody reads.
-                require_own_base(config.transactions.spool_dir)
                 self._sink = self._make_sink(offsets)
             if self._registry is None and config.records.format == "avro":
                 self._registry = Registry(config.records.schema_registry)
