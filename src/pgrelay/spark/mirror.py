@@ -139,10 +139,11 @@ def _query(
     schemas = SchemaTopic(servers, prefix, options)
     refuse_missing_targets(spark, checkpoint, tables, writing.using, schemas)
     whole = WholeTransactions(prefix, schemas, reading, writing, source)
-    apply = whole.apply if whole_transactions else Batches(schemas, reading, writing).apply
-    topics = [*tables, whole.topic] if whole_transactions else [*tables]
-    if not whole_transactions:
+    if whole_transactions:
+        apply, topics = whole.apply, [*tables, whole.topic]
+    else:
         whole.refuse_to_be_left()
+        apply, topics = Batches(schemas, reading, writing).apply, [*tables]
     refuse_left_out(checkpoint, topics, options)
     warn_of_compacted(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
