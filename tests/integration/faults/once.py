@@ -71,3 +71,13 @@ def position(relay: Relay) -> Any:
     """What the offsets topic says last; null where it says nothing yet."""
     records = relay.read(offsets_topic(relay))
     return records[-1].json if records else None
+
+
+def position_covers_slot(relay: Relay) -> bool:
+    """Whether the position is where the slot stands, or beyond it.
+
+    The slot is asked first: it may move at any time, after its position, for other tests write WAL too.
+    """
+    confirmed_lsn = relay.confirmed_lsn()
+    kept = position(relay)
+    return kept is not None and bool(kept["lsn"] >= confirmed_lsn)
