@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from pgrelay.errors import RecordRefused
+from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.errors import delivery_error
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -42,3 +42,20 @@ def test_of_a_long_key_200_characters_are_shown(key: bytes) -> None:
 
 def test_a_key_of_200_characters_is_shown_whole() -> None:
     assert named(("ź" * 200).encode()) == " with key " + "ź" * 200
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._DESTROY,
+    ],
+)
+def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
+    """By whichever of librdkafka's words a record learns of it: which one, depends on where it was."""
+    gone = delivery_error(KafkaError(code), "app.public.t", 0)
+    assert isinstance(gone, KafkaUnavailable)
+    assert str(gone).startswith("topic app.public.t is gone (")
+    assert str(gone).endswith("its earlier records are lost: copy the tables that it had")

@@ -41,9 +41,15 @@ POISON: Final[Mapping[int, str]] = {
 _KEY_SHOWN: Final = 200
 _KEY_BYTES: Final = 4 * _KEY_SHOWN
 
-# What librdkafka says of a topic that it knew, once the brokers have not known it for a while.
+# What librdkafka says of a topic that it knew, once the brokers have not known it for a while. The last is of
+# records that were still in a partition's queue when it let go of the partition.
 _GONE: Final = frozenset(
-    {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
+    {
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._DESTROY,
+    }
 )
 
 
