@@ -11,12 +11,14 @@ from librt.strings import BytesWriter
 
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan, RelationFacts
-from pgrelay.encode.rows import OldValue, RowWriter, is_plain
+from pgrelay.encode.rows import OldValue, RowWriter
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.text import needs_escape
+from pgrelay.encode.types import Encodings
 from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 from tests.encode.encoding import OPTIONS
+from tests.encode.samples import SAMPLES
+from tests.encode.values import ALL_CHOICES, built_in, from_text
 from tests.wire.build import BYTEA, INT4, TEXT, UNCHANGED, Binary, Column, Row, tuple_data
 
 
@@ -124,10 +126,17 @@ def test_any_names_and_any_texts(row: dict[str, str | None], key: bool) -> None:
     assert json.loads(rows.key) == (row if key else {})
 
 
-@given(st.binary())
-def test_what_is_plain_needs_no_escape(value: bytes) -> None:
-    """Compiled and interpreted code find out by different ways."""
-    assert is_plain(value) == (not needs_escape(value))
+@pytest.mark.parametrize("choices", ALL_CHOICES, ids=str)
+def test_the_loop_writes_what_the_type_s_encoding_gives(choices: Encodings) -> None:
+    """Whether it writes a value by itself or by its converter."""
+    columns = [Column(f"column_{number}", oid) for number, (oid, _, _) in enumerate(SAMPLES)]
+    rows = Rows(planned(*columns, options=replace(OPTIONS, encodings=choices)))
+    members = (
+        b'"column_%d":%b' % (number, from_text(built_in(oid), value, choices))
+        for number, (oid, value, _) in enumerate(SAMPLES)
+    )
+    written = rows.write([value.decode() for _, value, _ in SAMPLES])
+    assert written == (b"{" + b",".join(members) + b"}").decode()
 
 
 # --- Old keys

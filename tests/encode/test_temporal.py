@@ -6,7 +6,9 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
+from pgrelay.encode.temporal import iso_timestamp, iso_timestamptz, write_timestamp
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import QUOTED, ColumnType, Encodings
 from tests.encode.values import DEFAULTS, built_in, from_text
@@ -221,3 +223,53 @@ def test_what_needs_no_rewriting_is_copied_between_quotes(column: ColumnType) ->
 def test_iso_reads_back_with_datetime(moment: datetime) -> None:
     text = json.loads(from_text(TIMESTAMP, str(moment).encode()))
     assert datetime.fromisoformat(text) == moment
+
+
+class TestWriteTimestamp:
+    """The usual ones are written by the per-row loop itself."""
+
+    @given(st.datetimes(), st.booleans(), st.sampled_from(["", " BC"]), st.booleans())
+    def test_writes_what_the_encoding_gives(
+        self, at: datetime, zone: bool, era: str, wrong_zone: bool
+    ) -> None:
+        printed = str(at) + ("+00" if zone else "") + era
+        value = printed.replace("+00", "-05").encode() if wrong_zone else printed.encode()
+        written = self.written(value, zone)
+        usual = not (zone and (era or wrong_zone))
+        assert (written is not None) == usual
+        if written is not None:
+            assert written == (iso_timestamptz(value) if zone else iso_timestamp(value))
+
+    @pytest.mark.parametrize("zone", [True, False])
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"",
+            b"infinity",
+            b"-infinity",
+            b"2026-11-20",
+            b"2026-11-20+00",
+            b"294276-12-31 23:59:59.999999",
+            b"294276-12-31 23:59:59.999999+00",
+        ],
+    )
+    def test_leaves_the_others_to_it(self, value: bytes, zone: bool) -> None:
+        assert self.written(value, zone) is None
+
+    @pytest.mark.parametrize(
+        "value", [b"2026-11-20 14:54:02", b"2026-11-20 14:54:02-05", b"2026-11-20 14:54:02+05:30"]
+    )
+    def test_a_zone_other_than_utc_is_left_to_be_refused(self, value: bytes) -> None:
+        assert self.written(value, True) is None
+        with pytest.raises(ValueError, match="UTC"):
+            iso_timestamptz(value)
+
+    @staticmethod
+    def written(value: bytes, zone: bool) -> bytes | None:
+        """What is written of a value that stands in a row; None where it is left to the encoding."""
+        writer = BytesWriter()
+        writer.write(b"before")
+        done = write_timestamp(writer, b"row" + value + b"row", 3, 3 + len(value), zone)
+        left = writer.getvalue().removeprefix(b"before")
+        assert done or left == b""
+        return left if done else None

@@ -5,12 +5,35 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
-from pgrelay.encode.text import json_string, json_string_checked, needs_escape, text_encoding
-from pgrelay.encode.types import CONVERT, QUOTED, RAW, TEXT, ColumnType, Encodings
+from pgrelay.encode.plain import needs_escape
+from pgrelay.encode.text import boolean, json_string, json_string_checked, text_encoding, write_truth
+from pgrelay.encode.types import (
+    CONVERT,
+    INSTANT,
+    LOCAL,
+    QUOTED,
+    RAW,
+    TEXT,
+    TRUTH,
+    ColumnType,
+    Encodings,
+)
 from tests.encode.values import ALL_CHOICES, built_in, from_text
 
 CHECKED = Encodings(checked=True)
+
+
+@given(st.binary(max_size=3), st.sampled_from([b"t", b"f", b"", b"x", b"tt", b"true"]))
+def test_truth_is_written_as_its_encoding_gives_it(before: bytes, value: bytes) -> None:
+    writer = BytesWriter()
+    if write_truth(writer, before + value + b"t", len(before), len(before) + len(value)):
+        assert writer.getvalue() == boolean(value)
+    else:
+        assert writer.getvalue() == b""
+        with pytest.raises(ValueError, match="boolean"):
+            boolean(value)
 
 
 class TestJsonString:
@@ -60,7 +83,9 @@ class TestJsonString:
     [
         *[(oid, RAW, "integer") for oid in (20, 21, 23, 26)],
         *[(oid, CONVERT, "number") for oid in (700, 701)],
-        (16, CONVERT, "boolean"),
+        (16, TRUTH, "boolean"),
+        (1114, LOCAL, "iso-timestamp"),
+        (1184, INSTANT, "iso-timestamp"),
         *[(oid, TEXT, "string") for oid in (19, 25, 1042, 1043, 142, 114, 3802)],  # name to xml, json
         *[(oid, QUOTED, "string") for oid in (2950, 1560, 1562, 1700)],  # uuid, bit, varbit, numeric
         *[(oid, QUOTED, "string") for oid in (650, 869, 829, 774, 3220)],  # addresses, pg_lsn
@@ -76,7 +101,7 @@ class TestJsonString:
 def test_the_encoding_of_a_type(oid: int, kind: int, name: str) -> None:
     encoding = text_encoding(built_in(oid), Encodings())
     assert (encoding.kind, encoding.name) == (kind, name)
-    assert (encoding.convert is not None) == (kind == CONVERT)
+    assert (encoding.convert is not None) == (kind not in (RAW, QUOTED, TEXT))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from librt.strings import BytesWriter
 
 from pgrelay.encode.envelope import JsonEnvelope, list_of
 from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.plain import write_number
 from pgrelay.encode.plan import Plan, json_text
 
 
@@ -58,7 +59,7 @@ class DebeziumJson(JsonEnvelope):
         writer.write(self._middle)
         writer.write(digits)
         writer.write(self._after_lsn)
-        writer.write(b"%d" % self.seq)
+        write_number(writer, self.seq)
         writer.write(self._tail(op))
         writer.write(place)
         writer.write(b"}")

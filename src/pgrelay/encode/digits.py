@@ -15,37 +15,39 @@ MINUS: Final = ord("-")
 # As many digits never leave 64 bits.
 SAFE: Final = 18
 
+_DIGITS: Final = "of the digits that should stand there"
+
 
 def number(text: bytes, start: i64, end: i64) -> i64:
     """The number whose 1 to 18 digits stand from `start` to before `end`."""
     if end <= start or end - start > SAFE or end > len(text):
-        raise refusal(text, "of the digits that should stand in it")
+        raise refusal(text[start:end], _DIGITS)
     if not COMPILED:
         digits = text[start:end]
         if not digits.isdigit():
-            raise refusal(text, "of the digits that should stand in it")
+            raise refusal(digits, _DIGITS)
         return int(digits)
     found: i64 = 0
     for index in range(start, end):
-        digit: i64 = text[index] - ZERO
+        byte: i64 = text[index]
+        digit: i64 = byte - ZERO
         if digit < 0 or digit > 9:
-            raise refusal(text, "of the digits that should stand in it")
+            raise refusal(text[start:end], _DIGITS)
         found = found * 10 + digit
     return found
 
 
-def integer(text: bytes) -> i64:
-    """The integer that the whole text is, of 64 bits. Raises ValueError for any other text."""
-    size: i64 = len(text)
-    if size == 0:
-        raise refusal(text, "an integer")
-    start: i64 = 1 if text[0] == MINUS else 0
-    if size - start <= SAFE:
-        found = number(text, start, size)
-        return -found if start else found
-    if not text[start:].isdigit():
-        raise refusal(text, "an integer")
-    large = int(text)
+def integer(text: bytes, start: i64, end: i64) -> i64:
+    """The integer that `text[start:end]` is, of 64 bits. Raises ValueError for any other text."""
+    if end <= start:
+        raise refusal(text[start:end], "an integer")
+    first: i64 = start + 1 if text[start] == MINUS else start
+    if end - first <= SAFE:
+        found = number(text, first, end)
+        return -found if first > start else found
+    if not text[first:end].isdigit():
+        raise refusal(text[start:end], "an integer")
+    large = int(text[start:end])
     if not -(1 << 63) <= large < 1 << 63:
-        raise refusal(text, "an integer of 64 bits")
+        raise refusal(text[start:end], "an integer of 64 bits")
     return large

@@ -211,10 +211,10 @@ class Encoder:
     def _message(self, tag: int, frame: bytes) -> None:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body)
-            if self._must_wait(oid):
+            plan = self._known().get(oid)
+            if (plan is None or not plan.announced or self._unread) and self._must_wait(oid):
                 self._next -= 1
                 return
-            plan = self._plan(oid)
             if plan is None:
                 return
             if tag == tags.INSERT:

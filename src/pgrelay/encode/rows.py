@@ -1,8 +1,8 @@
 """Tuple bytes to record bytes: the per-row loop.
 
 A row's TupleData is walked once. Each column's bytes go straight into the JSON being written; nothing is
-decoded to a Python value, and nothing is built per column but the slice that is copied. The same walk writes
-the key's columns into a second writer. Another format than JSON says what it writes by the methods behind the
+decoded to a Python value, and of the usual types nothing is built per column. The same walk writes the key's
+columns into a second writer. Another format than JSON says what it writes by the methods behind the
 walk. Layout: manual, "Logical Replication Message Formats", TupleData.
 """
 
@@ -11,10 +11,11 @@ from typing import Final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.digits import COMPILED
+from pgrelay.encode.plain import copy, is_plain
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.text import json_string, needs_escape
-from pgrelay.encode.types import QUOTED, RAW, TEXT, Converter
+from pgrelay.encode.temporal import write_timestamp
+from pgrelay.encode.text import json_string, write_truth
+from pgrelay.encode.types import INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import tuples
 
@@ -28,18 +29,6 @@ _BINARY: Final[u8] = tuples.BINARY
 
 # A value of the old row, where the new one may have left it out: its kind and its bytes.
 OldValue = tuple[int, bytes]
-
-
-def is_plain(value: bytes) -> bool:
-    """Whether UTF-8 text can stand between JSON's quotes as it is."""
-    if not COMPILED:
-        return not needs_escape(value)
-    byte: u8
-    for index in range(len(value)):
-        byte = value[index]
-        if byte < 0x20 or byte == 0x22 or byte == 0x5C:
-            return False
-    return True
 
 
 def of_binary(column: ColumnPlan) -> tuple[int, Converter | None]:
@@ -86,6 +75,18 @@ def not_identified(table: str, column: str) -> RecordError:
         "ALTER TABLE it REPLICA IDENTITY as the root's",
         table,
         column,
+    )
+
+
+def write_usual(writer: BytesWriter, encoding: int, data: bytes, start: i64, end: i64) -> bool:
+    """Append `data[start:end]` without an object for it; False, and nothing, where its encoding needs one."""
+    if encoding == RAW:
+        copy(writer, data, start, end)
+        return True
+    if encoding == TRUTH:
+        return write_truth(writer, data, start, end)
+    return (encoding == INSTANT or encoding == LOCAL) and write_timestamp(
+        writer, data, start, end, encoding == INSTANT
     )
 
 
@@ -140,15 +141,13 @@ class RowWriter:
         for index, column in enumerate(columns):
             kind: u8 = data[pos]
             pos += 1
-            value = b""
+            start: i64 = pos
             if kind == _TEXT or kind == _BINARY:
                 size: int = read_i32_be(data, pos)
-                pos += 4
-                end: i64 = pos + size
-                if end < pos or end > limit:
+                start = pos + 4
+                pos = start + size
+                if pos < start or pos > limit:
                     raise ProtocolError(f"a row of {plan.table} is truncated in column {column.name}")
-                value = data[pos:end]
-                pos = end
             elif kind != _NULL and kind != _UNCHANGED:
                 raise ProtocolError(
                     f"a row of {plan.table} has a column of unknown kind {chr(kind)!r}, {column.name}"
@@ -159,7 +158,7 @@ class RowWriter:
                     keep.append(None)
                 continue
             if keep is not None:
-                keep.append((kind, value))
+                keep.append((kind, data[start:pos]))
             if column.hidden:
                 writer.write(column.member_hidden)
             elif kind == _UNCHANGED:
@@ -169,17 +168,17 @@ class RowWriter:
                     raise not_identified(column.table, column.name)
                 self._null(writer, column)
             else:
-                self._member(writer, column, kind, value)
+                self._member(writer, column, kind, data, start, pos)
                 if column.key:
-                    self._key_member(column, kind, value)
+                    self._key_member(column, kind, data, start, pos)
         self._close(writer)
         return pos
 
     def _write_unchanged(self, writer: BytesWriter, column: ColumnPlan, old: OldValue | None) -> None:
         if old is not None and old[0] != _NULL and old[0] != _UNCHANGED:
-            self._member(writer, column, old[0], old[1])
+            self._member(writer, column, old[0], old[1], 0, len(old[1]))
             if column.key:
-                self._key_member(column, old[0], old[1])
+                self._key_member(column, old[0], old[1], 0, len(old[1]))
         elif column.key:
             raise RecordError(
                 f"{column.table}.{column.name}: a key column came without its value (unchanged TOAST); "
@@ -206,27 +205,27 @@ class RowWriter:
         if column.key:
             self.key.write(column.member_null)
 
-    def _member(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
-        """Append `"name":value,` for a column that has a value. Raises RecordError or SetupError."""
+    def _member(
+        self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
+    ) -> None:
+        """Append `"name":value,` for a column whose value is `data[start:end]`. Raises RecordError or
+        SetupError."""
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
             encoding, convert = of_binary(column)
-        if encoding == QUOTED or (encoding == TEXT and is_plain(value)):
+        if encoding == QUOTED or (encoding == TEXT and is_plain(data, start, end)):
             writer.write(column.member_quoted)
-            writer.write(value)
+            copy(writer, data, start, end)
             writer.write(b'",')
             return
         writer.write(column.member)
-        if encoding == RAW:
-            writer.write(value)
-        elif encoding == TEXT:
-            writer.write(json_string(value))
-        elif convert is not None:
-            writer.write(converted(column, convert, value))
+        if not write_usual(writer, encoding, data, start, end):
+            value = data[start:end]
+            writer.write(json_string(value) if convert is None else converted(column, convert, value))
         writer.append(_COMMA)
 
-    def _key_member(self, column: ColumnPlan, kind: u8, value: bytes) -> None:
-        self._member(self.key, column, kind, value)
+    def _key_member(self, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64) -> None:
+        self._member(self.key, column, kind, data, start, end)
 
     def _close(self, writer: BytesWriter) -> None:
         """After the last column, of the row and of its key."""

@@ -8,24 +8,36 @@ midnight.
 
 from typing import Final
 
-from mypy_extensions import i64
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
 
 from pgrelay.encode import oids
 from pgrelay.encode.civil import DAY_US, days_from_civil
-from pgrelay.encode.digits import number
+from pgrelay.encode.digits import ZERO, number
+from pgrelay.encode.plain import copy
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
     CONVERT,
     EPOCH_DAYS,
+    INSTANT,
     ISO_DATE,
     ISO_DURATION,
     ISO_TIME,
     ISO_TIMESTAMP,
+    LOCAL,
     MICROS,
     QUOTED,
     Encoding,
 )
 
+# From 1970, so that their microseconds don't leave 64 bits.
+_SAFE_DAYS: Final = 106_000_000
+
+# Without a fraction and a zone.
+_SHORTEST: Final = len("2026-11-20 14:54:02")
+_SPACE: Final = ord(" ")
+_QUOTE: Final[u8] = ord('"')
+_T: Final[u8] = ord("T")
 _PLUS: Final = ord("+")
 _MINUS: Final = ord("-")
 _COLON: Final = ord(":")
@@ -49,6 +61,25 @@ def iso_timestamptz(value: bytes) -> bytes:
         if time.endswith(b"+00 BC"):
             return b'"' + date + b"T" + time[:-6] + b'Z BC"'
     return _infinity(value)
+
+
+def write_timestamp(writer: BytesWriter, data: bytes, start: i64, end: i64, zone: bool) -> bool:
+    """Append what `iso_timestamptz` (`zone`) or `iso_timestamp` gives of `data[start:end]`.
+
+    False, and nothing, of one whose year has not four digits or that ends otherwise than usual.
+    """
+    if end - start < _SHORTEST or data[start + 7] != _MINUS or data[start + 10] != _SPACE:
+        return False
+    if zone:
+        if data[end - 3] != _PLUS or data[end - 2] != ZERO or data[end - 1] != ZERO:
+            return False
+        end -= 3
+    writer.append(_QUOTE)
+    between: i64 = len(writer) + 10
+    copy(writer, data, start, end)
+    writer[between] = _T
+    writer.write(b'Z"' if zone else b'"')
+    return True
 
 
 def epoch_days(value: bytes) -> bytes:
@@ -107,14 +138,20 @@ def micros(value: bytes) -> int:
     """
     bc = value.endswith(b" BC")
     end: i64 = len(value) - 3 if bc else len(value)
-    if value[end - 3 : end] == b"+00":
+    if end > 3 and value[end - 3] == _PLUS and value[end - 2] == ZERO and value[end - 1] == ZERO:
         end -= 3
-    space: i64 = value.find(b" ")
-    if space < 0:
+    space: i64 = 10
+    while space < end and value[space] != _SPACE:
+        space += 1
+    if space >= end:
         raise refusal(value, "a timestamp as Postgres prints it in ISO style and UTC")
-    day: int = _days(value, space, bc)
-    within_day: int = day_micros(value, space + 1, end)
-    return day * DAY_US + within_day
+    day = _days(value, space, bc)
+    within_day = day_micros(value, space + 1, end)
+    if -_SAFE_DAYS < day < _SAFE_DAYS:
+        return day * DAY_US + within_day
+    large: int = day
+    rest: int = within_day
+    return large * DAY_US + rest
 
 
 def _days(value: bytes, end: i64, bc: bool) -> i64:
@@ -158,8 +195,8 @@ def _offset(zone: bytes) -> int:
 
 _ISO: Final = {
     oids.DATE: Encoding(QUOTED, ISO_DATE),
-    oids.TIMESTAMP: Encoding(CONVERT, ISO_TIMESTAMP, iso_timestamp),
-    oids.TIMESTAMPTZ: Encoding(CONVERT, ISO_TIMESTAMP, iso_timestamptz),
+    oids.TIMESTAMP: Encoding(LOCAL, ISO_TIMESTAMP, iso_timestamp),
+    oids.TIMESTAMPTZ: Encoding(INSTANT, ISO_TIMESTAMP, iso_timestamptz),
     oids.TIME: Encoding(QUOTED, ISO_TIME),
     oids.TIMETZ: Encoding(QUOTED, ISO_TIME),
     oids.INTERVAL: Encoding(QUOTED, ISO_DURATION),

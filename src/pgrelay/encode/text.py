@@ -9,10 +9,14 @@ import re
 from binascii import b2a_base64, unhexlify
 from typing import Final
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
 from pgrelay.encode import oids
 from pgrelay.encode.arrays import array_converter
 from pgrelay.encode.hstore import hstore_converter
 from pgrelay.encode.numbers import json_number, money_digits, numeric_encoding
+from pgrelay.encode.plain import needs_escape
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.temporal import temporal_encoding
 from pgrelay.encode.types import (
@@ -28,6 +32,7 @@ from pgrelay.encode.types import (
     RAW,
     STRING,
     TEXT,
+    TRUTH,
     ColumnType,
     Converter,
     Encoding,
@@ -35,8 +40,9 @@ from pgrelay.encode.types import (
     array_of,
 )
 
-# What JSON wants escaped inside a string (RFC 8259, section 7).
-_ESCAPED: Final = bytes(range(0x20)) + b'"\\'
+_TRUE: Final[u8] = ord("t")
+_FALSE: Final[u8] = ord("f")
+
 _SHORT: Final = {
     b'"': b'\\"',
     b"\\": b"\\\\",
@@ -82,11 +88,6 @@ def json_string(data: bytes) -> bytes:
     return b'"' + data + b'"'
 
 
-def needs_escape(data: bytes) -> bool:
-    """Whether a JSON string of these bytes differs from the bytes between quotes."""
-    return len(data.translate(None, _ESCAPED)) != len(data)
-
-
 def json_string_checked(data: bytes) -> bytes:
     """`json_string` of bytes that nobody has proved to be UTF-8. Raises ValueError when they aren't."""
     return json_string(utf8(data))
@@ -113,6 +114,14 @@ def boolean(value: bytes) -> bytes:
     if value == b"f":
         return b"false"
     raise refusal(value, "a boolean as Postgres prints one")
+
+
+def write_truth(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
+    """Append what `boolean` gives of `data[start:end]`; False, and nothing, where that refuses it."""
+    if end - start != 1 or (data[start] != _TRUE and data[start] != _FALSE):
+        return False
+    writer.write(b"true" if data[start] == _TRUE else b"false")
+    return True
 
 
 def bytea_base64(value: bytes) -> bytes:
@@ -176,7 +185,7 @@ _BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
 # The types with one form, whatever the operator chose. Those that are quoted print in digits, letters
 # and punctuation other than quotes and backslashes.
 _FIXED: Final[dict[int, Encoding]] = {
-    oids.BOOL: Encoding(CONVERT, BOOLEAN, boolean),
+    oids.BOOL: Encoding(TRUTH, BOOLEAN, boolean),
     oids.INT2: Encoding(RAW, INTEGER),
     oids.INT4: Encoding(RAW, INTEGER),
     oids.INT8: Encoding(RAW, INTEGER),

@@ -19,7 +19,10 @@ Converter = Callable[[bytes], bytes]
 RAW: Final = 0  # the value's bytes are themselves valid JSON
 QUOTED: Final = 1  # between quotes as they are: bytes that never need escaping
 TEXT: Final = 2  # a JSON string whose bytes may need escaping: `pgrelay.encode.text.json_string`
-CONVERT: Final = 3  # `Encoding.convert` gives the whole JSON value
+CONVERT: Final = 3  # `Encoding.convert` gives the whole value
+TRUTH: Final = 4  # a boolean
+LOCAL: Final = 5  # a timestamp in ISO 8601
+INSTANT: Final = 6  # the same of a timestamptz
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,9 @@ class Encodings:
 class Encoding:
     """How one column's values become JSON.
 
-    kind     RAW, QUOTED, TEXT or CONVERT
+    kind     one of the kinds above
     name     the JSON encoding as the schema topic tells it: one of the names below, or array<name>
-    convert  present exactly where the kind is CONVERT
+    convert  present where the kind is CONVERT, or one whose usual values the per-row loop writes by itself
     """
 
     kind: int

@@ -81,7 +81,8 @@ class StandbyStatusUpdate:
 
 def frame_lsn(frame: bytes) -> int:
     """The WAL position in an XLogData frame's header, for the path that does not build the class."""
-    return int(read_i64_be(frame, 1)) & U64
+    signed: int = read_i64_be(frame, 1)
+    return signed if signed >= 0 else signed & U64
 
 
 def check_frame(frame: bytes) -> None:

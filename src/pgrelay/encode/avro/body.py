@@ -31,14 +31,12 @@ def write_long(writer: BytesWriter, value: i64) -> None:
     writer.append(u8(rest))
 
 
-def write_sized(writer: BytesWriter, value: bytes) -> None:
-    """A string, given as UTF-8, or bytes: a long with their number, then they."""
-    size: i64 = len(value)
+def write_length(writer: BytesWriter, size: i64) -> None:
+    """What stands before a string, given as UTF-8, or bytes: a long with their number."""
     if size < _ONE_BYTE:
         writer.append(u8(size << 1))
     else:
         write_long(writer, size)
-    writer.write(value)
 
 
 def long(value: i64) -> bytes:

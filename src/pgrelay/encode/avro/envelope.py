@@ -2,7 +2,7 @@
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.avro.body import NULL, string, write_sized
+from pgrelay.encode.avro.body import NULL, string, write_length
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.options import RecordOptions
@@ -16,7 +16,8 @@ class AvroEnvelope(Envelope):
     def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
         writer.write(self.opening.value)
         writer.write(string(shown(prefix)))
-        write_sized(writer, content)
+        write_length(writer, len(content))
+        writer.write(content)
 
     def message_key(self, prefix: str) -> bytes:
         return self.opening.key + string(shown(prefix))

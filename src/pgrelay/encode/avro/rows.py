@@ -3,22 +3,21 @@
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import u8
+from mypy_extensions import i64, u8
 
-from pgrelay.encode.avro.body import write_long, write_sized
-from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, TRUTH, UNSCALED, WHOLE
-from pgrelay.encode.avro.values import epoch_days, epoch_micros, truth, write_decimal
+from pgrelay.encode.avro.body import write_length, write_long
+from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, UNSCALED, WHOLE
+from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal
 from pgrelay.encode.digits import integer
+from pgrelay.encode.plain import copy
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.rows import RowWriter, converted, of_binary, value_error
-from pgrelay.encode.types import CONVERT
+from pgrelay.encode.types import CONVERT, TRUTH
 from pgrelay.errors import RecordError
 from pgrelay.wire import tuples
 
 _BINARY: Final[u8] = tuples.BINARY
 _PRESENT: Final[u8] = 2
-_TRUE: Final[u8] = 1
-_FALSE: Final[u8] = 0
 
 
 class AvroRowWriter(RowWriter):
@@ -40,38 +39,45 @@ class AvroRowWriter(RowWriter):
             )
         writer.write(column.member_null)
 
-    def _member(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+    def _member(
+        self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
+    ) -> None:
         if column.member:
             writer.append(_PRESENT)
-        self._write_body(writer, column, kind, value)
+        self._write_body(writer, column, kind, data, start, end)
 
-    def _key_member(self, column: ColumnPlan, kind: u8, value: bytes) -> None:
-        self._write_body(self.key, column, kind, value)
+    def _key_member(self, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64) -> None:
+        self._write_body(self.key, column, kind, data, start, end)
 
     def _close(self, writer: BytesWriter) -> None:
         """A record ends with its last field."""
 
-    def _write_body(self, writer: BytesWriter, column: ColumnPlan, kind: u8, value: bytes) -> None:
+    def _write_body(
+        self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
+    ) -> None:
         """Append a value that is there, without its branch of a union. Raises RecordError or SetupError."""
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
             encoding, convert = of_binary(column)
         if encoding == SIZED:
-            write_sized(writer, value)
+            write_length(writer, end - start)
+            copy(writer, data, start, end)
         elif encoding == CONVERT:
             assert convert is not None
-            writer.write(converted(column, convert, value))
+            writer.write(converted(column, convert, data[start:end]))
         else:
             try:
-                _write_directly(writer, encoding, value)
+                _write_directly(writer, encoding, data, start, end)
             except ValueError as error:
-                raise value_error(column, value, error) from error
+                raise value_error(column, data[start:end], error) from error
 
 
-def _write_directly(writer: BytesWriter, encoding: int, value: bytes) -> None:
+def _write_directly(writer: BytesWriter, encoding: int, data: bytes, start: i64, end: i64) -> None:
     if encoding == WHOLE:
-        write_long(writer, integer(value))
-    elif encoding == MICROS:
+        write_long(writer, integer(data, start, end))
+        return
+    value = data[start:end]
+    if encoding == MICROS:
         write_long(writer, epoch_micros(value))
     elif encoding == DAYS:
         write_long(writer, epoch_days(value))
@@ -79,4 +85,4 @@ def _write_directly(writer: BytesWriter, encoding: int, value: bytes) -> None:
         write_decimal(writer, value, encoding - UNSCALED)
     else:
         assert encoding == TRUTH
-        writer.append(_TRUE if truth(value) else _FALSE)
+        writer.write(boolean(value))

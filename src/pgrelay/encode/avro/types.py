@@ -37,15 +37,14 @@ from pgrelay.encode.binary_sets import array_decoder, hstore_decoder
 from pgrelay.encode.hstore import hstore_converter
 from pgrelay.encode.numbers import declared_precision, declared_scale, money_amount
 from pgrelay.encode.text import bytea, single_byte_text, utf8
-from pgrelay.encode.types import CONVERT, ColumnType, Converter, Encodings
+from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encodings
 
-# Kinds of encoding, besides CONVERT, which gives the whole body. Those of the commonest types are written
-# without a converter, which would cost an object a value.
-SIZED: Final = 4  # a string or bytes: the value's own bytes behind their number
-WHOLE: Final = 5  # an int or long, of its digits
-DAYS: Final = 6  # a date
-MICROS: Final = 7  # a timestamp
-TRUTH: Final = 8  # a boolean
+# Kinds of encoding, besides TRUTH, and CONVERT, which gives the whole body. Those of the commonest types are
+# written without a converter, which would cost an object a value.
+SIZED: Final = 10  # a string or bytes: the value's own bytes behind their number
+WHOLE: Final = 11  # an int or long, of its digits
+DAYS: Final = 12  # a date
+MICROS: Final = 13  # a timestamp
 UNSCALED: Final = 16  # a decimal: the kind is this and its scale
 
 Schema = Any

@@ -38,21 +38,16 @@ MAP: Final = ARRAY
 
 
 def boolean(value: bytes) -> bytes:
-    return b"\x01" if truth(value) else b"\x00"
-
-
-def truth(value: bytes) -> bool:
-    """What `boolean` writes."""
     if value == b"t":
-        return True
+        return b"\x01"
     if value == b"f":
-        return False
+        return b"\x00"
     raise refusal(value, "a boolean as Postgres prints one")
 
 
 def whole(value: bytes) -> bytes:
     """An int or long."""
-    return long(integer(value))
+    return long(integer(value, 0, len(value)))
 
 
 def double(value: bytes) -> bytes:
