@@ -85,9 +85,9 @@ def write_usual(writer: BytesWriter, encoding: int, data: bytes, start: i64, end
         return True
     if encoding == TRUTH:
         return write_truth(writer, data, start, end)
-    return (encoding == INSTANT or encoding == LOCAL) and write_timestamp(
-        writer, data, start, end, encoding == INSTANT
-    )
+    if encoding == INSTANT or encoding == LOCAL:
+        return write_timestamp(writer, data, start, end, encoding == INSTANT)
+    return False
 
 
 def close_object(writer: BytesWriter) -> None:
