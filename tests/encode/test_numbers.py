@@ -8,8 +8,16 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
-from pgrelay.encode.numbers import declared_scale, json_number, money_digits, variable_decimal
+from pgrelay.encode.numbers import (
+    declared_scale,
+    is_number,
+    json_number,
+    money_digits,
+    variable_decimal,
+    write_json_number,
+)
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import Encodings
 from tests.encode.values import built_in, from_text, numeric_typmod
@@ -42,6 +50,18 @@ def test_what_json_has_no_number_for_is_a_string(number: bytes) -> None:
 def test_json_number_refuses_what_postgres_does_not_print(value: bytes) -> None:
     with pytest.raises(ValueError, match="is not a number as Postgres prints one"):
         json_number(value)
+
+
+@given(
+    st.one_of(st.floats(), st.integers(), st.text("0123456789+-.e", max_size=8), st.just("NaN")),
+    st.binary(max_size=9),
+)
+def test_the_loop_takes_what_is_a_number_as_it_stands(number: object, behind: bytes) -> None:
+    value = str(number).encode()
+    writer = BytesWriter()
+    written = write_json_number(writer, b"row" + value + behind, 3, 3 + len(value))
+    assert written == is_number(value)
+    assert writer.getvalue() == (value if written else b"")
 
 
 class TestNumeric:

@@ -11,6 +11,7 @@ from pgrelay.encode.plain import needs_escape
 from pgrelay.encode.text import boolean, json_string, json_string_checked, text_encoding, write_truth
 from pgrelay.encode.types import (
     CONVERT,
+    FLOAT,
     INSTANT,
     LOCAL,
     QUOTED,
@@ -82,7 +83,7 @@ class TestJsonString:
     ("oid", "kind", "name"),
     [
         *[(oid, RAW, "integer") for oid in (20, 21, 23, 26)],
-        *[(oid, CONVERT, "number") for oid in (700, 701)],
+        *[(oid, FLOAT, "number") for oid in (700, 701)],
         (16, TRUTH, "boolean"),
         (1114, LOCAL, "iso-timestamp"),
         (1184, INSTANT, "iso-timestamp"),

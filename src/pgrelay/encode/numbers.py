@@ -4,10 +4,16 @@ import re
 from binascii import b2a_base64
 from typing import Final
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from pgrelay.encode.digits import MINUS, ZERO
+from pgrelay.encode.plain import copy
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
     CONVERT,
     DECIMAL_BASE64,
+    FLOAT,
     NUMBER,
     QUOTED,
     STRING,
@@ -19,6 +25,10 @@ from pgrelay.encode.types import (
 # What float8out and numeric_out print is a JSON number as it stands, but for these three.
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?").fullmatch
 NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
+
+_POINT: Final = ord(".")
+_E: Final = ord("e")
+_PLUS: Final = ord("+")
 
 # int() refuses longer digits, lest their quadratic cost be used against us; numeric has up to 147,455.
 _INT_DIGITS: Final = 4000
@@ -36,6 +46,33 @@ def json_number(value: bytes) -> bytes:
     if value in NOT_FINITE:
         return b'"' + value + b'"'
     raise refusal(value, "a number as Postgres prints one")
+
+
+def write_json_number(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
+    """Append what `json_number` gives of `data[start:end]`; False, and nothing, where that is no number."""
+    at: i64 = start
+    if at < end and data[at] == MINUS:
+        at += 1
+    at = _past_digits(data, at, end)
+    if 0 < at < end and data[at] == _POINT:
+        at = _past_digits(data, at + 1, end)
+    if 0 < at < end - 1 and data[at] == _E and (data[at + 1] == _PLUS or data[at + 1] == MINUS):
+        at = _past_digits(data, at + 2, end)
+    if at != end:
+        return False
+    copy(writer, data, start, end)
+    return True
+
+
+def _past_digits(data: bytes, start: i64, end: i64) -> i64:
+    """The index behind the digits that begin at `start`; -1 where there are none."""
+    at: i64 = start
+    while at < end:
+        byte: i64 = data[at]
+        if byte < ZERO or byte > ZERO + 9:
+            break
+        at += 1
+    return at if at > start else -1
 
 
 def money_digits(value: bytes) -> bytes:
@@ -56,7 +93,7 @@ def numeric_encoding(choice: str, typmod: int) -> Encoding:
     if choice == "string":
         return Encoding(QUOTED, STRING)
     if choice == "double":
-        return Encoding(CONVERT, NUMBER, json_number)
+        return Encoding(FLOAT, NUMBER, json_number)
     if typmod < 0:
         return Encoding(CONVERT, VARIABLE_DECIMAL, variable_decimal)
     return Encoding(CONVERT, DECIMAL_BASE64, decimal_base64(declared_scale(typmod)))

@@ -11,11 +11,12 @@ from typing import Final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
+from pgrelay.encode.numbers import write_json_number
 from pgrelay.encode.plain import copy, is_plain
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.temporal import write_timestamp
 from pgrelay.encode.text import json_string, write_truth
-from pgrelay.encode.types import INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter
+from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import tuples
 
@@ -85,6 +86,8 @@ def write_usual(writer: BytesWriter, encoding: int, data: bytes, start: i64, end
         return True
     if encoding == TRUTH:
         return write_truth(writer, data, start, end)
+    if encoding == FLOAT:
+        return write_json_number(writer, data, start, end)
     if encoding == INSTANT or encoding == LOCAL:
         return write_timestamp(writer, data, start, end, encoding == INSTANT)
     return False

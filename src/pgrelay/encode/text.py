@@ -23,6 +23,7 @@ from pgrelay.encode.types import (
     BASE64,
     BOOLEAN,
     CONVERT,
+    FLOAT,
     HEX,
     INTEGER,
     JSON,
@@ -190,8 +191,8 @@ _FIXED: Final[dict[int, Encoding]] = {
     oids.INT4: Encoding(RAW, INTEGER),
     oids.INT8: Encoding(RAW, INTEGER),
     oids.OID: Encoding(RAW, INTEGER),
-    oids.FLOAT4: Encoding(CONVERT, NUMBER, json_number),
-    oids.FLOAT8: Encoding(CONVERT, NUMBER, json_number),
+    oids.FLOAT4: Encoding(FLOAT, NUMBER, json_number),
+    oids.FLOAT8: Encoding(FLOAT, NUMBER, json_number),
     oids.MONEY: Encoding(CONVERT, STRING, money_digits),
     oids.CHAR: Encoding(CONVERT, STRING, single_byte),
     **dict.fromkeys(

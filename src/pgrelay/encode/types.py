@@ -23,6 +23,7 @@ CONVERT: Final = 3  # `Encoding.convert` gives the whole value
 TRUTH: Final = 4  # a boolean
 LOCAL: Final = 5  # a timestamp in ISO 8601
 INSTANT: Final = 6  # the same of a timestamptz
+FLOAT: Final = 7  # a number, or one of the three values that JSON has no number for
 
 
 @dataclass(frozen=True, slots=True)
