@@ -258,6 +258,27 @@ def test_a_table_that_is_renamed_or_moved_has_another_topic(database: Database, 
     assert changes(relay.records("u", schema="elsewhere")) == [created({"id": 4}, {"id": 4})]
 
 
+@on_full_versions
+def test_a_schema_renamed_beside_a_large_transaction_has_another_topic(
+    database: Database, new_relay: NewRelay
+) -> None:
+    database.execute("CREATE SCHEMA here; CREATE TABLE here.t (id int PRIMARY KEY, note text)")
+    database.execute("CREATE TABLE more (id int PRIMARY KEY, note text)")
+    database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
+    relay = new_relay(source={"streaming": "on"}).start().wait_streaming()
+    with database.connect() as large:
+        rows = "SELECT i, repeat('x', 100) FROM generate_series(10, 999) i"
+        # What is sent after the renaming is of another table; else the server describes the table anew.
+        large.execute(f"BEGIN; INSERT INTO here.t {rows}; INSERT INTO more {rows}".encode())
+        relay.wait_for(lambda: relay.metric("pgrelay_open_transactions") == 1, "a transaction half sent")
+        database.execute("ALTER SCHEMA here RENAME TO there")
+        database.execute("INSERT INTO there.t VALUES (1, 'x')")
+        large.execute("COMMIT")
+    database.execute("INSERT INTO there.t VALUES (2, 'y')")
+    relay.caught_up()
+    assert [record.json_key["id"] for record in relay.records("t", schema="there")] == [1, 2]
+
+
 def test_a_table_made_changed_and_dropped_while_the_relay_is_down(database: Database, relay: Relay) -> None:
     relay.stop()
     database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")

@@ -26,16 +26,15 @@ Transactions" and "Two-phase Commit Support".
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.relations import Relations, StreamedRelations
 from pgrelay.assembly.replay import Replay
 from pgrelay.assembly.spool import FrameBuffer, Spool
 from pgrelay.errors import GapError, ProtocolError
 from pgrelay.lsn import format_lsn
 from pgrelay.wire import pgoutput, tags, transactions
 from pgrelay.wire.replication import (
-    BODY,
     HEADER_SIZE,
     KEEPALIVE,
-    STREAMED_BODY,
     XLOG_DATA,
     PrimaryKeepalive,
     XLogData,
@@ -52,6 +51,7 @@ class OpenTransaction:
         self.xid = xid
         self.frames = frames
         self.aborted: set[int] = set()
+        self.described = StreamedRelations()
         # The session's Relations as they were when the first change that needs them came.
         self.relied_on: dict[int, bytes] = {}
 
@@ -78,9 +78,8 @@ class Assembler:
         self._segment: OpenTransaction | None = None
         self._preparing: OpenTransaction | None = None
         self._replay: Replay | None = None
-        # The session's latest Relation of each table and its Types, for transactions that outlive it.
-        self._relations: dict[int, bytes] = {}
-        self._types: dict[int, bytes] = {}
+        # Also for transactions that outlive the session.
+        self._relations = Relations()
 
     @property
     def replaying(self) -> bool:
@@ -118,8 +117,11 @@ class Assembler:
         tag = frame[HEADER_SIZE]
         if self._plain is not None and tag in tags.CHANGES:
             self._events.append(frame)
-        elif self._segment is not None and (tag in tags.CHANGES or tag in tags.SCHEMA):
+        elif self._segment is not None and tag in tags.CHANGES:
             id_after_tag(frame)
+            self._hold(self._segment, frame)
+        elif self._segment is not None and tag in tags.SCHEMA:
+            self._relations.describe(self._segment.described, tag, frame)
             self._hold(self._segment, frame)
         elif tag in tags.SCHEMA:
             self._schema(tag, frame)
@@ -166,13 +168,10 @@ class Assembler:
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
-        self._learn(tag, frame)
+        self._relations.learn(tag, frame)
         self._events.append(frame)
         if self._preparing is not None:
             self._hold(self._preparing, frame)
-
-    def _learn(self, tag: int, frame: bytes) -> None:
-        (self._relations if tag == tags.RELATION else self._types)[id_after_tag(frame)] = frame
 
     def _prepare_change(self, transaction: OpenTransaction, tag: int, frame: bytes) -> None:
         if tag == tags.TRUNCATE:
@@ -185,8 +184,8 @@ class Assembler:
         self._hold(transaction, frame)
 
     def _rely(self, transaction: OpenTransaction, oid: int) -> None:
-        if oid not in transaction.relied_on and oid in self._relations:
-            transaction.relied_on[oid] = self._relations[oid]
+        if oid not in transaction.relied_on and oid in self._relations.latest:
+            transaction.relied_on[oid] = self._relations.latest[oid]
 
     def _standalone(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
@@ -289,8 +288,9 @@ class Assembler:
         transaction = self._streamed("StreamCommit", commit.xid, frame)
         self._release(transaction)
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
-        frames = transaction.frames
-        self._replay = Replay(frames.chunks(), commit.end_lsn, transaction.aborted, frames)
+        frames, aborted = transaction.frames, transaction.aborted
+        later = self._relations.sent_later(transaction.described, aborted)
+        self._replay = Replay(frames.chunks(), commit.end_lsn, aborted, frames, later)
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
         # An unknown transaction is legal: PostgreSQL 18 sends aborts even to clients that do not stream.
@@ -325,7 +325,7 @@ class Assembler:
             prepare.end_lsn,
             transaction.frames,
             streamed=False,
-            relations=[*self._types.values(), *transaction.relied_on.values()],
+            relations=[*self._relations.types.values(), *transaction.relied_on.values()],
         )
         self._preparing = None
         self._events.append(Reached(prepare.end_lsn))
@@ -343,7 +343,7 @@ class Assembler:
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
         chunks = self._prepared.chunks(entry)
-        self._replay = Replay(chunks, commit.end_lsn, set(entry.aborted), None)
+        self._replay = Replay(chunks, commit.end_lsn, set(entry.aborted), None, [])
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and at last its end."""
@@ -354,11 +354,12 @@ class Assembler:
             tag = frame[HEADER_SIZE]
             if (tag == tags.RELATION or tag == tags.TYPE) and replay.buffer is not None:
                 # A stream's Relations are the session's once it commits: the server does not repeat them.
-                self._learn(tag, frame[:BODY] + frame[STREAMED_BODY:])
+                self._relations.replay(tag, frame)
         if replay.done:
             self._replay = None
             replay.discard()
             self._events.append(TransactionEnd(replay.end_lsn))
+            self._events += self._relations.restore(replay.sent_later)
 
     def close(self) -> None:
         """Drop every transaction that has not been delivered; the server will send them again."""

@@ -11,13 +11,20 @@ class Replay:
     """The frames of a transaction that ends at `end_lsn`, less those of its `aborted` subtransactions.
 
     `buffer` is the session's own, let go of in the end; None of a prepared transaction, which is kept.
+    `sent_later` are the session's Relations that came after the transaction's own of the same tables.
     """
 
     def __init__(
-        self, chunks: Iterator[list[bytes]], end_lsn: int, aborted: set[int], buffer: FrameBuffer | None
+        self,
+        chunks: Iterator[list[bytes]],
+        end_lsn: int,
+        aborted: set[int],
+        buffer: FrameBuffer | None,
+        sent_later: list[bytes],
     ) -> None:
         self.end_lsn = end_lsn
         self.buffer = buffer
+        self.sent_later = sent_later
         self.done = False
         self._chunks = chunks
         self._aborted = aborted
