@@ -138,6 +138,26 @@ def test_what_was_deleted_before_its_partition_was_full_is_refused_for_good(
     ]
 
 
+def test_old_rows_that_were_whole_are_told_though_their_table_is_full_no_more(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """The catalogue tells how the root and its partitions are by the time that their rows are relayed."""
+    database.execute(_PARTITIONED)
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
+    relay = new_relay().start().wait_streaming()
+    relay.stop()
+    alter = "ALTER TABLE root {0}; ALTER TABLE low {0}; ALTER TABLE high {0}"
+    database.execute(alter.format("REPLICA IDENTITY FULL"))
+    database.execute("INSERT INTO root VALUES (1, 'x'); DELETE FROM root")
+    database.execute(alter.format("REPLICA IDENTITY DEFAULT"))
+    relay.start().wait_streaming()
+    relay.caught_up()
+    assert changes(relay.records("root")) == [
+        created({"id": 1}, {"id": 1, "note": "x"}),
+        *deleted({"id": 1}, {"id": 1, "note": "x"}),
+    ]
+
+
 @pytest.mark.parametrize("version", ["15", "18"], indirect=True)
 def test_a_row_filter_makes_an_update_a_create_or_a_delete(database: Database, new_relay: NewRelay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, size int); ALTER TABLE t REPLICA IDENTITY FULL")

@@ -59,12 +59,15 @@ class Facts:
             "SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.inhrelid) "
             "SELECT format('%%I.%%I', n.nspname, c.relname) FROM part JOIN pg_class c ON c.oid = inhrelid "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relispartition AND c.relkind <> 'p' "
+            # A root that is FULL no more was when the rows were written, and so may its partitions have been:
+            # by then the stream tells of each.
+            "AND EXISTS (SELECT FROM pg_class r WHERE r.oid = %s AND r.relreplident = 'f') "
             # Without an index that identifies its rows Postgres refuses to change them.
             "AND c.relreplident <> 'f' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND "
             "CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
             "WHEN 'i' THEN i.indisreplident END) ORDER BY 1 LIMIT 1"
         )
-        rows = await self._catalog.rows(query, (relation_oid,))
+        rows = await self._catalog.rows(query, (relation_oid, relation_oid))
         return rows[0][0] if rows else ""
 
     async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
