@@ -1,4 +1,4 @@
-"""What docs/security.md tells an operator to run, for tests to run it."""
+"""What docs/security.md and operations.md tell an operator to run, for tests to run it."""
 
 import argparse
 import re
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AclBinding  # type: ignore[attr-defined]
 
-_SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+_DOCS = Path(__file__).parents[2] / "docs"
+_SECURITY = _DOCS / "security.md"
 
 _PLACEHOLDER = "'…'"
 
@@ -20,6 +21,13 @@ def role_statements(password: str) -> list[str]:
     without_comments = re.sub(r"^--.*\n", "", block, flags=re.MULTILINE)
     statements = without_comments.replace(_PLACEHOLDER, f"'{password}'").split(";")
     return [statement.strip() for statement in statements if statement.strip()]
+
+
+def without_two_phase(slot: str) -> list[str]:
+    """The SQL that takes two-phase commit from a slot."""
+    _, section = (_DOCS / "operations.md").read_text().split("## A transaction that Postgres can't stream")
+    [block] = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    return [line.replace("'pgrelay", f"'{slot}") for line in block.splitlines()]
 
 
 def acl_bindings(prefix: str, *, exactly_once: bool, dead_letters: bool = False) -> list[AclBinding]:

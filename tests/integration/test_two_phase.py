@@ -5,6 +5,7 @@ import pytest
 from tests.integration.changes import changes, created, fold
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.documented import without_two_phase
 from tests.integration.faults.outcomes import LOST, last_words
 from tests.integration.relays import Relay
 
@@ -153,6 +154,28 @@ def test_one_prepared_before_two_phase_was_switched_on_arrives(
     database.execute("COMMIT PREPARED 'g'")
     relay.caught_up()
     assert ids(relay) == list(range(1, rows + 1))
+
+
+@on_two_phase_versions
+def test_what_postgres_can_not_decode_of_a_rolled_back_prepare_is_passed_by_without_two_phase(
+    database: Database, two_phase: Relay
+) -> None:
+    two_phase.caught_up()
+    two_phase.stop()
+    database.execute(
+        "BEGIN; SAVEPOINT s; CREATE TABLE made (id int); INSERT INTO made VALUES (1); PREPARE TRANSACTION 'g'"
+    )
+    database.execute("ROLLBACK PREPARED 'g'")
+    database.execute("INSERT INTO t VALUES (1)")
+    two_phase.start()
+    two_phase.wait_for(lambda: "could not map" in two_phase.get("/readyz")[1], "Postgres to fail")
+    two_phase.stop()
+    for statement in without_two_phase(two_phase.prefix):
+        database.execute(statement)
+    two_phase.sections["source"] = {"two_phase": False}
+    two_phase.start()
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, 1]
 
 
 @on_two_phase_versions

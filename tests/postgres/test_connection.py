@@ -48,6 +48,7 @@ def test_the_cure_of_a_bug_in_streaming_is_told(text: str) -> None:
     error = server_error("XX000", text)
     assert type(error) is SourceUnavailable
     assert "source.streaming: off" in str(error)
+    assert "source.two_phase" in str(error)
 
 
 PARAMETER = "correct that parameter in source.dsn, or the PG* variable that gives it"

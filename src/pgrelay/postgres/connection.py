@@ -49,6 +49,7 @@ _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 
 # PostgreSQL 14 to 18.4: how it fails, while it streams, to find a table that a large transaction altered,
 # rolled back to a savepoint, and altered again. Sent whole at its commit, that transaction is no trouble.
+# From 15 on also where a PREPARE was rolled back before it is decoded, if the slot has two-phase commit.
 _UNMAPPED: Final = ("could not map filenode", "could not map filenumber")
 
 # libpq tells a refused connection by text alone, so these are all there is to go by.
@@ -118,7 +119,10 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
     if sqlstate == _IN_USE:
         return SourceUnavailable(f"{text}; another relay or client has it: this one takes over when it goes")
     if text.startswith(_UNMAPPED):
-        return SourceUnavailable(f"{text}: a bug of Postgres's streaming; set source.streaming: off")
+        return SourceUnavailable(
+            f"{text}: a bug of Postgres's streaming; set source.streaming: off; where that is no help, and "
+            "source.two_phase is on: docs/operations.md, A transaction that Postgres can't stream"
+        )
     if sqlstate is None or sqlstate.startswith(_PASSING):
         return SourceUnavailable(text)
     if context:
