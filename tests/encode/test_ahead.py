@@ -58,6 +58,27 @@ def test_all_tables_of_a_transaction_are_asked_for_at_once(streamed: bool) -> No
     assert records == [record for segment in segments(encoder_of(), events) for record in segment.records]
 
 
+@pytest.mark.parametrize("xid", [None, 755])
+def test_a_table_that_is_truncated_first_is_told_as_of_that(xid: int | None) -> None:
+    """Else the truncate would stand ahead of the schema, which holds from the first row on."""
+    streamed = xid is not None
+    events = [
+        *transaction(*first_rows(xid)[:2], streamed=streamed, commit_lsn=0x1000),
+        *transaction(
+            relation(1, xid=xid), build.truncate([101, 999], xid=xid), streamed=streamed, commit_lsn=0x2000
+        ),
+        *transaction(build.insert(101, ["1"], xid), streamed=streamed, commit_lsn=0x3000),
+    ]
+    encoder = encoder_of()
+    encoder.feed(events)
+    encoder.encode(NOW)
+    encoder.learn(NO_FACTS, [NO_FACTS])
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, Announcement)
+    (ahead,) = encoder.need.ahead
+    assert json.loads(ahead.record[2] or b"")["lsn"] == 0x2000
+
+
 def test_those_of_the_transactions_behind_it_too() -> None:
     rows = first_rows()
     events = [

@@ -16,7 +16,7 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The first row of a relation among the events.
+    """The first row of a relation among the events, or its truncate.
 
     `body` is the Relation message behind its tag and xid, `frame` the whole of it, `start` where the body
     begins in it; `commit_lsn` is the transaction's.
@@ -30,7 +30,7 @@ class Ahead:
 
 
 def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int) -> Iterator[Ahead]:
-    """The relations that the events from `begin` on describe and have rows of, each once.
+    """The relations that the events from `begin` on describe and have changes of, each once.
 
     `body` and `commit_lsn` are those of the transaction in which `begin` lies. One that is described twice,
     and not the same way, is left to its turn.
@@ -53,6 +53,17 @@ def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int)
                     changed.add(oid)
             elif tag in tags.ROWS and oid in described:
                 used.setdefault(oid, commit_lsn)
+            elif tag == tags.TRUNCATE:
+                for truncated in _truncated(event, body):
+                    if truncated in described:
+                        used.setdefault(truncated, commit_lsn)
     for oid, first_lsn in used.items():
         if oid not in changed:
             yield Ahead(oid, *described[oid], first_lsn)
+
+
+def _truncated(event: bytes, body: int) -> list[int]:
+    """The relations of a Truncate: their number, a byte of options, their OIDs. It may be cut."""
+    first = body + 5
+    last = min(first + 4 * read_u32(event, body), len(event) - 3)
+    return [read_u32(event, position) for position in range(first, last, 4)]
