@@ -1,5 +1,6 @@
 """What is gathered of a relay, and its JSON."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from pgrelay.assembly.spool import Spool
 from pgrelay.config import Config
 from pgrelay.errors import SourceUnavailable
+from pgrelay.metrics import Metrics, Positions
 from pgrelay.status.snapshot import OpenTransaction, Snapshot, Stage, Table
 from pgrelay.status.status import MOST_LISTED
 from tests.status.relays import NOW_S, PASSWORD, Told, busy, config, open_transaction
@@ -61,6 +63,14 @@ def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
         Stage("confirmed", "0/100", 0x200),
     ]
     assert now.lag_bytes == 0x1_0000_0300
+
+
+def test_the_stages_and_the_lag_are_of_one_moment(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else asks in a thread of their own, while the relay goes on."""
+    moving = (Positions(server=end, confirmed=0x100) for end in itertools.count(0x400, 0x100))
+    monkeypatch.setattr(Metrics, "positions", property(lambda _: next(moving)), raising=False)
+    now = told.status.snapshot()
+    assert (now.stages[0].lsn, now.lag_bytes) == ("0/400", 0x300)
 
 
 def test_a_stage_that_is_ahead_is_not_behind(told: Told) -> None:

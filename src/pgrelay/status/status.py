@@ -70,6 +70,7 @@ class Status:
 
     def _snapshot(self) -> Snapshot:
         metrics, history = self._metrics, self._history
+        positions = metrics.positions  # once: the relay goes on meanwhile
         state, reason = self._state()
         rates = history.records_per_s()
         tables = [Table(name, n, round(rates.get(name, 0.0), 1)) for name, n in list(metrics.tables.items())]
@@ -81,9 +82,9 @@ class Status:
             reason=reason,
             now_s=self._clock(),
             started_s=self._started_s,
-            stages=_stages(metrics.positions),
+            stages=_stages(positions),
             lag_s=_known(metrics.lag_s()),
-            lag_bytes=metrics.positions.lag_bytes,
+            lag_bytes=positions.lag_bytes,
             retained_wal_bytes=_whole(metrics.slot_retained_wal),
             safe_wal_bytes=_whole(metrics.slot_safe_wal),
             wal_limited=None if math.isnan(metrics.slot_safe_wal) else math.isfinite(metrics.slot_safe_wal),
