@@ -56,12 +56,12 @@ class Proxy:
         return len(self._links)
 
     def hold_requests(self) -> None:
-        """From now on nothing that clients send arrives."""
-        self._loop.call_soon_threadsafe(self._requests.clear)
+        """Nothing that clients send arrives after this has returned."""
+        self._do(self._hold(self._requests))
 
     def hold_replies(self) -> None:
-        """From now on nothing that the target sends arrives."""
-        self._loop.call_soon_threadsafe(self._replies.clear)
+        """Nothing that the target sends arrives after this has returned."""
+        self._do(self._hold(self._replies))
 
     def reset(self) -> None:
         """Resets every connection; new ones are welcome."""
@@ -85,6 +85,9 @@ class Proxy:
         self._stopped, self._requests, self._replies = asyncio.Event(), asyncio.Event(), asyncio.Event()
         running.set()
         await self._stopped.wait()
+
+    async def _hold(self, gate: asyncio.Event) -> None:
+        gate.clear()
 
     async def _release(self) -> None:
         self._requests.set()

@@ -12,6 +12,7 @@ from pgrelay.check import Finding
 from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.ports import free_port
+from tests.integration.acls import add_acls
 from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
 from tests.integration.servers import KafkaServer
@@ -69,9 +70,7 @@ def guarded(setup: Setup, secured: Kafka) -> Setup:
 def allow(secured: Kafka, prefix: str, operation: str) -> None:
     """Give the relay a right to the topics whose names begin so."""
     binding = AclBinding("topic", prefix, "prefixed", "User:relay", "*", operation, "allow")
-    client = AdminClient({"bootstrap.servers": secured.bootstrap})
-    for future in client.create_acls([binding]).values():
-        future.result()
+    add_acls(AdminClient({"bootstrap.servers": secured.bootstrap}), [binding])
 
 
 def errors(findings: list[Finding]) -> list[str]:

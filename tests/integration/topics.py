@@ -35,10 +35,18 @@ class Record:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Creates a topic, with settings such as cleanup_policy="compact"."""
+    """Creates a topic, with settings such as cleanup_policy="compact"; clients are told of it by then."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
+    wait_until(lambda: topic in client.list_topics(timeout=10).topics, f"topic {topic}")
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Returns once clients are told that it is gone."""
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.delete_topics([topic])[topic].result()
+    wait_until(lambda: topic not in client.list_topics(timeout=10).topics, f"topic {topic} to go")
 
 
 def add_partitions(bootstrap: str, topic: str, total: int) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.kafka.errors import what_it_says
+from tests.integration.acls import add_acls, remove_acls
 
 
 def allow_records_of(size: int, bootstrap: str, topic: str) -> None:
@@ -45,12 +46,10 @@ class Acls:
         self, kind: ResourceType, name: str, operation: AclOperation, permission: AclPermissionType
     ) -> None:
         which = (kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, permission)
-        acl = AclBinding(*which)
-        self._client.create_acls([acl])[acl].result()
+        add_acls(self._client, [AclBinding(*which)])
         self._added.append(AclBindingFilter(*which))
 
     def remove_all(self) -> None:
         """With none left, everybody may do everything."""
-        for removed in self._client.delete_acls(self._added).values():
-            removed.result()
+        remove_acls(self._client, self._added)
         self._added = []

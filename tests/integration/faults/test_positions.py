@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from pgrelay.embedded.postgres import Postgres, create_database
 from pgrelay.lsn import format_lsn
@@ -30,7 +29,7 @@ from tests.integration.faults.slots import cut_stream, exists, wait_free
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
-from tests.integration.topics import create_topic
+from tests.integration.topics import create_topic, delete_topic
 
 NO_POSITION = "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed"
 MANY = 5000  # rows: more than the producer's queue has room for
@@ -291,9 +290,7 @@ def test_a_topic_that_is_deleted_while_we_run_is_made_anew(
     soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
     relay = new_relay(sink={"kafka": soon, "delivery": delivery}).start().wait_streaming()
     relay.caught_up()
-    topic = offsets_topic(relay)
-    client = AdminClient({"bootstrap.servers": relay.kafka.bootstrap})
-    client.delete_topics([topic])[topic].result()
+    delete_topic(relay.kafka.bootstrap, offsets_topic(relay))
     database.execute("INSERT INTO t VALUES (0)")
     relay.caught_up()
     assert position_covers_slot(relay)

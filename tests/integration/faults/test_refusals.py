@@ -16,7 +16,7 @@ from tests.integration.faults.outcomes import UNDELIVERABLE, WAITING, WRONG, las
 from tests.integration.faults.own_servers import own_kafka
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
-from tests.integration.topics import create_topic
+from tests.integration.topics import create_topic, delete_topic
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
 SASL = {
@@ -150,14 +150,14 @@ def test_a_topic_that_was_deleted_while_we_ran(
     relay = new_relay(sink={"kafka": soon, "partitions": 3}).start().wait_streaming()
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    client.delete_topics([relay.topic("t")])[relay.topic("t")].result()
+    delete_topic(kafka.bootstrap, relay.topic("t"))
     database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert ids(relay) == [2]
     reason = relay.events(WAITING)[0]["reason"]
     assert f"topic {relay.topic('t')} is gone" in reason
     assert reason.endswith("if it was deleted, its earlier records are lost: copy the tables that it had")
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
     assert len(client.list_topics(timeout=10).topics[relay.topic("t")].partitions) == 3
 
 

@@ -28,6 +28,7 @@ from pgrelay.embedded.account import server_account, server_folder
 from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
+from tests.integration.acls import add_acls, remove_acls
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database, drop_database
 from tests.integration.documented import acl_bindings, role_statements
@@ -212,11 +213,8 @@ def take_back(broker: Kafka) -> None:
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     anything: Any = None
     every = AclBindingFilter("any", anything, "any", anything, anything, "any", "any")
-    for removed in client.delete_acls([every]).values():
-        removed.result()
+    remove_acls(client, [every])
 
 
 def allow(broker: Kafka, bindings: list[AclBinding]) -> None:
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for added in client.create_acls(bindings).values():
-        added.result()
+    add_acls(AdminClient({"bootstrap.servers": broker.bootstrap}), bindings)
