@@ -38,10 +38,17 @@ def drop_database(database: Database) -> None:
         _roll_back_prepared(connection, database.name)
     with psycopg.connect(database.server.dsn, autocommit=True) as connection:
         wait_until(lambda: _drop_slots(connection, database.name), f"the slots of {database.name} to go")
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database.name]
-        )
-        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(database.name)))
+        wait_until(lambda: _drop(connection, database.name), f"the sessions of {database.name} to end")
+
+
+def _drop(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Ends the sessions, and says whether none was left that kept the database."""
+    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+    try:
+        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True
 
 
 def _roll_back_prepared(connection: psycopg.Connection[Any], name: str) -> None:
@@ -53,11 +60,14 @@ def _roll_back_prepared(connection: psycopg.Connection[Any], name: str) -> None:
 
 def _drop_slots(connection: psycopg.Connection[Any], name: str) -> bool:
     """Drops those that nobody uses, ends the sessions of the others, and says whether all are gone."""
-    connection.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-        " WHERE database = %s AND NOT active",
-        [name],
-    )
+    try:
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+            " WHERE database = %s AND NOT active",
+            [name],
+        )
+    except psycopg.errors.ObjectInUse:
+        return False  # by what a relay had asked for before it was killed
     in_use = connection.execute(
         "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [name]
     )

@@ -14,7 +14,8 @@ from pgrelay.embedded.ports import free_port
 from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.outcomes import WRONG
+from tests.integration.faults.outcomes import WRONG, last_words
+from tests.integration.faults.slots import wait_free
 from tests.integration.servers import KafkaServer
 from tests.integration.test_check import Setup, only, role
 
@@ -137,12 +138,13 @@ def test_schemas_of_debezium_s_are_told_ahead_of_the_run_that_they_stop(
     assert finding["why"].startswith("their compatibility lets the registry refuse ours")
     relay.start().wait_streaming()
     database.execute("INSERT INTO orders VALUES (1)")
-    assert relay.wait_exit() == WRONG
+    last_words(relay, WRONG)
     client.set_compatibility(subject, "NONE")
     assert found() == []
     relay.start().wait_streaming()
     relay.caught_up()
     assert relay.stop() == 0
+    wait_free(database, relay.prefix)
     client.set_compatibility(subject, "BACKWARD")
     assert found() == []
 

@@ -18,6 +18,7 @@ from pgrelay.errors import SetupError
 from pgrelay.plan import plan
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.slots import wait_free
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer, on_all_versions, on_full_versions
 from tests.integration.waiting import wait_until
@@ -248,6 +249,7 @@ def test_a_live_slot_is_handed_over_without_loss_or_repetition(
     assert run_sql(shop, handover) == [[], []], "copied while the old relay runs"
     _wait_passed(shop, old, prefix)
     assert old.stop() == 0
+    wait_free(shop, prefix)
     write()
     assert [len(rows) for rows in run_sql(shop, handover)] == [1, 1]
     new = [new_relay(f"_{n}", **_sections(path, n, delivery)).start().wait_streaming() for n in (1, 2)]
