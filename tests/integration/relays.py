@@ -23,7 +23,9 @@ from tests.integration.topics import Record, read_topic, topic_names
 from tests.integration.waiting import OutOfPatience, wait_until
 
 _PGRELAY = Path(sys.executable).with_name("pgrelay")
-_STOP_TIMEOUT = 30.0  # seconds
+_STOP_TIMEOUT = 60.0  # seconds, as all that follow: a machine may be busy
+_ANSWER_TIMEOUT = 30.0
+_PATIENCE = 60.0
 
 Sections = Mapping[str, Any]
 
@@ -137,8 +139,9 @@ class Relay:
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of /metrics, /healthz or /readyz; status 0 where nobody answers."""
+        url = f"http://{self.http_address}{path}"
         try:
-            with urllib.request.urlopen(f"http://{self.http_address}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -148,21 +151,28 @@ class Relay:
 
     def metric(self, name: str) -> float:
         """The sum of a metric's values over all its labels."""
-        _, body = self.get("/metrics")
-        lines = [line for line in body.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+        [value] = self.metrics(name)
+        return value
 
-    def wait_streaming(self, timeout: float = 30.0) -> Self:
+    def metrics(self, *names: str) -> list[float]:
+        """The same of several metrics, all as they are at one moment."""
+        lines = self.get("/metrics")[1].splitlines()
+        return [
+            sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+            for name in names
+        ]
+
+    def wait_streaming(self, timeout: float = _PATIENCE) -> Self:
         """Return once the stream flows."""
         self.wait_for(lambda: self.get("/readyz")[0] == 200, "the stream to flow", timeout)
         return self
 
-    def wait_event(self, name: str, count: int = 1, timeout: float = 30.0) -> dict[str, Any]:
+    def wait_event(self, name: str, count: int = 1, timeout: float = _PATIENCE) -> dict[str, Any]:
         """The `count`-th event of this name, once it is logged; the process may end meanwhile."""
         wait_until(lambda: len(self.events(name)) >= count, f"event {name!r} in the log", timeout)
         return self.events(name)[count - 1]
 
-    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = _PATIENCE) -> None:
         """Wait for what only a running relay brings about. AssertionError, with the log, where it ends."""
 
         def true_or_ended() -> bool:
@@ -173,7 +183,7 @@ class Relay:
 
         wait_until(true_or_ended, what, timeout)
 
-    def caught_up(self, lsn: int | None = None, timeout: float = 60.0) -> None:
+    def caught_up(self, lsn: int | None = None, timeout: float = _PATIENCE) -> None:
         """Wait until the slot stands at `lsn` or later; None: the end of the server's WAL now.
 
         Then Kafka has every record of every transaction that was committed before.

@@ -105,7 +105,7 @@ def _assert_streamed(relay: Relay) -> None:
             lambda: connection.execute(query, [relay.prefix]).fetchone() == (True,),
             f"the server to tell that it has streamed to {relay.prefix}",
         )
-    assert relay.metric("pgrelay_spooled_bytes_total") > 0
+    relay.wait_for(lambda: relay.metric("pgrelay_spooled_bytes_total") > 0, "the metric to tell of the spool")
 
 
 @on_full_versions

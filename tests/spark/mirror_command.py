@@ -94,7 +94,7 @@ class MirrorCommand:
 
     def _metric(self, sample: str) -> float | None:
         try:
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=30) as answer:
                 lines = answer.read().decode().splitlines()
         except OSError:
             return None

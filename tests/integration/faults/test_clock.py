@@ -26,7 +26,8 @@ def test_lag_is_never_negative_and_order_not_a_matter_of_time(
     kafka_proxy.hold_requests()
     for number in range(2, 10):
         database.execute(f"INSERT INTO t VALUES ({number})")
-    relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") == 8, "rows on their way")
+    # The position may be one more.
+    relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") >= 8, "rows on their way")
     lag = relay.metric("pgrelay_lag_seconds")
     assert lag >= HOUR / 2 if skew > 0 else lag == 0
     kafka_proxy.release()

@@ -91,7 +91,7 @@ def test_a_cut_connection_doubles_no_row_of_a_transaction_half_sent(
         writer.execute(insert, [2001, 3000])
     relay.caught_up()
     assert [record.json_key["id"] for record in relay.records("t")] == list(range(1, 3001))
-    assert relay.metric("pgrelay_spool_size_bytes") == 0
+    relay.wait_for(lambda: relay.metric("pgrelay_spool_size_bytes") == 0, "the metric to tell of no file")
 
 
 def cut_connection(database: Database, relay: Relay) -> None:
@@ -113,8 +113,8 @@ def test_a_lookup_connection_that_is_cut_costs_a_reconnection_only(database: Dat
             " WHERE datname = current_database() AND application_name = 'pgrelay'"
             " AND backend_type = 'client backend'"
         ).fetchall()
-    # Soon after a start there is one more, of the check whose findings go into the log.
-    assert set(cut) == {(True,)}
+    # Soon after a start there is one more, of the check whose findings go into the log; it may end just now.
+    assert (True,) in cut
     relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") == 1, "a reconnection")
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()

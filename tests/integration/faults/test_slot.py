@@ -123,8 +123,8 @@ def test_an_old_transaction_uses_up_the_budget_of_a_relay_that_is_not_behind(
 
 def budget_left(relay: Relay) -> float:
     """What PgrelayWalBudget asks for: the share of what the server may keep for the slot."""
-    safe = relay.metric("pgrelay_slot_safe_wal_bytes")
-    return safe / (safe + relay.metric("pgrelay_slot_retained_wal_bytes"))
+    safe, retained = relay.metrics("pgrelay_slot_safe_wal_bytes", "pgrelay_slot_retained_wal_bytes")
+    return safe / (safe + retained)
 
 
 @own_postgres(max_slot_wal_keep_size="1MB")
