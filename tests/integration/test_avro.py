@@ -32,18 +32,20 @@ def registry_proxy(schema_registry: SchemaRegistry) -> Iterator[Proxy]:
 
 
 def avro(url: str, **records: Any) -> dict[str, Any]:
-    """The configuration's section for a registry there, asked with little patience."""
-    options = {"url": url, "timeout": 1, "max.retries": 0}
-    return {"format": "avro", "schema_registry": options, **records}
+    """The configuration's section for a registry there."""
+    return {"format": "avro", "schema_registry": {"url": url}, **records}
+
+
+def impatient(proxy: Proxy) -> dict[str, Any]:
+    """The same for one behind a proxy that is asked with little patience, since it will not answer."""
+    records = avro(f"http://127.0.0.1:{proxy.port}/apis/ccompat/v7")
+    records["schema_registry"] |= {"timeout": 1, "max.retries": 0}
+    return records
 
 
 @pytest.fixture
 def relay(new_relay: NewRelay, schema_registry: SchemaRegistry) -> Relay:
     return new_relay(records=avro(schema_registry.url)).start().wait_streaming()
-
-
-def proxied(proxy: Proxy) -> str:
-    return f"http://127.0.0.1:{proxy.port}/apis/ccompat/v7"
 
 
 def test_changes_read_back_by_the_id_of_their_schema(
@@ -179,7 +181,7 @@ def test_a_registry_that_is_away_at_the_start_is_awaited(
     new_relay: NewRelay, registry_proxy: Proxy, database: Database, reader: Reader
 ) -> None:
     registry_proxy.refuse()
-    relay = new_relay(records=avro(proxied(registry_proxy))).start()
+    relay = new_relay(records=impatient(registry_proxy)).start()
     event = relay.wait_event("waiting, will go on by itself")
     assert "schema registry http://127.0.0.1:" in event["reason"]
     relay.wait_for(lambda: "schema registry" in relay.get("/readyz")[1], "/readyz to tell")
@@ -195,7 +197,7 @@ def test_a_registry_that_is_away_at_the_start_is_awaited(
 def test_a_registry_that_goes_away_is_awaited_and_nothing_is_confirmed_meanwhile(
     new_relay: NewRelay, registry_proxy: Proxy, database: Database, reader: Reader, trouble: str
 ) -> None:
-    relay = new_relay(records=avro(proxied(registry_proxy))).start().wait_streaming()
+    relay = new_relay(records=impatient(registry_proxy)).start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()

@@ -91,18 +91,16 @@ def test_an_answer_lost_on_the_way_is_a_record_written_twice(
     producer = Producer(
         {
             "bootstrap.servers": embedded_kafka.proxied_bootstrap,
-            "request.timeout.ms": 1000,
-            "socket.timeout.ms": 1000,
             "log_level": 0,
         }
     )
     producer.produce(prefix, b"before")
-    assert producer.flush(20) == 0  # connected, and no other answer is needed before the next is sent
+    assert producer.flush(60) == 0  # connected, and no other answer is needed before the next is sent
     kafka_proxy.hold_replies()
     producer.produce(prefix, b"once")
     read_topic(embedded_kafka.bootstrap, prefix, 2)
     kafka_proxy.reset()
     kafka_proxy.release()
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     values = [record.value for record in read_topic(embedded_kafka.bootstrap, prefix, 3)]
     assert values == [b"before", b"once", b"once"]

@@ -37,8 +37,8 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or a relay would wait for ever, without a word, for one that hangs."""
-    monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
     async with Source(database.dsn) as source:
+        monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
         os.kill(source.walsender_pid, signal.SIGSTOP)
         try:
             with pytest.raises(SourceUnavailable, match=r"has not answered IDENTIFY_SYSTEM for 0\.5 s"):

@@ -22,7 +22,7 @@ ORDERS = Schemas("app.public.orders", "public.orders", '{"type":"string"}', '{"t
 class Answers(ThreadingHTTPServer):
     """A registry that gives ids from 1 on, or the status and body that a test sets."""
 
-    daemon_threads = True
+    daemon_threads = False  # so that its end waits for theirs, which other tests count
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -37,7 +37,7 @@ class Answers(ThreadingHTTPServer):
 
     def registry(self, **options: str) -> Registry:
         dotted = {name.replace("_", "."): value for name, value in options.items()}
-        return Registry({"url": self.url, "max.retries": "0", "timeout": "0.5", **dotted})
+        return Registry({"url": self.url, "max.retries": "0", **dotted})
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ class _Answer(BaseHTTPRequestHandler):
         server.asked.append((self.command, self.path.partition("?")[0], body))
         server.authorization.append(self.headers["Authorization"])
         if server.silent.is_set():
-            server.released.wait(2)
+            server.released.wait(60)
         status, text = server.trouble or (200, json.dumps({"id": len(server.asked)}))
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
@@ -147,7 +147,7 @@ async def test_a_registry_that_is_ill_is_asked_again(answers: Answers, status: i
 
 async def test_a_registry_that_is_silent_is_asked_again(answers: Answers) -> None:
     answers.silent.set()
-    registry = answers.registry()
+    registry = answers.registry(timeout="0.5")
     with pytest.raises(RegistryUnavailable, match="schema registry"):
         await registry.register(ORDERS)
     await registry.close()
@@ -174,7 +174,7 @@ async def test_whoever_answers_is_there(answers: Answers) -> None:
 
 async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> None:
     answers.silent.set()
-    registry = answers.registry()
+    registry = answers.registry(timeout="0.5")
     asking = asyncio.create_task(registry.connect())
     turns = 0
     while not asking.done():

@@ -51,6 +51,6 @@ def test_it_stops_at_once_where_postgres_hangs(number: signal.Signals, tmp_path:
         connection, _ = silent.accept()
         with connection:
             process.send_signal(number)
-            told, complained = process.communicate(timeout=5)
+            told, complained = process.communicate(timeout=8)
     assert (process.returncode, told) == (INTERRUPTED, "")
     assert complained == "pgrelay: stopped as asked; nothing was left out\n"

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.debian import debian_program
+
+expect.set_options(timeout=30_000)  # milliseconds; its own five are few on a busy machine
 
 
 @contextmanager
