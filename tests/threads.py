@@ -14,8 +14,16 @@ def threads(pid: int | str = "self") -> int:
 
 def librdkafka_threads() -> int:
     """How many of our threads are librdkafka's, which names them so."""
-    names = [name.read_text() for name in Path("/proc/self/task").glob("*/comm")]
-    return sum(name.startswith("rdk:") for name in names)
+    return sum(name.startswith("rdk:") for name in thread_names())
+
+
+def thread_names(pid: int | str = "self") -> list[str]:
+    """Of the threads of a process, less those that end just now."""
+    names = []
+    for file in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append(file.read_text())
+    return names
 
 
 @contextlib.contextmanager

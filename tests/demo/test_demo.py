@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pgrelay.demo.shop import TABLES
+from tests.integration.waiting import wait_until
 from tests.long import long
 
 _TIMEOUT_S = 120
@@ -138,7 +139,7 @@ def test_servers_that_are_kept_can_be_reached_and_stopped_as_it_tells(folder: Pa
         assert running_in(folder) != []
     finally:
         shell(told["stop both"])
-    assert running_in(folder) == []
+    wait_until(lambda: not running_in(folder), "their end")
     assert list(folder.iterdir()) == []
 
 

@@ -16,13 +16,23 @@ def daemon(tmp_path: Path) -> Daemon:
     return Daemon("Thing", tmp_path / "thing.log")
 
 
-def _start(daemon: Daemon, script: str, *, timeout: float = 10.0) -> None:
+def _start(daemon: Daemon, script: str, *, timeout: float = 60.0) -> None:
     """Ready once the script has written "up"."""
 
     def ready() -> bool:
         return "up" in daemon.log.read_text()
 
     daemon.start(["sh", "-c", script], ready=ready, timeout=timeout, cwd=daemon.log.parent)
+
+
+def _never_ready(daemon: Daemon, script: str) -> None:
+    """It is given up once the script has written "hm"."""
+
+    def ready() -> bool:
+        wait_until(lambda: "hm" in daemon.log.read_text(), "the script's word")
+        return False
+
+    daemon.start(["sh", "-c", script], ready=ready, timeout=0.1, cwd=daemon.log.parent)
 
 
 def test_starts_and_stops(daemon: Daemon) -> None:
@@ -58,7 +68,7 @@ def test_an_early_end_is_told_with_the_log(daemon: Daemon) -> None:
 
 def test_no_answer_is_told_with_the_log(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match=r"Thing did not answer within 0\.1 s; .*\nhm"):
-        _start(daemon, "echo hm; exec sleep 60", timeout=0.1)
+        _never_ready(daemon, "echo hm; exec sleep 60")
     assert not daemon.running
 
 
@@ -83,7 +93,7 @@ def test_a_failing_look_stops_it(daemon: Daemon) -> None:
 def test_a_failed_start_ends_in_the_way_that_was_asked_for(tmp_path: Path) -> None:
     daemon = Daemon("Thing", tmp_path / "thing.log", abort=signal.SIGUSR1)
     with pytest.raises(ServerFailed, match="did not answer"):
-        _start(daemon, "trap 'echo tidied; exit' USR1; echo hm; while :; do sleep 0.01; done", timeout=0.2)
+        _never_ready(daemon, "trap 'echo tidied; exit' USR1; echo hm; while :; do sleep 0.01; done")
     assert "tidied" in daemon.log.read_text()
 
 

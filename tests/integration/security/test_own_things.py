@@ -1,5 +1,6 @@
 """What the relay keeps to itself: spool files are its account's alone, and its status this machine's."""
 
+import contextlib
 import os
 import socket
 import stat
@@ -92,7 +93,10 @@ def test_the_status_is_this_machine_s_alone(database: Database, secured: NewRela
 def listening(relay: Relay) -> set[str]:
     """The addresses on which the relay's process takes connections (proc(5), /proc/pid/net/tcp)."""
     process = Path(f"/proc/{relay.pid}")
-    sockets = {os.readlink(path) for path in (process / "fd").iterdir() if path.is_symlink()}
+    sockets = set()
+    for path in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed just now
+            sockets.add(os.readlink(path))
     found = set()
     for file, family in ("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6):
         for line in (process / "net" / file).read_text().splitlines()[1:]:
