@@ -10,7 +10,6 @@ from jgo.maven import MavenContext
 
 from pgrelay.embedded import cache, jars
 from pgrelay.embedded.jars import Unavailable, fetch_jars
-from pgrelay.embedded.ports import free_port
 
 _JAR = "org.example:thing:1.0"
 _CONTENT = b"a jar"
@@ -90,7 +89,7 @@ def test_no_such_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int)
 
 
 def test_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _use(monkeypatch, tmp_path, free_port())
+    _use(monkeypatch, tmp_path, 1)
     with pytest.raises(Unavailable, match=r"can't fetch thing-1\.0\.jar: .*run again"):
         fetch_jars([_JAR])
 

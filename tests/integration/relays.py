@@ -2,12 +2,12 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from tests.integration.least_role import let_in, publish
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, read_topic, topic_names
 from tests.integration.waiting import OutOfPatience, wait_until
+from tests.ports import held_port
 
 _PGRELAY = Path(sys.executable).with_name("pgrelay")
 _STOP_TIMEOUT = 60.0  # seconds, as all that follow: a machine may be busy
@@ -38,8 +39,10 @@ class Relay:
 
     `sections` are laid over the configuration that tests want: `{"source": {"streaming": "off"}}`; they may
     be changed ahead of a start. The block ends with the process, however the test ended; the slot goes with
-    the database.
+    the database. `http_address` is where it listens, host:port.
     """
+
+    http_address: str
 
     def __init__(
         self, database: Database, kafka: KafkaServer, prefix: str, folder: Path, sections: Sections
@@ -52,20 +55,18 @@ class Relay:
         self._process: subprocess.Popen[bytes] | None = None
         self._runs = 0
         self._dsn: str | None = None
-        self._port_holder = socket.socket()
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self._folder.mkdir()
-        # Bound and never listening: the port stays ours between two starts, and the relay can listen there.
-        self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._port_holder.bind(("127.0.0.1", 0))
+        self.http_address = f"127.0.0.1:{self._stack.enter_context(held_port())}"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-        self._port_holder.close()
+        self._stack.close()
 
     def start(self) -> Self:
         """Start the process; does not wait for anything."""
@@ -229,12 +230,6 @@ class Relay:
         except psycopg.OperationalError:
             return None
         return None if row is None else row[0]
-
-    @property
-    def http_address(self) -> str:
-        """Where it listens, host:port."""
-        host, port = self._port_holder.getsockname()
-        return f"{host}:{port}"
 
     @property
     def _log_file(self) -> Path:

@@ -11,7 +11,6 @@ from confluent_kafka.admin import AclBinding, AdminClient  # type: ignore[attr-d
 from pgrelay.check import Finding
 from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.kafka import Kafka
-from pgrelay.embedded.ports import free_port
 from tests.integration.acls import add_acls
 from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
@@ -79,7 +78,7 @@ def errors(findings: list[Finding]) -> list[str]:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_broker_that_is_away(setup: Setup) -> None:
-    setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    setup.sink["kafka"] = {"bootstrap.servers": "127.0.0.1:1"}
     finding = only(await setup.trouble())
     assert finding.what.startswith("Kafka does not answer at 127.0.0.1:")
     assert finding.why.endswith("Connection refused")

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from pgrelay.embedded.ports import free_port
 from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -88,7 +87,7 @@ async def test_the_schema_registry(setup: Setup, schema_registry: SchemaRegistry
     found = await setup.check()
     assert {each.level for each in found} == {"ok"}
     assert any(each.what == f"the schema registry answers at {schema_registry.url}" for each in found)
-    away = f"http://relay:secret@127.0.0.1:{free_port()}"
+    away = "http://relay:secret@127.0.0.1:1"
     setup.records["schema_registry"] = {"url": away, "timeout": 1, "max.retries": 0}
     finding = only(await setup.trouble())
     assert finding.level == "error"

@@ -5,7 +5,6 @@ import re
 import pytest
 from psycopg import OperationalError
 
-from pgrelay.embedded.ports import free_port
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
 from pgrelay.postgres.connection import connect, connection_error, server_error
 
@@ -112,4 +111,4 @@ def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
 
 async def test_a_server_that_is_not_there_is_waited_for_and_the_cure_told() -> None:
     with pytest.raises(SourceUnavailable, match=r"refused; start Postgres, or correct host and port in"):
-        await connect(f"host=127.0.0.1 port={free_port()}")
+        await connect("host=127.0.0.1 port=1")

@@ -12,7 +12,6 @@ from structlog.typing import EventDict
 
 from pgrelay.check.advice import advise
 from pgrelay.config import Config
-from pgrelay.embedded.ports import free_port
 from pgrelay.relay.optional import optional
 from pgrelay.relay.process import run
 from pgrelay.status.status import Status
@@ -25,7 +24,7 @@ class Bug(Exception):
 @pytest.fixture
 def config() -> Config:
     """Of servers that are not there."""
-    source = {"dsn": f"host=127.0.0.1 port={free_port()}"}
+    source = {"dsn": "host=127.0.0.1 port=1"}
     kafka = {"bootstrap.servers": "127.0.0.1:1"}
     return Config.model_validate({"source": source, "sink": {"kafka": kafka}, "http": {"listen": None}})
 

@@ -6,15 +6,16 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
-from pgrelay.embedded.ports import free_port
 from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
+from tests.ports import held_port
 from tests.spark.options import OPTIONS
 
 _PATIENCE = 120.0  # seconds
@@ -26,7 +27,8 @@ class MirrorCommand:
     def __init__(
         self, relay: Relay, folder: Path, tables: Sequence[str], **sections: Mapping[str, Any]
     ) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
+        self._stack = ExitStack()
+        self.address = f"127.0.0.1:{self._stack.enter_context(held_port())}"
         self.warehouse = folder / "lake"
         self.config = folder / "mirror.yaml"
         self._log_file = folder / "mirror.log"
@@ -54,6 +56,7 @@ class MirrorCommand:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        self._stack.close()
 
     def start(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "pgrelay", "spark-mirror", "--config", str(self.config), *arguments]

@@ -12,7 +12,6 @@ import yaml
 
 from pgrelay.cli import main
 from pgrelay.config import Config
-from pgrelay.embedded.ports import free_port
 from pgrelay.errors import SetupError
 from pgrelay.status.client import ask
 from tests.status.relays import PASSWORD, Told, config
@@ -54,7 +53,7 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    port = free_port()
+    port = 1  # which no server is ever given
     file = file_of(tmp_path, f"127.0.0.1:{port}")
     assert main(["status", "--config", file]) == 2
     out, err = capsys.readouterr()

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgrelay.embedded.ports import free_port
 from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -110,21 +109,20 @@ def test_where_the_registry_refuses_it(relay: Relay, database: Database, everyth
         assert_untold({"the log": relay.log_text, **checks(relay)}, everything)
 
 
-def nowhere() -> str:
-    return f"127.0.0.1:{free_port()}"
+NOWHERE = "127.0.0.1:1"  # a port that no server is ever given
 
 
 def postgres_away(relay: Relay) -> None:
     dsn = relay.sections["source"]["dsn"]
-    relay.sections["source"]["dsn"] = make_conninfo(dsn, port=str(free_port()))
+    relay.sections["source"]["dsn"] = make_conninfo(dsn, port="1")
 
 
 def kafka_away(relay: Relay) -> None:
-    relay.sections["sink"]["kafka"]["bootstrap.servers"] = nowhere()
+    relay.sections["sink"]["kafka"]["bootstrap.servers"] = NOWHERE
 
 
 def registry_away(relay: Relay) -> None:
-    relay.sections["records"]["schema_registry"] = {"url": f"http://pgrelay:{REGISTRY}@{nowhere()}"}
+    relay.sections["records"]["schema_registry"] = {"url": f"http://pgrelay:{REGISTRY}@{NOWHERE}"}
 
 
 @pytest.mark.parametrize("leave", [postgres_away, kafka_away, registry_away])
