@@ -1,11 +1,14 @@
 """Questions to the catalogue, on real servers."""
 
+import asyncio
+
 import pytest
 from psycopg import sql
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 from tests.integration.databases import Database
+from tests.integration.waiting import eventually
 
 
 async def test_a_query_that_waits_for_a_lock_ends_at_the_server_too(
@@ -23,3 +26,22 @@ async def test_a_query_that_waits_for_a_lock_ends_at_the_server_too(
             assert await catalog.rows(
                 sql.SQL("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass")
             ) == [(0,)]
+
+
+async def test_a_publication_whose_table_is_dropped_while_it_is_looked_at_is_looked_at_later(
+    database: Database,
+) -> None:
+    """The view lists its tables, and then opens one after the other."""
+    database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s"
+    async with Catalog(database.dsn) as catalog:
+        if catalog.server_version < 160000:
+            pytest.skip("its view opens no table")
+        with database.connect() as other:
+            oid = other.execute("SELECT 't'::regclass::oid::int").fetchall()[0]
+            with other.transaction():
+                other.execute("DROP TABLE t")
+                look = asyncio.create_task(catalog.published_tables(["p"]))
+                await eventually(lambda: other.execute(waits, oid).fetchall() == [(1,)], "the view to wait")
+        assert await look is None
+        assert await catalog.published_tables(["p"]) == []

@@ -28,6 +28,9 @@ _PATIENCE_S: Final = 10.0
 _SERVER_GIVES_UP: Final = "9s"
 _UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
+# What opening a relation by its OID says where there is none any more; it is never translated.
+_DROPPED: Final = "could not open relation with OID"
+
 # Where the server's WAL ends now; on a standby, what it has replayed.
 WAL_END: Final = sql.SQL(
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
@@ -210,7 +213,8 @@ class Catalog:
     async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]] | None:
         """Schema and name of what these publications send rows of: of partitions, or of their root.
 
-        None where somebody, such as a prepared transaction, has locked one of them: the view opens each.
+        None where that can't be known now, since the view opens each: somebody, such as a prepared
+        transaction, has locked one of them, or one was dropped meanwhile.
         """
         query = sql.SQL(
             "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
@@ -223,6 +227,10 @@ class Catalog:
                     cursor = await connection.execute(query, (list(names),))
                     return [(row[0], row[1]) for row in await cursor.fetchall()]
             except psycopg.errors.LockNotAvailable:
+                return None
+            except psycopg.errors.InternalError_ as error:
+                if _DROPPED not in str(error):
+                    raise
                 return None
 
     async def in_recovery(self) -> bool:
