@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pgrelay.lsn import parse_lsn
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.outcomes import LOST, last_words
+from tests.integration.faults.outcomes import LOST, WRONG, last_words
 from tests.integration.faults.slots import wait_free
 from tests.integration.relays import Relay
 
@@ -99,6 +99,16 @@ def test_a_gap_is_found_ahead_of_the_run_that_it_ends(
     assert what.format(slot=stopped.prefix) in last_words(stopped.start(), LOST)
     assert stopped.command("reset").returncode == 0
     assert errors(stopped) == []
+
+
+def test_a_position_that_can_t_be_read_is_found_ahead_of_the_run_that_it_ends(stopped: Relay) -> None:
+    rewrite(stopped, {}, {"lsn": "none"})
+    (found,) = errors(stopped)
+    assert found["what"].startswith(f"topic {stopped.prefix}.offsets, partition 0, offset ")
+    assert found["why"] == "a run ends with exit code 2"
+    assert found["cure"].startswith("run the version that wrote it")
+    stopped.start()
+    assert stopped.wait_exit() == WRONG
 
 
 def test_a_slot_that_is_gone_is_not_said_to_be_made(stopped: Relay) -> None:

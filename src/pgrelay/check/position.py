@@ -2,7 +2,14 @@
 
 from pgrelay.check.findings import Finding, ok, refused
 from pgrelay.config import Config
-from pgrelay.errors import GapError, KafkaUnavailable, PgrelayError, SetupError, StandbyNotReady
+from pgrelay.errors import (
+    GapError,
+    KafkaUnavailable,
+    PgrelayError,
+    PositionError,
+    SetupError,
+    StandbyNotReady,
+)
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
@@ -38,6 +45,8 @@ async def position_findings(
         return [refused(waits, "a run would wait")]
     except GapError as gap:
         return [refused(gap, f"a run would lose changes, and ends with exit code {gap.exit_code}")]
+    except PositionError as unread:
+        return [refused(unread, f"a run ends with exit code {unread.exit_code}")]
     except SetupError:
         return []
     finally:
