@@ -10,6 +10,7 @@ does not pass is raised, and ends the process.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -108,20 +109,12 @@ class Daemon:
         heartbeat = asyncio.create_task(self._beat())
         try:
             while not self._stop.is_set():
-                self._task = asyncio.create_task(self._session())
+                self._task = asyncio.create_task(self._try())
                 try:
                     await self._task
                 except asyncio.CancelledError:
                     if not self._stop.is_set():
                         raise
-                except RecordRefused as error:
-                    if not await self._refusals.learn(error):
-                        raise
-                    await self._close_sink(error)
-                except Exception as error:
-                    if verdict(error) is Verdict.STOP:
-                        raise
-                    await self._recover(error)
         finally:
             heartbeat.cancel()
             if self._advice is not None:
@@ -131,6 +124,24 @@ class Daemon:
             if self._registry is not None:
                 await self._registry.close()
         _log.info("stopped", confirmed=format_lsn(self._known.confirmed_lsn))
+
+    async def _try(self) -> None:
+        """A session, and what its end asks for before the next. Raises what ends the process."""
+        try:
+            await self._session()
+        except Exception as error:
+            refused = isinstance(error, RecordRefused) and self._refusals.dead_letters is not None
+            if verdict(error) is Verdict.STOP and not refused:
+                raise
+            if self._stop.is_set():
+                # The next run meets it again, and has the time that it takes.
+                _log.warning("stopping in trouble: what is not confirmed is sent again", reason=str(error))
+            elif not isinstance(error, RecordRefused):
+                await self._recover(error)
+            elif await self._refusals.learn(error):
+                await self._close_sink(error)
+            else:
+                raise
 
     def stop(self) -> None:
         """Ask for an end. A stream finishes what it has in flight, unless asked twice; all else is cut."""
@@ -325,8 +336,8 @@ class Daemon:
         except Exception as error:
             if not isinstance(error, KafkaUnavailable):
                 # A stop has one grace, whatever comes between.
-                left_s = grace_s if ends is None else max(0.0, ends - clock.time())
-                await self._settle(session, left_s if verdict(error) is Verdict.STOP else None)
+                left_s = math.inf if ends is None else max(0.0, ends - clock.time())
+                await self._settle(session, error, left_s)
             if isinstance(error, SpoolError):
                 self._observer.spool_failed(session)
             raise
@@ -341,16 +352,13 @@ class Daemon:
             # What is open there belongs to this session: the next one's producer aborts it.
             self._sink_is_spent = isinstance(self._sink, TransactionalSink)
 
-    async def _settle(self, session: Session, grace_s: float | None) -> None:
-        """Save what is whole before a session ends in an error, so that little is sent again.
-
-        `grace_s` is None where another session follows.
-        """
+    async def _settle(self, session: Session, error: Exception, most_s: float) -> None:
+        """Save what is whole before a session ends in an error, so that little is sent again."""
         with contextlib.suppress(PgrelayError):
-            if grace_s is not None:
-                await session.finish(grace_s)
+            if verdict(error) is Verdict.STOP:
+                await session.finish(min(self._config.sink.shutdown_grace_s, most_s))
             else:
-                await session.settle(_SETTLE_S)
+                await session.settle(min(_SETTLE_S, most_s))
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:

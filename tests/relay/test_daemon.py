@@ -1,0 +1,120 @@
+"""A daemon that is asked to stop in the middle of trouble. No server is there."""
+
+import asyncio
+
+from pgrelay.config import Config
+from pgrelay.errors import RecordRefused, SourceUnavailable
+from pgrelay.metrics import Metrics
+from pgrelay.postgres.source import Source
+from pgrelay.progress import Ledger
+from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.daemon import Daemon
+from pgrelay.relay.observer import Observer
+from pgrelay.relay.refusals import Refusals
+from pgrelay.relay.session import Session, Watcher
+from pgrelay.status.health import Health
+from tests.relay.test_refusals import SECTIONS
+from tests.test_metrics import value
+
+CONFIG = Config.model_validate(
+    {**SECTIONS, "sink": {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "shutdown_grace_s": 0.1}}
+)
+
+
+class Silent(Observer):
+    """Sees nothing of a session."""
+
+    def __init__(self, metrics: Metrics, health: Health) -> None:
+        pass
+
+    def begins(self, session: Session) -> None: ...
+    def publish(self, session: Session) -> None: ...
+
+
+class Unsent(Confirmations):
+    """Nothing was confirmed."""
+
+    def __init__(self) -> None:
+        self.confirmed_lsn = 0
+
+
+class Ending(Session):
+    """Runs until it is asked to stop, and fails in the last moment of the grace."""
+
+    def __init__(self, began: asyncio.Event, error: Exception) -> None:
+        self.began = began
+        self.error = error
+        self.settled_s: list[float] = []
+        self.source = Source("")
+        self.ledger = Ledger()
+        self.confirmations = Unsent()
+
+    async def run(self, stop: asyncio.Event, watcher: Watcher) -> None:
+        self.began.set()
+        await stop.wait()
+
+    async def finish(self, grace_s: float) -> bool:
+        await asyncio.sleep(grace_s)
+        raise self.error
+
+    async def settle(self, timeout_s: float) -> None:
+        self.settled_s.append(timeout_s)
+
+    async def close(self) -> None: ...
+
+
+class HangingRefusals(Refusals):
+    """Kafka does not tell what a topic takes."""
+
+    def __init__(self, asked: asyncio.Event) -> None:
+        super().__init__(CONFIG)
+        self._asked = asked
+
+    async def learn(self, error: RecordRefused) -> bool:
+        self._asked.set()
+        await asyncio.sleep(3600)
+        return True
+
+
+class Given(Daemon):
+    """Each session is the same, or an error in place of one."""
+
+    def __init__(self, session: Session | Exception, refusals: Refusals | None = None) -> None:
+        self.metrics, health = Metrics(), Health()
+        super().__init__(CONFIG, self.metrics, health, Silent(self.metrics, health), asyncio.Event())
+        self._refusals = refusals or self._refusals
+        self._given = session
+
+    async def _session(self) -> None:
+        if isinstance(self._given, Exception):
+            raise self._given
+        await self._stream(self._given)
+
+
+async def stopped(daemon: Daemon, once: asyncio.Event) -> None:
+    """Runs it, and asks for an end once that is set."""
+    running = asyncio.create_task(daemon.run())
+    await asyncio.wait_for(once.wait(), 10)
+    daemon.stop()
+    await asyncio.wait_for(running, 10)
+
+
+async def test_postgres_going_while_it_stops_is_no_reconnection_and_has_what_is_left_of_the_grace() -> None:
+    began = asyncio.Event()
+    session = Ending(began, SourceUnavailable("Postgres cut the connection"))
+    daemon = Given(session)
+    await stopped(daemon, once=began)
+    assert session.settled_s == [0]
+    assert value(daemon.metrics, "pgrelay_reconnects_total", end="postgres") == 0
+
+
+async def test_a_stop_does_not_wait_for_what_kafka_is_asked_of_a_refusal() -> None:
+    asked = asyncio.Event()
+    await stopped(Given(RecordRefused("too large"), HangingRefusals(asked)), once=asked)
+
+
+async def test_nothing_is_asked_of_a_refusal_once_it_is_to_stop() -> None:
+    asked, began = asyncio.Event(), asyncio.Event()
+    session = Ending(began, RecordRefused("too large"))
+    await stopped(Given(session, HangingRefusals(asked)), once=began)
+    assert not asked.is_set()
