@@ -109,6 +109,12 @@ class SpoolDamaged(SpoolError):
     """A file of the spool is not what was written to it; it passes where the server sends its rows again."""
 
 
+def cut_at_cure(error: BaseException) -> tuple[str, str]:
+    """What is wrong; and the cure, which stands behind the last "; " and holds none, empty where missing."""
+    what, joint, cure = str(error).rpartition("; ")
+    return (what, cure) if joint else (cure, "")
+
+
 class Verdict(Enum):
     RETRY = "retry"
     STOP = "stop"

@@ -1,8 +1,16 @@
 """The last errors, each once, and what to do about them."""
 
+import psycopg
 import pytest
 
-from pgrelay.errors import GapError, KafkaUnavailable, SourceUnavailable, SpoolError
+from pgrelay.errors import (
+    KafkaUnavailable,
+    RegistryUnavailable,
+    SourceUnavailable,
+    SpoolError,
+    TransientError,
+)
+from pgrelay.postgres.connection import query_error
 from pgrelay.status.troubles import KEPT, Trouble, Troubles
 from tests.status.relays import NOW_S, Clock
 
@@ -41,11 +49,18 @@ def test_the_oldest_are_forgotten(troubles: Troubles) -> None:
 
 
 def test_a_message_that_says_what_to_do_is_cut_there(troubles: Troubles) -> None:
-    troubles.raised(GapError("slot s is gone; copy the tables anew; then start again"))
+    troubles.raised(KafkaUnavailable("Kafka can't be reached: it says; nothing; start the brokers"))
     assert (troubles.latest()[0].what, troubles.latest()[0].cure) == (
-        "slot s is gone",
-        "copy the tables anew; then start again",
+        "Kafka can't be reached: it says; nothing",
+        "start the brokers",
     )
+
+
+def test_what_libpq_says_is_no_cure(troubles: Troubles) -> None:
+    said = "server closed the connection unexpectedly\n\tThis probably means the server terminated\n"
+    troubles.raised(query_error(psycopg.OperationalError(said)))
+    assert troubles.latest()[0].what.endswith("unexpectedly, This probably means the server terminated")
+    assert "see that Postgres runs" in troubles.latest()[0].cure
 
 
 @pytest.mark.parametrize(
@@ -54,7 +69,8 @@ def test_a_message_that_says_what_to_do_is_cut_there(troubles: Troubles) -> None
         (SourceUnavailable("no"), "Postgres"),
         (KafkaUnavailable("no"), "brokers"),
         (SpoolError("no"), "spool_dir is writable"),
-        (ZeroDivisionError("no"), "log"),
+        (RegistryUnavailable("no"), "schema registry"),
+        (TransientError("no"), "log"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

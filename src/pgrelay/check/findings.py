@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pgrelay.errors import GapError, PgrelayError
+from pgrelay.errors import GapError, PgrelayError, cut_at_cure
 
 _SHOWN: Final = 5
 
@@ -37,9 +37,10 @@ def error(what: str, why: str, cure: str, gap: bool = False) -> Finding:
 
 
 def refused(refusal: PgrelayError, why: str) -> Finding:
-    """An error that a run would meet, as a finding. Our messages end in their cure."""
-    text = str(refusal)
-    what, _, cure = text.rpartition("; " if "; " in text else ": ")
+    """An error that a run would meet, as a finding. Short ones end in their cure behind a colon."""
+    what, cure = cut_at_cure(refusal)
+    if not cure:
+        what, _, cure = what.rpartition(": ")
     return error(what, why, cure, gap=isinstance(refusal, GapError))
 
 

@@ -138,4 +138,5 @@ def query_error(error: psycopg.Error) -> PgrelayError:
 
 
 def one_line(error: BaseException | str) -> str:
-    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    """Joined by what does not stand ahead of a cure."""
+    return ", ".join(line.strip() for line in str(error).splitlines() if line.strip())

@@ -7,28 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.errors import (
-    GapError,
     KafkaUnavailable,
-    ProtocolError,
-    RecordError,
     RegistryUnavailable,
-    SetupError,
     SourceUnavailable,
     SpoolError,
+    TransientError,
+    cut_at_cure,
 )
 
 KEPT: Final = 20
 
-# What to do where the message itself does not say. Messages that do have it behind their first semicolon.
-_CURES: Final[tuple[tuple[type[Exception], str], ...]] = (
+# What to do where the message itself does not say.
+_CURES: Final[tuple[tuple[type[TransientError], str], ...]] = (
     (SourceUnavailable, "pgrelay tries again by itself; see that Postgres runs and can be reached from here"),
     (KafkaUnavailable, "pgrelay tries again by itself; see that the brokers of sink.kafka run and answer"),
     (RegistryUnavailable, "pgrelay tries again by itself; see that the schema registry runs and answers"),
     (SpoolError, "pgrelay tries again by itself; see that transactions.spool_dir is writable and has room"),
-    (SetupError, "pgrelay check --config FILE tells what is wrong with the set-up"),
-    (GapError, "see Recovering a slot in docs/operations.md"),
-    (RecordError, "see A record that will not go in docs/operations.md"),
-    (ProtocolError, "report it, with the log"),
 )
 _UNKNOWN: Final = "see the log"
 
@@ -65,8 +59,8 @@ class Troubles:
                 del self._kept[next(iter(self._kept))]
 
     def raised(self, error: Exception) -> None:
-        """An error ended a session. Its message says what to do, or its kind does."""
-        what, _, cure = str(error).partition("; ")
+        """An error ended a session, and another follows. Its message says what to do, or its kind does."""
+        what, cure = cut_at_cure(error)
         self.tell(what, cure or next((cure for kind, cure in _CURES if isinstance(error, kind)), _UNKNOWN))
 
     def latest(self) -> list[Trouble]:
