@@ -4,9 +4,10 @@ import re
 
 import pytest
 from psycopg import OperationalError
+from psycopg.errors import ObjectNotInPrerequisiteState
 
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
-from pgrelay.postgres.connection import connect, connection_error, server_error
+from pgrelay.postgres.connection import connect, connection_error, query_error, server_error
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,15 @@ def test_an_error_means_wait_or_stop(sqlstate: str | None, meaning: type[Pgrelay
     error = server_error(sqlstate, "it says so")
     assert type(error) is meaning
     assert str(error).startswith("it says so")
+
+
+def test_a_server_that_is_not_set_up_for_slots_has_lost_nothing() -> None:
+    """It says so by the same code as of a slot that is invalidated, which only a stream meets."""
+    error = query_error(ObjectNotInPrerequisiteState("logical decoding requires wal_level >= logical"))
+    assert type(error) is SetupError
+    assert str(error) == (
+        "logical decoding requires wal_level >= logical; change that on the server, and restart it"
+    )
 
 
 def test_who_has_the_slot_is_told_and_that_it_is_waited_for() -> None:

@@ -133,7 +133,10 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
 
 
 def query_error(error: psycopg.Error) -> PgrelayError:
-    """The same for an error that psycopg raised."""
+    """The same for an error that psycopg raised, and so outside a stream."""
+    if error.sqlstate == _NOT_IN_PREREQUISITE_STATE:
+        # Of the server, as its wal_level; of a slot it is said where its stream begins.
+        return SetupError(f"{one_line(error)}; change that on the server, and restart it")
     return server_error(error.sqlstate, one_line(error))
 
 
