@@ -26,6 +26,9 @@ _CLOSE_TIMEOUT_S: Final = 2.0
 # For a command. Ahead of a stream, the server may have much to remove that an earlier one has spilled.
 _PATIENCE_S: Final = 60.0
 _FLUSH_RETRY_S: Final = 0.01
+_LOOK_AGAIN_S: Final = 0.1
+# What is read at once of a stream that is left: frames and bytes.
+_PASSED_BY: Final = (500, 1 << 20)
 _WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -134,10 +137,10 @@ class Source:
 
     async def _ask(self, command: str) -> pq.abc.PGresult | None:
         self._pgconn.send_query(command.encode())
-        while self._pgconn.flush():
-            await self.wait_readable(_FLUSH_RETRY_S)
+        await self._flush()
         while self._pgconn.is_busy():
-            await self.wait_readable(None)
+            # TLS may hold back decrypted bytes that the socket no longer announces.
+            await self.wait_readable(_LOOK_AGAIN_S)
             self._pgconn.consume_input()
         result = self._pgconn.get_result()
         if result is not None and result.status in _WHOLE:
@@ -145,6 +148,10 @@ class Source:
             while self._pgconn.get_result() is not None:
                 pass
         return result
+
+    async def _flush(self) -> None:
+        while self._pgconn.flush():
+            await self.wait_readable(_FLUSH_RETRY_S)
 
     def _result_error(self, result: pq.abc.PGresult | None) -> PgrelayError:
         if result is None:
@@ -212,12 +219,14 @@ class Source:
 
     async def _end_copy(self) -> None:
         """Leave the stream as the protocol wants it, so that the slot is free when we return."""
+        pgconn = self._pgconn
         try:
-            self._pgconn.put_copy_end()
-            self._pgconn.flush()
-            while (length := self._pgconn.get_copy_data(1)[0]) >= 0:
-                if length == 0:
-                    await self.wait_readable(None)
-                    self._pgconn.consume_input()
+            while not pgconn.put_copy_end():
+                await self.wait_readable(_FLUSH_RETRY_S)
+            await self._flush()
+            unread: list[bytes] = []
+            while take_frames(unread, pgconn.get_copy_data, pgconn.consume_input, *_PASSED_BY):
+                await self.wait_readable(0 if unread else None)
+                unread.clear()
         except psycopg.OperationalError as error:
             raise SourceUnavailable(one_line(error)) from error

@@ -1,0 +1,68 @@
+"""How libpq is driven. No server is there, and the socket is silent."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from psycopg.pq import ExecStatus
+
+from pgrelay.postgres.source import Source
+from tests.test_handover import KEEPALIVE, ROW, Libpq
+
+
+class Held(Libpq):
+    """Under TLS bytes may wait decrypted, which the socket no longer announces; and its queue may be full."""
+
+    def __init__(self, *looks: list[bytes | None]) -> None:
+        super().__init__([], *looks)
+        self.unsent = 2
+
+    def put_copy_end(self) -> int:
+        return 1
+
+    def flush(self) -> int:
+        self.unsent -= 1
+        return self.unsent
+
+    def send_query(self, query: bytes) -> None: ...
+
+    def is_busy(self) -> bool:
+        return bool(self._looks)
+
+    def get_result(self) -> Any:
+        return Answer()
+
+
+class Answer:
+    status = ExecStatus.COPY_BOTH
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A socket that nobody writes to."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours
+
+
+class Driven(Source):
+    """Of a libpq that is given."""
+
+    def __init__(self, libpq: Any, silent: socket.socket) -> None:
+        super().__init__("")
+        self._pgconn = libpq
+        self._socket = silent.fileno()
+
+
+async def test_the_end_of_a_stream_is_not_waited_for_where_tls_holds_it(silent: socket.socket) -> None:
+    libpq = Held([ROW], [ROW, KEEPALIVE, ROW], [ROW, None])
+    async with asyncio.timeout(10):
+        await Driven(libpq, silent)._end_copy()
+    assert libpq.unsent == 0
+
+
+async def test_an_answer_is_not_waited_for_where_tls_holds_it(silent: socket.socket) -> None:
+    async with asyncio.timeout(10):
+        await Driven(Held([ROW], [ROW], [ROW]), silent)._execute("TIMELINE_HISTORY 2")
