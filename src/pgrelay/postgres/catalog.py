@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import sql
 
-from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
+from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, query_error
 
@@ -108,7 +108,7 @@ class Catalog:
         # A server's process that waits for a lock does not notice that we have gone.
         try:
             await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
-        except PgrelayError:
+        except BaseException:
             # Nobody else will: a block that was not entered is not left.
             await self._connection.close()
             raise

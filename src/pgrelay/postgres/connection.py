@@ -81,7 +81,7 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
         connection = await psycopg.AsyncConnection.connect(options, autocommit=True)
         try:
             await connection.execute(PIN)
-        except psycopg.Error:
+        except BaseException:
             await connection.close()
             raise
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:

@@ -68,7 +68,7 @@ class Source:
         try:
             # What libpq knows of the process may be a proxy's own number.
             told = await self._execute(f"SELECT pg_backend_pid(), {STARTED_US}")
-        except PgrelayError:
+        except BaseException:
             # Nobody else will: a block that was not entered is not left.
             await self._connection.close()
             raise
