@@ -15,7 +15,8 @@ exit codes:
   3    the stream cannot go on without losing data: slot lost, a gap, another cluster
   4    a record can't be encoded or delivered, and the policy says stop
   1    anything else; of reset and plan also a server that is away
-  130  Ctrl-C ended another command than run, or skip before it was done; 143: SIGTERM did
+  130  Ctrl-C ended a command other than run, or any stop ended skip, before it was done
+  143  SIGTERM ended a command other than run and skip before it was done
 check ends with 3 or 2 where a run would, or where a server is away, and with 0 where it has warnings alone.
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
