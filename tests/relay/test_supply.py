@@ -20,7 +20,7 @@ from tests.encode.encoding import NOW, OPTIONS, encoder_of, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column
 
-TABLES: Final = {"a": 16384, "b": 16385, "c": 16386}
+TABLES: Final = {"a": 16384, "b": 16385, "c": 16386, "d": 16387}
 
 
 class Outside:
@@ -46,6 +46,16 @@ class Outside:
         return SchemaIds(1, 2)
 
 
+class Once(Outside):
+    """By the table's turn somebody has made its topic."""
+
+    async def require_topics(self, topics: Sequence[str]) -> None:
+        try:
+            await super().require_topics(topics)
+        finally:
+            self._refuses = ""
+
+
 class InRegistry(Outside):
     """It is the registry that refuses."""
 
@@ -65,7 +75,14 @@ def rows_of(*tables: str) -> list[Event]:
 
 async def relayed(encoder: Encoder, outside: Outside, events: list[Event], into: list[str]) -> None:
     """Encode it all, as a session does; `into` are the topics of the rows so far."""
-    supply = Supply(encoder, cast(Catalog, outside), cast(Sink, outside), cast(Registry, outside))
+    await met(encoder, supply_of(encoder, outside), events, into)
+
+
+def supply_of(encoder: Encoder, outside: Outside) -> Supply:
+    return Supply(encoder, cast(Catalog, outside), cast(Sink, outside), cast(Registry, outside))
+
+
+async def met(encoder: Encoder, supply: Supply, events: list[Event], into: list[str]) -> None:
     encoder.feed(events)
     while encoder.pending:
         segments = [out for out in encoder.encode(NOW) if isinstance(out, Segment)]
@@ -94,6 +111,14 @@ def test_what_is_refused_ahead_stops_nothing_before_its_turn(
         asyncio.run(relayed(encoder, outside, rows_of("a", "b", "c"), topics))
     assert topics == ["app.public.a", "app.public.b"]
     assert outside.asked == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+
+
+def test_others_are_asked_for_together_again_after_a_refusal_that_passed() -> None:
+    encoder, outside = encoder_of(), Once("app.public.b")
+    supply, events = supply_of(encoder, outside), rows_of("a", "b", "c", "d")
+    for both in (events[: len(events) // 2], events[len(events) // 2 :]):
+        asyncio.run(met(encoder, supply, both, []))
+    assert outside.asked == [["a", "b"], ["a"], ["b"], ["c", "d"]]
 
 
 def test_what_is_left_out_is_not_asked_for_to_refuse_what_is_not() -> None:

@@ -18,7 +18,8 @@ class Supply:
         self._facts = Facts(catalog)
         self._sink = sink
         self._registry = registry
-        self._refused_ahead = False
+        # Topics of which one was refused ahead of its turn.
+        self._doubtful: set[str] = set()
 
     async def meet(self, need: Need) -> None:
         """Give the encoder what it needs, and whatever that makes it need next."""
@@ -36,12 +37,13 @@ class Supply:
         self, need: Announcement
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
         """Tell it and what is ahead, or it alone: what is refused there waits for its own turn."""
-        if need.ahead and not self._refused_ahead:
+        ahead = {announcement.topic for announcement in need.ahead}
+        if ahead and ahead.isdisjoint(self._doubtful):
             try:
                 return await self._announce([need, *need.ahead])
             except (SetupError, RecordError):
                 # It would be refused with each of those before it, to no gain.
-                self._refused_ahead = True
+                self._doubtful |= ahead
         return await self._announce([need])
 
     async def _announce(
