@@ -235,7 +235,10 @@ class Sink:
         return end
 
     async def publish(self, records: Sequence[Record]) -> None:
-        """Send records and return once all are acknowledged."""
+        """Send records and return once all are acknowledged, however long that takes.
+
+        Raises what a refusal means, also that of another record.
+        """
         sent = InFlight(None)
         delivery = Delivery(sent, 0, self.refused)
         for record in records:

@@ -8,12 +8,13 @@ passed. What is prepared in it may be committed yet, so what is kept of that sta
 """
 
 import asyncio
+from typing import Final
 
 from pgrelay.assembly.base import require_own_base
 from pgrelay.assembly.prepared import remove_all
 from pgrelay.assembly.spool import slot_directory
 from pgrelay.config import Config
-from pgrelay.errors import SetupError
+from pgrelay.errors import GapError, KafkaUnavailable, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
@@ -21,6 +22,8 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.relay.recall import offsets_of
 from pgrelay.relay.setup import check_free, check_kind
+
+_PATIENCE_S: Final = 30.0
 
 
 async def reset(config: Config, *, keep_slot: bool = False) -> str:
@@ -63,5 +66,13 @@ async def _forget(sink: Sink, offsets: Offsets) -> bool:
     if not sink.has_topic(offsets.topic):
         return False
     tombstones = await asyncio.to_thread(offsets.forgetting)
-    await sink.publish(tombstones)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await sink.publish(tombstones)
+    except TimeoutError:
+        raise KafkaUnavailable(
+            f"Kafka has not taken in for {_PATIENCE_S:g} s that the position in topic {offsets.topic} is "
+            f"forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, or "
+            f"the next run may end with exit code {GapError.exit_code}"
+        ) from None
     return bool(tombstones)
