@@ -19,3 +19,13 @@ def test_a_higher_bound_is_that_of_one_trouble_only() -> None:
         pause_s = backoff.next_s(60)
     assert 30 <= pause_s <= 60
     assert backoff.next_s() <= 5
+
+
+def test_a_reason_is_news_once_whatever_its_figures_until_things_went_well() -> None:
+    backoff = Backoff()
+    assert backoff.is_news("a Kafka transaction was open for 61 s")
+    assert not backoff.is_news("a Kafka transaction was open for 62 s")
+    assert backoff.is_news("the standby has not come to 16/B374D848, which we have relayed")
+    assert not backoff.is_news("the standby has not come to A/0, which we have relayed")
+    backoff.reset()
+    assert backoff.is_news("a Kafka transaction was open for 63 s")

@@ -1,10 +1,16 @@
-"""How long to wait before the next try: jittered, growing, and forgotten once things went well."""
+"""How long to wait before the next try: jittered, growing, and forgotten once things went well; and what of
+the reasons was told by then.
+"""
 
 import random
+import re
 from typing import Final
 
 _FIRST_S: Final = 0.2
 _MOST_S: Final = 5.0
+
+# LSNs, process ids, seconds: the same trouble may come with others.
+_FIGURES: Final = re.compile(r"\b[\dA-F]+/[\dA-F]+\b|\d+")
 
 
 class Backoff:
@@ -12,9 +18,18 @@ class Backoff:
 
     def __init__(self) -> None:
         self._bound_s = _FIRST_S
+        self._told: set[str] = set()
 
     def reset(self) -> None:
         self._bound_s = _FIRST_S
+        self._told.clear()
+
+    def is_news(self, reason: str) -> bool:
+        """Whether it comes for the first time, apart from its figures."""
+        kind = _FIGURES.sub("", reason)
+        known = kind in self._told
+        self._told.add(kind)
+        return not known
 
     def next_s(self, most_s: float = _MOST_S) -> float:
         """`most_s`: what the bound may grow to."""

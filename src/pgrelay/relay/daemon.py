@@ -100,7 +100,6 @@ class Daemon:
         self._backoff = Backoff()
         self._observer = observer
         self._refusals = Refusals(config)
-        self._told: set[str] = set()
         self._advise = advise
         self._advice: asyncio.Task[None] | None = None
 
@@ -176,8 +175,7 @@ class Daemon:
         self._metrics.add_reconnect(_end_of(error))
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
-        if spool or str(error) not in self._told:
-            self._told.add(str(error))
+        if self._backoff.is_news(str(error)) or spool:
             _log.warning("waiting, will go on by itself", reason=str(error))
         if self._sink_is_spent or isinstance(error, KafkaUnavailable):
             await self._close_sink(error)
@@ -347,7 +345,6 @@ class Daemon:
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._known.flush_lsn:
                 self._backoff.reset()
-                self._told.clear()
             self._known.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
             # What is open there belongs to this session: the next one's producer aborts it.
             self._sink_is_spent = isinstance(self._sink, TransactionalSink)
