@@ -23,16 +23,19 @@ def test_a_slot_that_is_ours() -> None:
 @pytest.mark.parametrize(
     ("slot", "what"),
     [
-        (replace(SLOT, slot_type="physical", plugin=None, database=None), "slot s is a physical slot"),
-        (replace(SLOT, plugin="wal2json"), "slot s uses plugin wal2json"),
-        (replace(SLOT, database="other"), "slot s belongs to database other"),
+        (
+            replace(SLOT, slot_type="physical", plugin=None, database=None),
+            "source.slot: s is a physical slot",
+        ),
+        (replace(SLOT, plugin="wal2json"), "source.slot: s uses plugin wal2json, not pgoutput"),
+        (replace(SLOT, database="other"), "source.slot: s belongs to database other, source.dsn names shop"),
     ],
 )
 def test_a_slot_that_we_cannot_read(slot: Slot, what: str) -> None:
     finding = wrong_kind(slot, "s", "shop")
     assert finding is not None
     assert (finding.level, finding.what) == ("error", what)
-    assert "choose another source.slot" in finding.cure
+    assert finding.cure in ("choose another name", "correct one of them")
 
 
 def test_a_slot_in_use_names_its_reader() -> None:

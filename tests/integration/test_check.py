@@ -237,14 +237,15 @@ async def test_a_publication_that_was_dropped(setup: Setup) -> None:
 async def test_a_slot_of_another_plugin(setup: Setup) -> None:
     setup.create_slot("test_decoding")
     setup.publish()
-    assert only(await setup.trouble()).what == f"slot {setup.prefix} uses plugin test_decoding"
+    found = only(await setup.trouble())
+    assert found.what == f"source.slot: {setup.prefix} uses plugin test_decoding, not pgoutput"
 
 
 async def test_a_physical_slot(setup: Setup) -> None:
     setup.publish()
     setup.execute(f"SELECT pg_create_physical_replication_slot('{setup.prefix}')")
     try:
-        assert only(await setup.trouble()).what == f"slot {setup.prefix} is a physical slot"
+        assert only(await setup.trouble()).what == f"source.slot: {setup.prefix} is a physical slot"
     finally:
         setup.execute(f"SELECT pg_drop_replication_slot('{setup.prefix}')")
 
@@ -253,7 +254,10 @@ async def test_a_slot_of_another_database(setup: Setup) -> None:
     setup.create_slot()
     setup.source["dsn"] = psycopg.conninfo.make_conninfo(setup.source["dsn"], dbname="postgres")
     found = [each.what for each in await setup.check() if each.level == "error"]
-    assert found[0] == f"slot {setup.prefix} belongs to database {setup.database.name}"
+    database = setup.database.name
+    assert (
+        found[0] == f"source.slot: {setup.prefix} belongs to database {database}, source.dsn names postgres"
+    )
 
 
 async def test_a_slot_in_use(setup: Setup) -> None:

@@ -6,12 +6,13 @@ import time
 from typing import Final
 
 from pgrelay.check import queries
-from pgrelay.check.findings import Finding, error, ok, warning
+from pgrelay.check.findings import Finding, error, ok, refused, warning
 from pgrelay.check.queries import OpenTransaction, Server
 from pgrelay.config import Source
-from pgrelay.errors import BEGIN_ANEW
+from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import duration, size
 from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.relay.setup import check_kind
 
 _GIB: Final = 1 << 30
 _DAY_S: Final = 86_400
@@ -81,17 +82,10 @@ def absent(config: Source, server: Server, oldest: OpenTransaction | None, rate:
 
 def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
     """Why the slot can't be read by us, whatever its state."""
-    cure = "choose another source.slot"
-    if slot.slot_type != "logical":
-        return error(f"slot {name} is a physical slot", "it serves replicas, and decodes nothing", cure)
-    if slot.plugin != "pgoutput":
-        return error(f"slot {name} uses plugin {slot.plugin}", "pgrelay reads pgoutput alone", cure)
-    if slot.database != database:
-        return error(
-            f"slot {name} belongs to database {slot.database}",
-            f"source.dsn leads to database {database}",
-            f"{cure}, or correct the database in source.dsn",
-        )
+    try:
+        check_kind(slot, name, database)
+    except SetupError as refusal:
+        return refused(refusal, "a run stops before it streams")
     return None
 
 
