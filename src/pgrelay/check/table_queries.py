@@ -14,7 +14,7 @@ from pgrelay.postgres.catalog import Catalog
 _FIRST_OF_USERS: Final = 16384
 
 # Only from this version on can a publication hold a partitioned table.
-_PARTITIONED_SINCE: Final = 130000
+PARTITIONED_SINCE: Final = 130000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
 
 async def leaves(catalog: Catalog, oids: Collection[int]) -> list[tuple[int, int]]:
     """(table with rows, the table given that it is a part of); a plain table is its own part."""
-    if catalog.server_version < _PARTITIONED_SINCE:
+    if catalog.server_version < PARTITIONED_SINCE:
         return [(oid, oid) for oid in oids]
     query = sql.SQL(
         "WITH RECURSIVE part AS (SELECT w.oid AS root, w.oid FROM unnest(%s::oid[]) w(oid) UNION ALL "
@@ -216,7 +216,7 @@ async def _named(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> l
         "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
         "AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
     )
-    kinds = ["r", "p"] if catalog.server_version >= _PARTITIONED_SINCE else ["r"]
+    kinds = ["r", "p"] if catalog.server_version >= PARTITIONED_SINCE else ["r"]
     if not names:
         return [row[0] for row in await catalog.rows(base, (kinds, _FIRST_OF_USERS))]
     query = base + sql.SQL(

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from psycopg import sql
-
 from pgrelay.config import Config, load
 from pgrelay.errors import SetupError
 from pgrelay.plan.shards import Shard, balanced, related
@@ -63,7 +61,7 @@ async def plan(path: Path, count: int, folder: Path | None = None, *, apart: boo
 async def _look(config: Config) -> _Server:
     source = config.source
     async with Catalog(source.dsn) as catalog:
-        if (await catalog.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0]:
+        if await catalog.in_recovery():
             raise SetupError(
                 "source.dsn leads to a standby, which counts no writes; plan with the primary's address: "
                 "PGRELAY_SOURCE__DSN overrides the file's"

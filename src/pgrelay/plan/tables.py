@@ -11,7 +11,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from pgrelay.check import table_queries
-from pgrelay.check.table_queries import Publication
+from pgrelay.check.table_queries import PARTITIONED_SINCE, Publication
 from pgrelay.config import Source
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog
@@ -23,7 +23,6 @@ _UNKNOWN_WIDTH: Final = 32
 _KEY: Final = 40
 _TOAST_CHUNK: Final = 2000
 
-_PARTITIONED_SINCE: Final = 130000
 _FILTERS_SINCE: Final = 150000
 _PLAIN: Final = re.compile(r'[^".*\s]+')
 
@@ -90,7 +89,7 @@ async def _units(catalog: Catalog, oids: Sequence[int], narrowed: dict[int, str]
     """
     leaves = dict(await table_queries.leaves(catalog, oids))
     units = leaves | {oid: oid for oid in leaves.values()}
-    if catalog.server_version < _PARTITIONED_SINCE:
+    if catalog.server_version < PARTITIONED_SINCE:
         return units
     query = sql.SQL(
         "SELECT o, pg_partition_root(o)::oid FROM unnest(%s::oid[]) o WHERE pg_partition_root(o) <> o"
@@ -176,7 +175,7 @@ async def _options(catalog: Catalog, publications: Sequence[Publication]) -> str
     """Their options as SQL, which are to be the same for all. Raises SetupError."""
     version = catalog.server_version
     query = sql.SQL("SELECT pubname, {}, {} FROM pg_publication WHERE pubname = ANY (%s)").format(
-        sql.SQL("pubviaroot" if version >= _PARTITIONED_SINCE else "false"),
+        sql.SQL("pubviaroot" if version >= PARTITIONED_SINCE else "false"),
         sql.SQL("pubgencols = 's'" if version >= 180000 else "false"),
     )
     rows = await catalog.rows(query, ([each.name for each in publications],))
