@@ -11,7 +11,8 @@ from typing import Any, Final
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.records import Record
 
-_IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+# pg_class.relreplident in the schema topic.
+IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 
 
 def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> Record:
@@ -23,7 +24,7 @@ def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> 
         "schema": relation.namespace,
         "table": relation.name,
         "relation_id": relation.oid,
-        "replica_identity": _IDENTITIES[relation.replica_identity],
+        "replica_identity": IDENTITIES[relation.replica_identity],
         "lsn": lsn,
         "seq": seq,
         "columns": [_column(column) for column in plan.columns if not column.dropped],

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pgrelay.encode.avro.types import avro_type
+from pgrelay.encode.schema import IDENTITIES
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.topics import Topics
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
@@ -44,8 +45,6 @@ WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_s
 ORDER BY n.nspname, c.relname, a.attnum
 """
 
-_IDENTITIES: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
-
 
 def postgres_schemas(
     dsn: str,
@@ -73,7 +72,7 @@ def postgres_schemas(
         name = topics.of_table(schema, table)
         columns = [(row, _column(row, choices, format)) for row in rows]
         first = columns[0][0]
-        version = TableVersion((0, 0), tuple(column for _, column in columns), _IDENTITIES[first["identity"]])
+        version = TableVersion((0, 0), tuple(column for _, column in columns), IDENTITIES[first["identity"]])
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
     return schemas
 
