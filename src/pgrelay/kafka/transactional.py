@@ -150,7 +150,6 @@ class TransactionalSink(Sink):
             try:
                 await asyncio.to_thread(step, _TRY_S)
             except KafkaException as error:
-                self._calling = False
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():
                     # The report on the record that was refused says more, and which topic's it was.
