@@ -128,14 +128,15 @@ def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
 def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mapping[str, int]) -> Reach:
     """Up to which commit LSN every transaction is whole; `since` where there is none above it.
 
-    `records` have topic, commit_lsn, seq and boundary, and may be there twice; `tables` names the topic of
-    each schema.table that is mirrored; `past` is what `read_past` says of topics. Nobody waits for what can't
-    come: for events below that, nor for those of a transaction whose begin was not read.
+    `records` have topic, offset, commit_lsn, seq and boundary, and may be there twice; `tables` names the
+    topic of each schema.table that is mirrored; `past` is what `read_past` says of topics. Nobody waits for
+    what can't come: for events below that, nor for those of a transaction whose begin was not read.
     """
     later = records.where(F.col("commit_lsn") > since)
-    boundaries = later.where("boundary IS NOT NULL").select("boundary.*").distinct()
+    boundaries = later.where("boundary IS NOT NULL").select("boundary.*", "offset")
     ended = boundaries.where("status = 'END'")
-    lacking = _lacking(later, boundaries, tables)
+    begun = boundaries.where("status = 'BEGIN'").select("commit_lsn", F.lit(True).alias("begun")).distinct()
+    lacking = _lacking(later, ended, tables).join(begun, "commit_lsn", "left").na.fill(False, ["begun"])
     gone = F.coalesce(
         F.col("commit_lsn") < F.try_element_at(_map(past, "bigint"), F.col("topic")), F.lit(False)
     )
@@ -174,20 +175,20 @@ def rest_of(records: DataFrame, until: int) -> Rest:
     )
 
 
-def _lacking(records: DataFrame, boundaries: DataFrame, tables: Mapping[str, str]) -> DataFrame:
-    """The commits that lack events, by topic: commit_lsn, topic, events, here, and whether it has `begun`."""
-    told = boundaries.select("commit_lsn", F.explode_outer("data_collections").alias("told")).select(
+def _lacking(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) -> DataFrame:
+    """The commits that lack events, by topic: commit_lsn, topic, events and how many are here."""
+    # A repetition may tell of fewer, since a record became a dead letter, or a table was left out: the last
+    # one counts. The transaction topic has one partition.
+    last = ended.groupBy("commit_lsn").agg(F.max_by("data_collections", "offset").alias("counts"))
+    told = last.select("commit_lsn", F.explode("counts").alias("told")).select(
         "commit_lsn",
         F.try_element_at(_map(tables, "string"), F.col("told.data_collection")).alias("topic"),
         F.col("told.event_count").alias("events"),
     )
-    expected = (
-        told.where("topic IS NOT NULL").groupBy("commit_lsn", "topic").agg(F.sum("events").alias("events"))
-    )
+    expected = told.where("topic IS NOT NULL")
     here = records.groupBy("commit_lsn", "topic").agg(F.count_distinct("seq").alias("here"))
     counted = expected.join(here, ["commit_lsn", "topic"], "left").na.fill(0, ["here"])
-    begun = boundaries.where("status = 'BEGIN'").select("commit_lsn", F.lit(True).alias("begun")).distinct()
-    return counted.where("here < events").join(begun, "commit_lsn", "left").na.fill(False, ["begun"])
+    return counted.where("here < events")
 
 
 def _map(pairs: Mapping[str, Any], of: str) -> Expression:

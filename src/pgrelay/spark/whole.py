@@ -37,7 +37,7 @@ from pgrelay.spark.whole_tables import WholeTables
 
 _log = structlog.get_logger(__name__)
 
-_LOST: Final = "retention or startingOffsets left them out, or they can't be read"
+_LOST: Final = "retention, startingOffsets or the relay left them out, or they can't be read"
 _CURE: Final = (
     "where they are lost, start with a new checkpoint, and startingOffsets behind them in all topics, the "
     "transaction topic among them"
@@ -54,7 +54,7 @@ _PAUSE_S: Final = 0.2
 _SWEEP_EVERY: Final = 10  # batches; until then what was applied stays in the table, and is passed over
 
 # What is looked at of records more than once.
-_LOOKED_AT: Final = ("topic", "partition", "commit_lsn", "seq", "ts_ms", "boundary")
+_LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
 
 
 @dataclass(frozen=True, slots=True)
