@@ -1,5 +1,6 @@
 """A mirror's metrics, and where a listener looks for its lag."""
 
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.columns import Column
 from pgrelay.spark.holding import holds
 from pgrelay.spark.listener import MirrorListener
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.topic_ends import _windows
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.records import change
 
 TABLE = {"table": "app.public.orders"}
 
@@ -48,20 +52,49 @@ def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> Non
     assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
 
 
-def test_what_a_query_holds_back_is_told_until_it_ends(spark: SparkSession) -> None:
+def listener_of(spark: SparkSession, topic: str) -> tuple[MirrorListener, CollectorRegistry]:
+    """One that finds no broker, and so no lag."""
     registry = CollectorRegistry()
-    listener = MirrorListener(spark, "nowhere", {"p.a": "lake.a"}, prefix="p", metrics=registry)
-    source = SimpleNamespace(startOffset=None, endOffset='{"p.a": {"0": 5}}')
-    progress: Any = SimpleNamespace(id="query", runId="run", batchId=1, durationMs={}, sources=[source])
-    event: Any = SimpleNamespace(id="query", runId="run", exception="it failed", progress=progress)
-    holds(spark, "query", time.time() - 30)
-    listener.onQueryProgress(event)
-    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == pytest.approx(30, abs=20)
-    other: Any = SimpleNamespace(id="other", runId="other", exception=None)
+    return MirrorListener(spark, "nowhere", {topic: "lake.a"}, prefix="p", metrics=registry), registry
+
+
+def progressed(query: str, topic: str = "p.a", start: int | None = None, end: int = 5) -> Any:
+    """What Spark tells of a batch, and of the end of a query."""
+    told = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
+    source = SimpleNamespace(startOffset=told[0], endOffset=told[1])
+    progress = SimpleNamespace(id=query, runId=query, batchId=1, durationMs={}, sources=[source])
+    return SimpleNamespace(id=query, runId=query, exception="it failed", progress=progress)
+
+
+def test_what_queries_hold_back_is_told_of_the_oldest_until_it_ends(spark: SparkSession) -> None:
+    listener, registry = listener_of(spark, "p.a")
+    holding, other = progressed("holding"), progressed("other")
+
+    def held() -> float | None:
+        return registry.get_sample_value("pgrelay_mirror_held_seconds")
+
+    holds(spark, "holding", time.time() - 30)
+    listener.onQueryProgress(holding)
+    assert held() == pytest.approx(30, abs=20)
+    listener.onQueryProgress(other)
+    assert held() == pytest.approx(30, abs=20)
     listener.onQueryTerminated(other)
-    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == pytest.approx(30, abs=20)
-    listener.onQueryTerminated(event)
-    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
+    assert held() == pytest.approx(30, abs=20)
+    listener.onQueryTerminated(holding)
+    assert held() == 0
+
+
+def test_what_a_query_takes_in_is_counted_from_where_it_began(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    """Spark does not tell from where a query's first batch read."""
+    topic = handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
+    handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
+    query = handmade.mirror({"a": target}, options={"startingOffsets": json.dumps({topic: {"0": 3}})})
+    listener, registry = listener_of(spark, topic)
+    for start, end, taken in ((None, 5, 2), (5, 12, 9)):
+        listener.onQueryProgress(progressed(str(query.id), topic, start, end))
+        assert registry.get_sample_value("pgrelay_mirror_records_total", {"table": topic}) == taken
 
 
 def test_a_few_offsets_around_the_reader_and_at_the_end_are_looked_at() -> None:

@@ -22,6 +22,16 @@ class Checkpoint:
             spark._jsparkSession.sessionState().newHadoopConf()
         )
 
+    @classmethod
+    def noted(cls, spark: SparkSession, query: str) -> "Checkpoint | None":
+        """That of a query, where the session knows of it by `note`."""
+        location = spark.conf.get(_setting(query), None)
+        return None if location is None else cls(spark, location)
+
+    def note(self, spark: SparkSession, query: str) -> None:
+        """Tell the session whose this is; settings of this name mean nothing to Spark."""
+        spark.conf.set(_setting(query), self.location)
+
     def query_id(self) -> str:
         """The id by which a query goes on from here, wherever that is moved to."""
         return str(json.loads(self._text("metadata"))["id"])
@@ -64,3 +74,7 @@ class Checkpoint:
 
     def _path(self, file: str) -> JavaObject:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{file}")
+
+
+def _setting(query: str) -> str:
+    return f"pgrelay.checkpoint.{query}"

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.holding import held_since
 from pgrelay.spark.mirror_metrics import MirrorMetrics
 from pgrelay.spark.registry import Registry
@@ -60,6 +61,7 @@ class MirrorListener(StreamingQueryListener):
         known = Registry(registry) if registry else None
         self._ends = TopicEnds(spark, servers, prefix=prefix, options=options, registry=known)
         self._read: dict[str, Offsets] = {}  # by the query's run
+        self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         self._metrics.started()
@@ -67,12 +69,13 @@ class MirrorListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
-        start, end = self._offsets(progress, "startOffset"), self._offsets(progress, "endOffset")
+        end = self._offsets(progress, "endOffset")
         if not end:
             return  # somebody else's query
         seconds = progress.durationMs.get("triggerExecution", 0) / _MS
         self._metrics.batch(seconds)
-        self._metrics.held(held_since(self._spark, str(progress.id)))
+        self._holds(str(progress.runId), held_since(self._spark, str(progress.id)))
+        start = self._start(progress, end)
         taken = {topic: _count(start.get(topic, {}), offsets) for topic, offsets in end.items()}
         for topic, records in taken.items():
             self._metrics.taken(topic, records)
@@ -85,12 +88,28 @@ class MirrorListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._metrics.ended()
-        if self._read.pop(str(event.runId), None) is not None:
-            self._metrics.held(None)  # it says no more what it holds
+        self._read.pop(str(event.runId), None)
+        self._holds(str(event.runId), None)  # it says no more what it holds
         if event.exception is None:
             _log.info("query ended", query=str(event.id))
         else:
             _log.error("query failed", query=str(event.id))
+
+    def _holds(self, run: str, since_s: float | None) -> None:
+        if since_s is None:
+            self._held.pop(run, None)
+        else:
+            self._held[run] = since_s
+        self._metrics.held(min(self._held.values(), default=None))
+
+    def _start(self, progress: StreamingQueryProgress, end: Offsets) -> Offsets:
+        """From where a batch read the topics that it read up to `end`."""
+        start = self._offsets(progress, "startOffset")
+        if start.keys() >= end.keys():
+            return start
+        # Of a query's first batch Spark tells none, wherever it began.
+        checkpoint = Checkpoint.noted(self._spark, str(progress.id))
+        return start if checkpoint is None else {**checkpoint.begins(), **start}
 
     def _offsets(self, progress: StreamingQueryProgress, which: str) -> Offsets:
         """Of the mirrored topics, the offsets that a progress tells."""

@@ -150,4 +150,6 @@ def _query(
     writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
-    return writer.trigger(**(trigger or _TRIGGER)).start()
+    query = writer.trigger(**(trigger or _TRIGGER)).start()
+    checkpoint.note(spark, str(query.id))
+    return query

@@ -19,7 +19,10 @@ class MirrorMetrics:
         at = registry or REGISTRY
         self._clock = clock
         self._records = Counter(
-            "pgrelay_mirror_records", "Records taken into the target", ["table"], registry=at
+            "pgrelay_mirror_records",
+            "Offsets taken in: changes, tombstones, and marks of Kafka's transactions",
+            ["table"],
+            registry=at,
         )
         self._batch = Histogram(
             "pgrelay_mirror_batch_seconds",
@@ -40,7 +43,10 @@ class MirrorMetrics:
             registry=at,
         )
         self._lag_records = Gauge(
-            "pgrelay_mirror_lag_records", "Records of the topic that the target lacks", ["table"], registry=at
+            "pgrelay_mirror_lag_records",
+            "Offsets of the topic that are not taken in yet",
+            ["table"],
+            registry=at,
         )
         self._lag_seconds = Gauge(
             "pgrelay_mirror_lag_seconds",
