@@ -234,7 +234,9 @@ def test_an_update_of_a_row_that_is_not_there_is_refused_null_or_set_aside(
 
 def test_a_record_that_cannot_be_read_fails_the_batch_or_goes_to_a_table(mirror: Mirror, target: str) -> None:
     mirrored = mirror(ID, NAME)
-    bad = change("c", 11, after={"id": 2**31, "name": "b"})
+    value = change("c", 11, after={"id": 2**31, "name": "b"}).value
+    assert value is not None
+    bad = Message(value.replace(b',"source"', b',\n"source"'))  # the error is one line all the same
     with pytest.raises(
         RecordError, match=r"partition 0 offset 1: id: '2147483648' is not exactly a int.*as_text"
     ):

@@ -5,8 +5,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.errors import PgrelayError
+from pgrelay.errors import PgrelayError, RecordError, exit_code
 from pgrelay.spark.columns import Column
+from pgrelay.spark.merge import MissingRow
 from pgrelay.spark_mirror.failure import reason
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.records import change
@@ -32,3 +33,10 @@ def test_what_the_target_refuses_is_one_line_with_topic_and_target(
         pg.apply_changes(changes, target, schema=schema)
     assert str(error) == str(told.value)
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("kind", [RecordError, MissingRow])
+def test_an_error_of_ours_ends_with_its_own_code_wherever_its_class_is(kind: type[PgrelayError]) -> None:
+    told = f"[STREAM_FAILED]\nTraceback:\n  merge\n{kind.__module__}.{kind.__name__}: a: no row\n\tat java"
+    error = reason(StreamingQueryException(told))
+    assert (type(error), str(error), exit_code(error)) == (kind, "a: no row", 4)

@@ -155,6 +155,7 @@ class Target:
             )
         if summary.corrupt is not None and self.rejects is None:
             partition, offset, reason = summary.corrupt
+            reason = " ".join(reason.splitlines())  # it has the record's text, and the cure stands behind it
             of_column = "read the column as text (TableSchema.as_text) in a target that is made anew, or "
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
