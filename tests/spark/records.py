@@ -47,10 +47,13 @@ def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> Dat
 
 def changes_of(spark: SparkSession, schema: TableSchema, messages: Iterable[Message]) -> DataFrame:
     """The changes of a table's topic that these messages are all of."""
-    return _reader(schema, None).changes(as_read(spark, schema.topic, messages))
+    return json_reader(schema).changes(as_read(spark, schema.topic, messages))
 
 
-_reader = lru_cache(JsonRecords)  # making one takes longer than such few records do
+@lru_cache
+def json_reader(schema: TableSchema) -> JsonRecords:
+    """What reads the records of a topic; making one takes longer than such few records do."""
+    return JsonRecords(schema, None)
 
 
 def numeric(precision: int, scale: int) -> int:

@@ -94,9 +94,9 @@ class Target:
         changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
         try:
             summary = summarize(changes, schema)
-            self._prepare(schema)
-            if summary.rows:
-                self._refuse(changes, summary, schema)
+            self._prepare(schema, writes=bool(summary.highest))
+            self._refuse(changes, summary, schema)
+            if summary.highest:
                 self._refuse_doubt(changes, schema)
                 self.write(self._sound(changes, summary, schema), summary, schema)
         finally:
@@ -106,8 +106,8 @@ class Target:
         if summary.highest:
             write_positions(self.table, self.positions)
 
-    def _prepare(self, schema: TableSchema) -> None:
-        """The table as the schema has it."""
+    def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
+        """The table as the schema has it; if nothing `writes` to it, it may be on its way to a later one."""
         schema.refuse_clash()
         columns = schema.row_type.names
         taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
@@ -120,6 +120,9 @@ class Target:
         elif position > since:
             self._follow(schema, since)
             self.table.set_properties(birth_properties(schema))
+        elif not writes:
+            # A batch that was killed while the table followed the next version has nothing new of this one.
+            return
         elif self._demanded != schema.columns:
             demand(self.table, schema)
         self._demanded = schema.columns
@@ -194,7 +197,7 @@ class Target:
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
-            with self.table.marking(mark_of(schema.topic, summary.highest)):
+            with self.table.marking(mark_of(schema.topic, summary.highest, summary.truncated)):
                 strict = self.on_missing == "fail" and self.rejects is None
                 apply_multiset(self.table, changes, schema, strict=strict)
         else:

@@ -118,8 +118,9 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     beside = target.beside(SUFFIX)
     if beside.exists():
         _take(beside.properties().get(_APPLIED), positions)
-    if not schema.key:
-        # What commits say of themselves, of which a killed mirror wrote nothing beside the target.
+    if not all(any(column.key for column in version.columns) for version in schema.versions):
+        # What commits say of themselves, of which a killed mirror wrote nothing beside the target. It may
+        # have been at a version of before the table had a key.
         for mark in target.marked():
             _take(mark, positions)
     systemid = properties[_SYSTEMID]
