@@ -189,19 +189,23 @@ class Target:
 
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         """Write what is new and sound of a batch."""
-        if summary.truncated is not None:
-            delete_older(self.table, summary.truncated)
-            changes = changes.where(after(summary.truncated))
-            self.positions.truncate(summary.truncated)
+        truncated = summary.truncated
+        if truncated is not None:
+            changes = changes.where(after(truncated))
+            self.positions.truncate(truncated)
+            if max(summary.highest.values()) == truncated:
+                delete_older(self.table, truncated)
+                return
+            # What follows is written by the commit that empties the table: it may be one transaction.
         changes = changes.where(F.col("op") != "t")
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
             with self.table.marking(mark_of(schema.topic, summary.highest, summary.truncated)):
                 strict = self.on_missing == "fail" and self.rejects is None
-                apply_multiset(self.table, changes, schema, strict=strict)
+                apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
         else:
-            append_once(self.table, changes, schema, since=summary.lowest)
+            append_once(self.table, changes, schema, since=summary.lowest, truncated=truncated)
 
     def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.lacking and self.on_missing == "fail":
@@ -212,17 +216,20 @@ class Target:
             append_rows(self.table, rows, schema)
             return
         strict = summary.unchanged and self.on_missing == "fail"
+        truncated = summary.truncated
         try:
-            merge_rows(self.table, rows, schema, missing=summary.unchanged, strict=strict)
+            merge_rows(
+                self.table, rows, schema, missing=summary.unchanged, strict=strict, truncated=truncated
+            )
         except MissingRow:
             rows = self._without_missing(rows, changes, summary, schema)
-            merge_rows(self.table, rows, schema, missing=True, strict=True)
+            merge_rows(self.table, rows, schema, missing=True, strict=True, truncated=truncated)
 
     def _without_missing(
         self, rows: DataFrame, changes: DataFrame, summary: Summary, schema: TableSchema
     ) -> DataFrame:
         """The rows but for those without a value; these are refused, or set aside where that is wanted."""
-        missing = missing_rows(self.table, rows, schema)
+        missing = missing_rows(self.table, rows, schema, summary.truncated)
         if self.rejects is None:
             refuse_missing(self.table, missing, schema)
             return rows

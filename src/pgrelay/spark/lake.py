@@ -137,21 +137,23 @@ class LakeTable:
             marks = snapshots.limit(_REMEMBERED).selectExpr(f"summary['{_MARK}']")
         return [row[0] for row in marks.collect() if row[0] is not None]
 
-    def add_absent(self, rows: DataFrame, key: Sequence[str], *, since: int | None = None) -> None:
+    def add_absent(
+        self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
+    ) -> None:
         """Add those rows, under the table's column names, that it has none of the same key of.
 
-        `since`: a commit LSN below which there is none, so that files of older rows are not read. Fails where
-        another driver adds some meanwhile: to a plain append these are no conflict, and there would be two of
-        each.
+        `since`: a commit LSN below which there is none, so that files of older rows are not read. `empties`:
+        as `emptying` has it, the clause by which rows go in the same commit. Fails where another driver adds
+        some meanwhile: to a plain append these are no conflict, and there would be two of each.
         """
-        if self.using == "delta":
+        if self.using == "delta" or empties:
             same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
             same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"
             columns = ", ".join(map(quoted, rows.columns))
             values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
             self.run(
                 f"MERGE INTO {self.name} t USING {{rows}} s ON {same}"
-                f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})",
+                f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values}){empties}",
                 rows=rows,
             )
             return

@@ -10,7 +10,7 @@ from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.latest import DELETED, MISSING
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
-from pgrelay.spark.order import older
+from pgrelay.spark.order import emptying, older
 from pgrelay.spark.schema import Position, TableSchema
 
 # How the merge fails, with the LSN behind it.
@@ -24,11 +24,18 @@ class MissingRow(RecordError):
 
 
 def merge_rows(
-    target: LakeTable, rows: DataFrame, schema: TableSchema, *, missing: bool, strict: bool = False
+    target: LakeTable,
+    rows: DataFrame,
+    schema: TableSchema,
+    *,
+    missing: bool,
+    strict: bool = False,
+    truncated: Position | None = None,
 ) -> None:
     """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has.
 
     `strict`: raises MissingRow where it has none, in the merge itself, which looks for every row anyway.
+    `truncated`: all rows come after that, and what is older goes.
     """
     toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
     keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
@@ -47,13 +54,14 @@ def merge_rows(
         what = f"an update leaves out a large value, and {target.name} has no such row"
         return MissingRow(f"{schema.topic} LSN {lsn}: {what}")
 
+    holds, empties = emptying(truncated)
     with refused_by(_LACKS, refusal):
         target.run(
-            f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}"
+            f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
             f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
             f" {f'{lacks} VALUES ({fails})' if strict else ''}"
-            f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values})",
+            f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
             rows=rows,
         )
 
@@ -70,10 +78,13 @@ def delete_older(target: LakeTable, truncated: Position) -> None:
     target.run(f"DELETE FROM {target.name} WHERE {older(truncated)}")
 
 
-def missing_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> DataFrame:
+def missing_rows(
+    target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None
+) -> DataFrame:
     """Of `latest_rows`, those that lack a column, and the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
-    there = target.rows().select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
+    holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
+    there = holding.select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
     return lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti")
 
 

@@ -19,7 +19,18 @@ def after(position: Position) -> Expression:
     return (F.col("commit_lsn") > lsn) | ((F.col("commit_lsn") == lsn) & (F.col("seq") > seq))
 
 
-def older(position: Position) -> str:
-    """Whether the last change of a target's row comes before a position, in SQL."""
+def older(position: Position, row: str = "") -> str:
+    """Whether the last change of a target's row comes before a position, in SQL; `row` is such as `t.`."""
     lsn, seq = position
-    return f"({COMMIT_LSN} < {lsn} OR {COMMIT_LSN} = {lsn} AND {SEQ} < {seq})"
+    return f"({row}{COMMIT_LSN} < {lsn} OR {row}{COMMIT_LSN} = {lsn} AND {row}{SEQ} < {seq})"
+
+
+def emptying(truncated: Position | None) -> tuple[str, str]:
+    """What a MERGE into `t` says of a truncate, if there is one: behind its ON, and after all other clauses.
+
+    The rows that the truncate found are not there to it, and go by its own commit.
+    """
+    if truncated is None:
+        return "", ""
+    gone = older(truncated, "t.")
+    return f" AND NOT {gone}", f" WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE"

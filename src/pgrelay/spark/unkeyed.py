@@ -12,7 +12,8 @@ from pgrelay.errors import RecordError
 from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
-from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.order import emptying, older
+from pgrelay.spark.schema import Position, TableSchema
 
 # How a plan fails, with the LSN behind it.
 _LACKS: Final = "pgrelay: no row to delete at "
@@ -20,9 +21,17 @@ _LACKS: Final = "pgrelay: no row to delete at "
 _SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
 
 
-def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema, *, since: int | None) -> None:
+def append_once(
+    target: LakeTable,
+    changes: DataFrame,
+    schema: TableSchema,
+    *,
+    since: int | None,
+    truncated: Position | None = None,
+) -> None:
     """Append every row, each change once; `since` is the lowest commit LSN that they have.
 
+    They come after `truncated`, and what is older goes.
     Raises RecordError on updates and deletes.
     """
     other = changes.where(~F.col("op").isin("c", "r")).select("partition", "offset", "op").first()
@@ -33,11 +42,17 @@ def append_once(target: LakeTable, changes: DataFrame, schema: TableSchema, *, s
         )
     columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
     rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
-    target.add_absent(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ], since=since)
+    _, empties = emptying(truncated)
+    target.add_absent(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ], since=since, empties=empties)
 
 
 def multiset_changes(
-    target: LakeTable, changes: DataFrame, schema: TableSchema, *, strict: bool
+    target: LakeTable,
+    changes: DataFrame,
+    schema: TableSchema,
+    *,
+    strict: bool,
+    truncated: Position | None = None,
 ) -> DataFrame:
     """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
@@ -57,7 +72,8 @@ def multiset_changes(
     newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
-    deletes = _deletes(_content(_there(target, schema), schema), totals.where(F.col("__net") < 0), strict)
+    there = _content(_there(target, schema, truncated), schema)
+    deletes = _deletes(there, totals.where(F.col("__net") < 0), strict)
     names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
         deletes.select(*names, F.lit(True).alias("__deleted"))
@@ -78,9 +94,17 @@ def _deletes(there: DataFrame, wanted: DataFrame, strict: bool) -> DataFrame:
     return found.withColumn("__rank", F.row_number().over(oldest)).where(is_due)
 
 
-def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema, *, strict: bool) -> None:
+def apply_multiset(
+    target: LakeTable,
+    changes: DataFrame,
+    schema: TableSchema,
+    *,
+    strict: bool,
+    truncated: Position | None = None,
+) -> None:
     """Delete and insert whole rows, as many of each content as the batch says.
 
+    The changes come after `truncated`, and what is older goes.
     Raises RecordError, if `strict`, where the target has not all rows that are to be deleted.
     """
 
@@ -92,15 +116,17 @@ def apply_multiset(target: LakeTable, changes: DataFrame, schema: TableSchema, *
         )
 
     with refused_by(_LACKS, refusal):
-        _merge(target, multiset_changes(target, changes, schema, strict=strict), schema)
+        rows = multiset_changes(target, changes, schema, strict=strict, truncated=truncated)
+        _merge(target, rows, schema, truncated)
 
 
-def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
+def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None) -> None:
+    holds, empties = emptying(truncated)
     columns, values = columns_and_values(schema.row_type.names)
     target.run(
-        f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}"
+        f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
         " WHEN MATCHED AND s.__deleted THEN DELETE"
-        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values})",
+        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){empties}",
         rows=rows,
     )
 
@@ -110,9 +136,10 @@ def _rows(changes: DataFrame, side: str, schema: TableSchema) -> DataFrame:
     return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
 
 
-def _there(target: LakeTable, schema: TableSchema) -> DataFrame:
+def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
+    holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
     columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
-    return target.rows().select(*columns, COMMIT_LSN, SEQ)
+    return holding.select(*columns, COMMIT_LSN, SEQ)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
