@@ -58,6 +58,23 @@ def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:
     assert found == [(1, [10, None]), (50, [50, 60])]
 
 
+def test_a_transaction_that_changes_the_columns_is_not_split_where_it_is_to_be_whole(
+    spark: SparkSession,
+) -> None:
+    schema = TableSchema(
+        "app.public.a", "public", "a", (TableVersion((1, 0), (ID,)), TableVersion((50, 2), (ID, NAME)))
+    )
+    placed = spark.createDataFrame([(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
+    found = [
+        [
+            (known.latest.position[0], part.count())
+            for known, part in slices(placed, schema, (1, 0), whole=whole)
+        ]
+        for whole in (False, True)
+    ]
+    assert found == [[(1, 2), (50, 1)], [(1, 1), (50, 2)]]
+
+
 def test_a_topic_of_several_tables_is_refused_by_name(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:

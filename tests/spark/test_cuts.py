@@ -268,7 +268,8 @@ def boundaries(lsn: int, **events: int) -> list[Message]:
 
 def test_whole_transactions(spark: SparkSession, cuts: Cuts, target: str, tmp_path: Path) -> None:
     using: Using = "iceberg"
-    keyed = replace(table(_topic("a"), ID, NAME), table="a")
+    told = TableVersion((1, 0), (ID, NAME)), TableVersion((500, 1), (ID, NAME, N))
+    keyed = replace(table(_topic("a")), table="a", versions=told)
     bag = replace(table(_topic("b"), NAME, identity="full"), table="b")
     a, b = f"{target}_a", f"{target}_b"
     mirror = Whole(spark, using, tmp_path, (keyed, a), (bag, b))
@@ -310,5 +311,12 @@ def test_whole_transactions(spark: SparkSession, cuts: Cuts, target: str, tmp_pa
     )
     assert shown() == (Counter([(4, "d")]), Counter({("x",): 1, ("y",): 2}))
     assert str(pg.mirror_position(spark, b, using=using)) == "0/12C"
-    mirror.batch(11, transaction=[boundaries(400, a=1)[1]])()
-    assert shown()[0] == Counter([(4, "d"), (5, "e")])
+    altered = change("c", 500, 1, after={"id": 7, "name": "g", "n": 7})
+    ends = [boundaries(400, a=1)[1], *boundaries(500, a=2)]
+    mirror.batch(11, a=[made(500, 0, 6, "f"), altered], transaction=ends)()
+    assert shown()[0] == Counter([(4, "d", None), (5, "e", None), (6, "f", None), (7, "g", 7)])
+    # Nor does any version show half of one.
+    states = [{1, 2}, {1, 2, 3}, {4}, {4, 5}, {4, 5, 6, 7}]
+    for version in spark.table(f"iceberg.{a}.snapshots").collect():
+        seen = spark.sql(f"SELECT id FROM iceberg.{a} VERSION AS OF {version.snapshot_id}")
+        assert {row.id for row in seen.collect()} in states

@@ -67,7 +67,11 @@ class Writing:
 class Batches:
     """The micro-batches of one query, applied to all its targets."""
 
-    def __init__(self, schemas: SchemaTopic, reading: Reading, writing: Writing) -> None:
+    def __init__(
+        self, schemas: SchemaTopic, reading: Reading, writing: Writing, *, whole: bool = False
+    ) -> None:
+        """`whole`: the records are of whole transactions, which no version of a target is to split."""
+        self._whole = whole
         self._schemas = schemas
         self._reading = reading
         self._writing = writing
@@ -136,7 +140,7 @@ class Batches:
             # Found once, so that no record is read by more than the version that it was written under.
             placed = self._placed(records)
             try:
-                for known, part in slices(placed, schema, since):
+                for known, part in slices(placed, schema, since, whole=self._whole):
                     self._apply_part(part, known, target)
             finally:
                 placed.unpersist()
@@ -171,18 +175,21 @@ class Batches:
 
 
 def slices(
-    placed: DataFrame, schema: TableSchema, since: Position
+    placed: DataFrame, schema: TableSchema, since: Position, *, whole: bool = False
 ) -> Iterator[tuple[TableSchema, DataFrame]]:
-    """The schema as the records reach each version of it, and those before the next; mostly there is one."""
+    """The schema as the records reach each version of it, and those before the next; mostly there is one.
+
+    `whole`: a transaction that changes the columns is all of the later version, which knows the earlier.
+    """
     later = [version.position for version in schema.versions if version.position > since]
     # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
     is_placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
     [highest] = placed.agg(F.max(F.when(is_placed, F.struct("commit_lsn", "seq")))).first() or [None]
     reached = [position for position in later if highest is not None and position <= tuple(highest)]
-    for number, (position, until) in enumerate(pairwise([since, *reached, None])):
-        assert position is not None
-        # What has no position comes first: it ends the mirror, or is set aside.
-        part = placed if number == 0 else placed.where(~before(position))
+    borders = [(lsn, 0 if whole else seq) for lsn, seq in reached]
+    # What has no position comes first: it ends the mirror, or is set aside.
+    for position, (begin, until) in zip([since, *reached], pairwise([None, *borders, None]), strict=True):
+        part = placed if begin is None else placed.where(~before(begin))
         if until is not None:
             part = part.where(F.coalesce(before(until), F.lit(True)))
         yield schema.until(position), part

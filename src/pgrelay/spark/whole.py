@@ -90,7 +90,7 @@ class WholeTransactions:
     ) -> None:
         self.topic = transaction_topic(prefix)
         self._prefix = prefix
-        self._batches = Batches(schemas, reading, writing)
+        self._batches = Batches(schemas, reading, writing, whole=True)
         self._reading = reading
         self._writing = writing
         self._source = source
