@@ -39,7 +39,7 @@ class Cuts:
     def at_each_write(self, run: Callable[[], None], of: str = "") -> None:
         """Run it until it passes, which it does when there is no write left that it was not killed behind.
 
-        `of`: with what the statements begin that count.
+        `of`: what the statements have in them that count.
         """
         self._killed.clear()
         self._of = of
@@ -76,7 +76,7 @@ class Cuts:
             if not self._dead:
                 self._run[what] += 1
                 place = (what, self._run[what])
-                if place in self._killed or not what.startswith(self._of):
+                if place in self._killed or self._of not in what:
                     return
                 self._killed.add(place)
                 self.behind.append(what)

@@ -1,7 +1,7 @@
-"""Mirrors that are killed behind each of their writes: they end equal to the table, in both formats.
+"""Mirrors that are killed behind each of their writes: they end equal to the table.
 
-Each time the same batch comes again to a mirror that remembers nothing, as Spark does it. Both formats where
-they write otherwise; else Iceberg, which is faster.
+Each time the same batch comes again to a mirror that remembers nothing, as Spark does it. Iceberg, which is
+faster; Delta for the changes of columns.
 """
 
 import json
@@ -32,8 +32,6 @@ ID = Column("id", "int4", key=True, encoding="integer")
 NAME, TITLE, BIG, EXTRA = (Column(name, "text") for name in ("name", "title", "big", "extra"))
 N = Column("n", "int4", encoding="integer")
 WIDE = replace(N, type_name="int8")
-
-both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 @pytest.fixture
@@ -106,7 +104,7 @@ def test_a_table_with_a_key(spark: SparkSession, cuts: Cuts, target: str) -> Non
     assert {each.split()[0] for each in cuts.behind} >= {"CREATE", "overwrite", "MERGE", "ALTER"}
 
 
-@both_formats
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_columns_that_change_twice_in_a_batch(
     spark: SparkSession, cuts: Cuts, target: str, using: Using
 ) -> None:
@@ -130,7 +128,7 @@ def test_columns_that_change_twice_in_a_batch(
         change("d", 210, before={"id": 7}),
         change("u", 211, after={"id": 4, "n": 2**40, "extra": "e"}, unchanged=["big"]),
     )
-    cuts.at_each_write(following, of="ALTER" if using == "delta" else "")
+    cuts.at_each_write(following, of="COLUMN" if using == "delta" else "")
     expected = [(1, "x", 1, None), (4, "x", 2**40, "e"), (5, "x", 5, None), (6, "moved", 6, None)]
     assert mirrored.found() == Counter(expected)
     assert mirrored.rejected() == Counter([(10,)])
@@ -138,12 +136,9 @@ def test_columns_that_change_twice_in_a_batch(
     assert any("COLUMN" in each for each in cuts.behind)
 
 
-@both_formats
-def test_whole_rows_of_a_table_that_gets_a_key(
-    spark: SparkSession, cuts: Cuts, target: str, using: Using
-) -> None:
+def test_whole_rows_of_a_table_that_gets_a_key(spark: SparkSession, cuts: Cuts, target: str) -> None:
     known = versions((1, [NAME, N]), (100, [replace(NAME, key=True), N]), identity="full")
-    mirrored = Mirrored(spark, target, using)
+    mirrored = Mirrored(spark, target, "iceberg")
     a, b = {"name": "a", "n": 1}, {"name": "b", "n": None}
     mirrored.batch(known.until((1, 0)), *(change("c", 10, n, after=a) for n in range(5)))()
     cuts.at_each_write(
@@ -169,9 +164,8 @@ def test_whole_rows_of_a_table_that_gets_a_key(
     assert read_positions(mirrored.table, known).applied == {0: (110, 0)}
 
 
-@both_formats
-def test_a_table_that_is_appended_to(spark: SparkSession, cuts: Cuts, target: str, using: Using) -> None:
-    known, mirrored = versions((1, [NAME])), Mirrored(spark, target, using)
+def test_a_table_that_is_appended_to(spark: SparkSession, cuts: Cuts, target: str) -> None:
+    known, mirrored = versions((1, [NAME])), Mirrored(spark, target, "iceberg")
     a = {"name": "a"}
     mirrored.batch(known, *(change("c", 10, n, after=a) for n in range(2)))()
     cuts.at_each_write(mirrored.batch(known, *(change("c", 20, n, after=a) for n in range(2))))
@@ -215,15 +209,13 @@ def test_history(spark: SparkSession, cuts: Cuts, target: str) -> None:
 
 
 class Whole:
-    """A mirror of whole transactions, of two tables; its checkpoint is what Spark would have written."""
+    """A mirror of whole transactions; its checkpoint is what Spark would have written."""
 
-    def __init__(
-        self, spark: SparkSession, using: Using, folder: Path, *targets: tuple[TableSchema, str]
-    ) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, *targets: tuple[TableSchema, str]) -> None:
         self.spark = spark
         self._folder = folder
         self._schemas = Told({schema.topic: schema for schema, _ in targets})
-        self._writing = Writing({schema.topic: target for schema, target in targets}, using)
+        self._writing = Writing({schema.topic: target for schema, target in targets}, "iceberg")
         (folder / "offsets").mkdir()
         (folder / "metadata").write_text(json.dumps({"id": folder.name}))
 
@@ -242,6 +234,18 @@ class Whole:
             WholeTransactions("app", self._schemas, Read(), self._writing, source).apply(records, number)
 
         return apply
+
+    def shown(self) -> list[Counter[tuple[Any, ...]]]:
+        """The rows of each target, which are those at the position."""
+        found = []
+        for name in self._writing.tables.values():
+            position = pg.mirror_position(self.spark, name, using="iceberg")
+            assert position is not None
+            target = lake_table(self.spark, name, "iceberg")
+            found.append(rows(target.rows()))
+            version = f"SELECT * FROM {target.name} VERSION AS OF {position.versions[name]}"
+            assert rows(self.spark.sql(version)) == found[-1]
+        return found
 
 
 class Told(SchemaTopic):
@@ -266,57 +270,47 @@ def boundaries(lsn: int, **events: int) -> list[Message]:
     return [Message(json.dumps(each).encode()) for each in (begin, end)]
 
 
+A = replace(
+    table(_topic("a")),
+    table="a",
+    versions=(TableVersion((1, 0), (ID, NAME)), TableVersion((500, 1), (ID, NAME, N))),
+)
+B = replace(table(_topic("b"), NAME, identity="full"), table="b")
+
+
+def of_a(lsn: int, seq: int, number: int, name: str) -> Message:
+    return change("c", lsn, seq, after={"id": number, "name": name})
+
+
 def test_whole_transactions(spark: SparkSession, cuts: Cuts, target: str, tmp_path: Path) -> None:
-    using: Using = "iceberg"
-    told = TableVersion((1, 0), (ID, NAME)), TableVersion((500, 1), (ID, NAME, N))
-    keyed = replace(table(_topic("a")), table="a", versions=told)
-    bag = replace(table(_topic("b"), NAME, identity="full"), table="b")
-    a, b = f"{target}_a", f"{target}_b"
-    mirror = Whole(spark, using, tmp_path, (keyed, a), (bag, b))
-
-    def made(lsn: int, seq: int, number: int, name: str) -> Message:
-        return change("c", lsn, seq, after={"id": number, "name": name})
-
+    mirror = Whole(spark, tmp_path, (A, f"{target}_a"), (B, f"{target}_b"))
     x, y = {"name": "x"}, {"name": "y"}
     cuts.at_each_write(
         mirror.batch(
             0,
-            a=[made(100, 0, 1, "a"), made(100, 1, 2, "b"), made(200, 1, 3, "c")],
+            a=[of_a(100, 0, 1, "a"), of_a(100, 1, 2, "b"), of_a(200, 1, 3, "c")],
             b=[change("c", 100, 2, after=x), change("c", 100, 3, after=x)],
             # The end of 200 is there before its row of b.
             transaction=[*boundaries(100, a=2, b=2), *boundaries(200, a=1, b=1)],
-        )
+        ),
+        of="CREATE",
     )
-
-    def shown() -> tuple[Counter[tuple[Any, ...]], ...]:
-        """The rows of both, which are those at the position."""
-        position = pg.mirror_position(spark, a, using=using)
-        assert position is not None
-        found = []
-        for name in (a, b):
-            table = lake_table(spark, name, using)
-            at = f"SELECT * FROM {table.name} VERSION AS OF {position.versions[name]}"
-            found.append(rows(table.rows()))
-            assert rows(spark.sql(at)) == found[-1]
-        return tuple(found)
-
-    assert shown() == (Counter([(1, "a"), (2, "b")]), Counter({("x",): 2}))
+    assert mirror.shown() == [Counter([(1, "a"), (2, "b")]), Counter({("x",): 2})]
     cuts.at_each_write(
         mirror.batch(
             10,  # the number of one that sweeps
-            a=[change("t", 300, 0), made(300, 1, 4, "d"), made(400, 0, 5, "e")],
+            a=[change("t", 300, 0), of_a(300, 1, 4, "d"), of_a(400, 0, 5, "e")],
             b=[change("u", 200, 0, before=x, after=y), change("c", 300, 2, after=y)],
             transaction=[*boundaries(300, a=2, b=1), boundaries(400)[0]],
         )
     )
-    assert shown() == (Counter([(4, "d")]), Counter({("x",): 1, ("y",): 2}))
-    assert str(pg.mirror_position(spark, b, using=using)) == "0/12C"
+    assert mirror.shown() == [Counter([(4, "d")]), Counter({("x",): 1, ("y",): 2})]
     altered = change("c", 500, 1, after={"id": 7, "name": "g", "n": 7})
     ends = [boundaries(400, a=1)[1], *boundaries(500, a=2)]
-    mirror.batch(11, a=[made(500, 0, 6, "f"), altered], transaction=ends)()
-    assert shown()[0] == Counter([(4, "d", None), (5, "e", None), (6, "f", None), (7, "g", 7)])
+    mirror.batch(11, a=[of_a(500, 0, 6, "f"), altered], transaction=ends)()
+    assert mirror.shown()[0] == Counter([(4, "d", None), (5, "e", None), (6, "f", None), (7, "g", 7)])
     # Nor does any version show half of one.
-    states = [{1, 2}, {1, 2, 3}, {4}, {4, 5}, {4, 5, 6, 7}]
-    for version in spark.table(f"iceberg.{a}.snapshots").collect():
-        seen = spark.sql(f"SELECT id FROM iceberg.{a} VERSION AS OF {version.snapshot_id}")
-        assert {row.id for row in seen.collect()} in states
+    name = f"iceberg.{target}_a"
+    for version in spark.table(f"{name}.snapshots").collect():
+        seen = spark.sql(f"SELECT id FROM {name} VERSION AS OF {version.snapshot_id}").collect()
+        assert {row.id for row in seen} in [{1, 2}, {1, 2, 3}, {4}, {4, 5}, {4, 5, 6, 7}]

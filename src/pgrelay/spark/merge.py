@@ -50,12 +50,9 @@ def merge_rows(
     fails = f"CAST(raise_error(concat({literal(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
 
-    def refusal(lsn: str) -> MissingRow:
-        what = f"an update leaves out a large value, and {target.name} has no such row"
-        return MissingRow(f"{schema.topic} LSN {lsn}: {what}")
-
     holds, empties = emptying(truncated)
-    with refused_by(_LACKS, refusal):
+    lacking = f"an update leaves out a large value, and {target.name} has no such row"
+    with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
         target.run(
             f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
             f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
