@@ -152,7 +152,7 @@ MESSAGES = {
     "r": build.rollback_prepared(0x900, 0x930, 733, "g"),
 }
 IN_PLACE = {
-    "outside any transaction": "BSAcbpKr",
+    "outside any transaction": "BSAcbPpKr",
     "inside transaction 731": "OIUDTC",
     "inside a segment of streamed transaction 732": "OIUDTE",
     "inside prepared transaction 733": "OIUDTP",

@@ -165,6 +165,15 @@ def test_an_empty_one(connection: Connections) -> None:
     ]
 
 
+def test_one_that_nothing_began_is_empty(connection: Connections) -> None:
+    """PostgreSQL 18 sends it of a transaction that it has nothing to decode of, such as a mere lock."""
+    assert connection.events(PREPARE) == [Reached(0x830)]
+    assert connection.events(COMMIT) == [
+        TransactionBegin(731, commit_lsn=0x900, commit_us=NOON, scoped=True),
+        TransactionEnd(0x930),
+    ]
+
+
 def test_keepalives_inside_are_no_positions(connection: Connections) -> None:
     """What the keepalive says was sent is not on disk yet."""
     assert connection.events(BEGIN, build.keepalive(0x840), PREPARE, build.keepalive(0x850)) == [

@@ -157,6 +157,17 @@ def test_one_prepared_before_two_phase_was_switched_on_arrives(
 
 
 @on_two_phase_versions
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_one_that_only_took_a_lock_is_nothing(database: Database, two_phase: Relay, end: str) -> None:
+    """PostgreSQL 18 sends its Prepare, and nothing that begins it."""
+    database.execute("BEGIN; LOCK TABLE t; PREPARE TRANSACTION 'g'")
+    database.execute(f"{end} PREPARED 'g'")
+    database.execute("INSERT INTO t VALUES (1)")
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, 1]
+
+
+@on_two_phase_versions
 def test_what_postgres_can_not_decode_of_a_rolled_back_prepare_is_passed_by_without_two_phase(
     database: Database, two_phase: Relay
 ) -> None:

@@ -249,7 +249,10 @@ class Assembler:
             case transactions.StreamAbort():
                 self._stream_abort(message)
             case transactions.BeginPrepare():
-                self._preparing = OpenTransaction(message.xid, self._spool.buffer(f"{message.xid}-prepare"))
+                self._preparing = self._begin_prepare(message.xid)
+            case transactions.Prepare():
+                # PostgreSQL 18 sends it alone where there is nothing to decode, such as a mere lock.
+                self._prepare(self._begin_prepare(message.xid), message)
             case transactions.CommitPrepared():
                 self._commit_prepared(message)
             case transactions.RollbackPrepared():
@@ -316,6 +319,9 @@ class Assembler:
         )
         self._release(transaction)
         self._events.append(Reached(prepare.end_lsn))
+
+    def _begin_prepare(self, xid: int) -> OpenTransaction:
+        return OpenTransaction(xid, self._spool.buffer(f"{xid}-prepare"))
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
         self._spill(transaction)
