@@ -228,5 +228,9 @@ class Source:
             while take_frames(unread, pgconn.get_copy_data, pgconn.consume_input, *_PASSED_BY):
                 await self.wait_readable(0 if unread else None)
                 unread.clear()
+            # It lets go of the slot behind its own end of the copy, and ahead of the command's.
+            while pgconn.is_busy():
+                await self.wait_readable(None)
+                pgconn.consume_input()
         except psycopg.OperationalError as error:
             raise SourceUnavailable(one_line(error)) from error
