@@ -12,11 +12,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgrelay.embedded.ports import free_port
 from pgrelay.embedded.postgres import Postgres
 from tests.docs.pages import Block, blocks
 from tests.integration.servers import KafkaServer
 from tests.integration.waiting import wait_until
+from tests.ports import held_port
 
 STEPS = [block for block in blocks() if block.page == "docs/quickstart.md"]
 
@@ -24,13 +24,13 @@ STEPS = [block for block in blocks() if block.page == "docs/quickstart.md"]
 class Reader:
     """Somebody who does what the page says, in a folder of their own."""
 
-    def __init__(self, folder: Path, postgres: Postgres, kafka: KafkaServer) -> None:
+    def __init__(self, folder: Path, postgres: Postgres, kafka: KafkaServer, port: int) -> None:
         self._folder = folder
         self._postgres = postgres
         self._addresses = {
             "localhost:5432": f"127.0.0.1:{postgres.port}",
             "localhost:9092": kafka.bootstrap,
-            "127.0.0.1:8080": f"127.0.0.1:{free_port()}",
+            "127.0.0.1:8080": f"127.0.0.1:{port}",
         }
         self._environment = {n: v for n, v in os.environ.items() if not n.startswith("PGRELAY_")}
         self._relay: subprocess.Popen[bytes] | None = None
@@ -109,9 +109,9 @@ def ask_for_passwords(dsn: str) -> None:
 
 @pytest.fixture
 def reader(tmp_path: Path, kafka: KafkaServer) -> Iterator[Reader]:
-    with Postgres() as postgres:
+    with Postgres() as postgres, held_port() as port:
         ask_for_passwords(postgres.create_database("app"))
-        reader = Reader(tmp_path, postgres, kafka)
+        reader = Reader(tmp_path, postgres, kafka, port)
         try:
             yield reader
         finally:
