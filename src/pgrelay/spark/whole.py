@@ -5,7 +5,7 @@ a table of its own, on disk, so that a transaction may be larger than memory; th
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,6 +67,24 @@ class Source:
     checkpoint: Checkpoint
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A micro-batch: the schemas that are known by now, what came, and what was held back until now.
+
+    new, held  as POSITIONED, by the tables of the query's `own`
+    """
+
+    number: int
+    schemas: Mapping[str, TableSchema]
+    own: WholeTables
+    new: DataFrame
+    held: DataFrame
+
+    @property
+    def session(self) -> SparkSession:
+        return self.new.sparkSession
+
+
 class Standstill:
     """What waits, told once when nothing of it moved from one batch to the next."""
 
@@ -112,8 +130,8 @@ class WholeTransactions:
         if planned is not None and self.topic in self._source.checkpoint.ends(planned):
             self._tables(self._source.session).refuse_to_be_left()
 
-    def _apply(self, batch: DataFrame, number: int) -> None:
-        spark = batch.sparkSession
+    def _apply(self, records: DataFrame, number: int) -> None:
+        spark = records.sparkSession
         schemas = self._batches.schemas(spark)
         again = self._own is None  # only the first batch of a run may have come before
         own = self._own or self._tables(spark)
@@ -121,18 +139,18 @@ class WholeTransactions:
             own.begin(self._writing.tables, number)
             self._own = own
         since = own.until
-        records = batch.where(F.col("value").isNotNull())
-        new = with_positions(records, self._reading.registry, self.topic).persist()
-        held = own.held(since)
+        values = records.where(F.col("value").isNotNull())
+        new = with_positions(values, self._reading.registry, self.topic).persist()
+        batch = _Batch(number, schemas, own, new, own.held(since))
         # Some are there twice where a batch comes again, which does no harm.
         came = new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
-        pending = came.unionByName(held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
+        pending = came.unionByName(batch.held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
         try:
-            found = self._reach(pending, schemas, since, number)
+            found = self._reach(batch, pending, since)
             until, rest = found.until, rest_of(pending, found.until)
             if not until and rest.rows:
-                self._refuse_unwritten(spark, number)
-            self._apply_until(new, held, until, schemas, number)
+                self._refuse_unwritten(batch)
+            self._apply_until(batch, until)
             if rest.new:
                 own.hold(new.where(F.col("commit_lsn") > until), again=again)
             if number % _SWEEP_EVERY == 0:
@@ -148,60 +166,53 @@ class WholeTransactions:
         writing = self._writing
         return WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
 
-    def _reach(
-        self, pending: DataFrame, schemas: Mapping[str, TableSchema], since: int, number: int
-    ) -> Reach:
-        tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in schemas.items()}
+    def _reach(self, batch: _Batch, pending: DataFrame, since: int) -> Reach:
+        tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in batch.schemas.items()}
         found = reach(pending, tables, since, {})
         if not found.waiting:
             return found
         # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
-        past = read_past(pending, self._source.checkpoint.ends(number))
+        past = read_past(pending, self._source.checkpoint.ends(batch.number))
         if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
             return found
         return reach(pending, tables, since, past)
 
-    def _apply_until(
-        self, new: DataFrame, held: DataFrame, until: int, schemas: Mapping[str, TableSchema], number: int
-    ) -> None:
+    def _apply_until(self, batch: _Batch, until: int) -> None:
         """Apply what is due, and remember up to which commit that is."""
-        own, spark = self._own, new.sparkSession
-        assert own is not None
+        own = batch.own
         position = own.position
         # Also where a table catches up, or this may be the first batch of a run.
         goes_on = position is None or until > position.commit_lsn or self._added != set()
-        there = self._claim(spark, own, {}, schemas, number) if goes_on else {}
-        self._apply_due(new, held, until, schemas)
+        there = self._claim(batch) if goes_on else {}
+        self._apply_due(batch, until)
         if goes_on:
-            targets = self._claim(spark, own, there, schemas, number)
-            if self._are_equal(spark, own, until, schemas, number):
-                own.remember(until, targets)
+            made = self._claim(batch, but=there)
+            if self._are_equal(batch, until):
+                own.remember(until, there | made)
             elif until > own.until:
                 own.set_until(until)
 
-    def _apply_due(
-        self, new: DataFrame, held: DataFrame, until: int, schemas: Mapping[str, TableSchema]
-    ) -> None:
-        due = held.where(F.col("commit_lsn") <= until).persist()
+    def _apply_due(self, batch: _Batch, until: int) -> None:
+        due = batch.held.where(F.col("commit_lsn") <= until).persist()
         # What has no position can't be read: let it be told of at once.
-        now = new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
+        now = batch.new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
         try:
             # With `from_avro` in the plan that tables share: its map of options is built anew by each thread,
             # in one place, and they then find keys twice.
             at_once = AT_ONCE if self._reading.registry is None else 1
-            self._batches.apply_tables(now.unionByName(due), schemas, at_once)
+            self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
         finally:
             due.unpersist()
 
-    def _refuse_unwritten(self, spark: SparkSession, number: int) -> None:
+    def _refuse_unwritten(self, batch: _Batch) -> None:
         """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
-        if any(self._source.checkpoint.ends(number).get(self.topic, {}).values()):
+        if any(self._source.checkpoint.ends(batch.number).get(self.topic, {}).values()):
             return
         # A begin that is not committed yet tells as much.
         client = client_options(self._source.servers, self._source.options)
         client["kafka.isolation.level"] = "read_uncommitted"
         deadline = time.monotonic() + _PATIENCE_S
-        while not is_written(spark, client, self.topic):
+        while not is_written(batch.session, client, self.topic):
             if time.monotonic() > deadline:
                 raise SetupError(
                     f"topic {self.topic} has no records, and nothing else tells what a whole transaction is: "
@@ -210,59 +221,45 @@ class WholeTransactions:
                 )
             time.sleep(_PAUSE_S)
 
-    def _claim(
-        self,
-        spark: SparkSession,
-        own: WholeTables,
-        claimed: dict[str, LakeTable],
-        schemas: Mapping[str, TableSchema],
-        number: int,
-    ) -> dict[str, LakeTable]:
-        """Claim the targets that are there, by the names that the mirror was given; with those `claimed`.
+    def _claim(self, batch: _Batch, but: Collection[str] = ()) -> dict[str, LakeTable]:
+        """Claim the targets that are there, `but` these, by the names that the mirror was given.
 
         Raises SetupError or GapError where one does not fit its topic: whoever that belongs to, it stays as
         it is.
         """
-        named = {self._writing.tables[topic]: schema for topic, schema in schemas.items()}
+        named = {self._writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
         tables = {
-            name: self._batches.target(spark, schema).table
+            name: self._batches.target(batch.session, schema).table
             for name, schema in named.items()
-            if name not in claimed
+            if name not in but
         }
         there = {name: table for name, table in tables.items() if table.exists()}
         for table in there.values():
-            own.claim(table, anew=number == 0)
-        return claimed | there
+            batch.own.claim(table, anew=batch.number == 0)
+        return there
 
-    def _are_equal(
-        self,
-        spark: SparkSession,
-        own: WholeTables,
-        until: int,
-        schemas: Mapping[str, TableSchema],
-        number: int,
-    ) -> bool:
+    def _are_equal(self, batch: _Batch, until: int) -> bool:
         """Whether all targets are equal to Postgres at a commit."""
         # A query that begins anew comes to what its targets have already.
-        known = (self._batches.target(spark, schema).positions.applied for schema in schemas.values())
-        ahead = any(lsn > until for applied in known for lsn, _ in applied.values())
-        return self._caught_up(own, schemas, number) and not ahead
+        targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
+        ahead = any(lsn > until for target in targets for lsn, _ in target.positions.applied.values())
+        return self._caught_up(batch) and not ahead
 
-    def _caught_up(self, own: WholeTables, schemas: Mapping[str, TableSchema], number: int) -> bool:
+    def _caught_up(self, batch: _Batch) -> bool:
         """Whether topics that were added are read to where they ended when this query first saw them.
 
         The ends of their older transactions were read long ago: nothing else tells when they are complete.
         """
         topics = set(self._writing.tables)
         if self._added is None:
-            known = own.topics
+            known = batch.own.topics
             self._added = topics - known
             if known - topics:
                 # One that is left out has to catch up when it comes back.
-                own.set_topics(known & topics)
+                batch.own.set_topics(known & topics)
         if self._added:
-            ends = self._source.checkpoint.ends(number)
-            if any(topic in schemas for topic in self._added - ends.keys()):
+            ends = self._source.checkpoint.ends(batch.number)
+            if any(topic in batch.schemas for topic in self._added - ends.keys()):
                 # A batch that comes again, and was planned without a topic that there is.
                 return False
             if self._joining is None:
@@ -272,7 +269,7 @@ class WholeTransactions:
             for topic, joined in self._joining.items():
                 if any(ends.get(topic, {}).get(partition, 0) < end for partition, end in joined.items()):
                     return False
-            own.set_topics(topics)
+            batch.own.set_topics(topics)
             self._added = set()
         return True
 
