@@ -12,6 +12,7 @@ from tests.docs.pages import Block, blocks
 
 # What a page takes for granted: the reader's own tables, or what an earlier page has made.
 _GIVEN: Final = {
+    "docs/operations.md": "SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput')",
     "docs/security.md": "CREATE TABLE orders (id int); CREATE TABLE customers (id int)",
     "docs/spark.md": "CREATE TABLE orders (id int PRIMARY KEY, note text)",
 }
