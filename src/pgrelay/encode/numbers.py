@@ -7,7 +7,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from pgrelay.encode.digits import MINUS, ZERO
+from pgrelay.encode.digits import COMPILED, MINUS, ZERO
 from pgrelay.encode.plain import copy
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.types import (
@@ -36,20 +36,12 @@ _INT_DIGITS: Final = 4000
 
 def is_number(value: bytes) -> bool:
     """Whether it is what Postgres prints for a finite float or numeric."""
-    return _NUMBER(value) is not None
+    return _is_number(value, 0, len(value))
 
 
-def json_number(value: bytes) -> bytes:
-    """A JSON number; for what JSON has no number for, the strings NaN, Infinity and -Infinity."""
-    if _NUMBER(value) is not None:
-        return value
-    if value in NOT_FINITE:
-        return b'"' + value + b'"'
-    raise refusal(value, "a number as Postgres prints one")
-
-
-def write_json_number(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
-    """Append what `json_number` gives of `data[start:end]`; False, and nothing, where that is no number."""
+def _is_number(data: bytes, start: i64, end: i64) -> bool:
+    if not COMPILED:
+        return _NUMBER(data, start, end) is not None
     at: i64 = start
     if at < end and data[at] == MINUS:
         at += 1
@@ -58,10 +50,7 @@ def write_json_number(writer: BytesWriter, data: bytes, start: i64, end: i64) ->
         at = _past_digits(data, at + 1, end)
     if 0 < at < end - 1 and data[at] == _E and (data[at + 1] == _PLUS or data[at + 1] == MINUS):
         at = _past_digits(data, at + 2, end)
-    if at != end:
-        return False
-    copy(writer, data, start, end)
-    return True
+    return at == end
 
 
 def _past_digits(data: bytes, start: i64, end: i64) -> i64:
@@ -75,6 +64,23 @@ def _past_digits(data: bytes, start: i64, end: i64) -> i64:
     return at if at > start else -1
 
 
+def json_number(value: bytes) -> bytes:
+    """A JSON number; for what JSON has no number for, the strings NaN, Infinity and -Infinity."""
+    if is_number(value):
+        return value
+    if value in NOT_FINITE:
+        return b'"' + value + b'"'
+    raise refusal(value, "a number as Postgres prints one")
+
+
+def write_json_number(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
+    """Append what `json_number` gives of `data[start:end]`; False, and nothing, where that is no number."""
+    if not _is_number(data, start, end):
+        return False
+    copy(writer, data, start, end)
+    return True
+
+
 def money_digits(value: bytes) -> bytes:
     """A JSON string of `money_amount`."""
     return b'"' + money_amount(value) + b'"'
@@ -83,7 +89,7 @@ def money_digits(value: bytes) -> bytes:
 def money_amount(value: bytes) -> bytes:
     """The amount's sign, digits and point, from ``-$1,234.56`` (lc_monetary = C)."""
     amount = value.translate(None, b"$,")
-    if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or _NUMBER(amount) is None:
+    if not value.startswith((b"$", b"-$")) or amount[-3:-2] != b"." or not is_number(amount):
         raise refusal(value, "an amount as Postgres prints it with lc_monetary = C")
     return amount
 
@@ -152,7 +158,7 @@ def variable_decimal(value: bytes) -> bytes:
 
 def _digits(value: bytes) -> tuple[bytes, int]:
     """The sign and digits without their point, and how many of them stood behind it."""
-    if _NUMBER(value) is None:
+    if not is_number(value):
         raise refusal(value, "a numeric as Postgres prints one")
     whole, _, fraction = value.partition(b".")
     return whole + fraction, len(fraction)

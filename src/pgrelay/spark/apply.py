@@ -201,7 +201,7 @@ class Target:
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full":
-            with self.table.marking(mark_of(schema.topic, summary.highest, summary.truncated)):
+            with self.table.marking(mark_of(schema.topic, summary.highest, truncated)):
                 strict = self.on_missing == "fail" and self.rejects is None
                 apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
         else:
