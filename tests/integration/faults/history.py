@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.integration.changes import change, place
 from tests.integration.databases import Database
@@ -13,6 +13,7 @@ from tests.integration.faults.slots import wait_free
 from tests.integration.faults.workload import TABLES
 from tests.integration.relays import Relay
 from tests.integration.topics import Record, read_topic
+from tests.integration.waiting import wait_until
 
 Rows = list[dict[str, Any]]
 
@@ -135,6 +136,21 @@ def ends(relay: Relay) -> Ends:
             if relay.topic(table) in topics
             for number in topics[relay.topic(table)].partitions
         ]
-        return {at: consumer.get_watermark_offsets(TopicPartition(*at), timeout=10)[1] for at in ours}
+        return {at: _end(consumer, TopicPartition(*at)) for at in ours}
     finally:
         consumer.close()
+
+
+def _end(consumer: Consumer, at: TopicPartition) -> int:
+    """Where a partition ends, once it is led: a broker that was just started has still to take its own up."""
+
+    def watermarks() -> tuple[int, ...]:
+        try:
+            return consumer.get_watermark_offsets(at, timeout=10) or ()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return ()
+
+    _, end = wait_until(watermarks, f"a leader of {at.topic} [{at.partition}]")
+    return end
