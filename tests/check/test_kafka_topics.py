@@ -109,7 +109,7 @@ def test_topics_to_come_have_the_brokers_limits_but_for_ours() -> None:
         topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
     )
     assert to_come([ORDERS], ours, BROKER) == {"orders": Limits(5, 2, "compact,delete", 604_800_000)}
-    assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {"schema": LASTING, "offsets": LASTING}
+    assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {"schema": LASTING, "offsets": COMPACTED}
 
 
 def test_the_schema_topic_must_keep_everything() -> None:

@@ -8,6 +8,7 @@ from pgrelay.config import Sink as SinkConfig
 from pgrelay.errors import GapError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.topics import TopicOf
 from pgrelay.relay.recall import Server, check_kept
 
 SLOT: Final = 0x1000
@@ -86,7 +87,7 @@ class FakeKafka(Sink):
     def has_topic(self, topic: str) -> bool:
         return self._ours
 
-    async def require_topic(self, topic: str, lasting: bool = False, compacted: bool = False) -> None:
+    async def require_topic(self, topic: str, of: TopicOf = "rows") -> None:
         if not self._ours:
             raise SetupError("no")
 

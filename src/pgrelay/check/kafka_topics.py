@@ -1,7 +1,6 @@
 """The topics: there or to be made, ours to write, and fit for what a run sends them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -14,7 +13,7 @@ from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Limits, Overview, Topic
 from pgrelay.kafka.errors import UNAUTHORIZED, fenced
 from pgrelay.kafka.sink import largest_record
-from pgrelay.kafka.topics import new_topic
+from pgrelay.kafka.topics import lasting, new_topic, topic_config
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"
@@ -41,7 +40,7 @@ async def topic_findings(
     if not config.create_topics:
         found += absent(missing, config)
     elif missing:
-        topics = [new_topic(topic.name, config, topic.lasting, topic.compacted) for topic in missing]
+        topics = [new_topic(topic.name, topic.of, config) for topic in missing]
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
         limits |= to_come(missing, config, broker.limits) if broker is not None else {}
     if config.delivery == "exactly_once" and broker is not None:
@@ -64,7 +63,7 @@ def presence(
         if missing
         else f"{counted(total, 'topic')} there"
     )
-    counts = {topics[topic.name].partitions for topic in there if not topic.lasting}
+    counts = {topics[topic.name].partitions for topic in there if not lasting(topic.of)}
     other = sorted(counts - {config.partitions})
     if other:
         what += f" (some with {some([str(n) for n in other])} partitions, not {config.partitions})"
@@ -155,16 +154,17 @@ def _creation_cure(refusal: KafkaError, topic: str, config: Sink, brokers: int) 
 
 
 def to_come(missing: Sequence[WantedTopic], config: Sink, broker: Limits) -> dict[str, Limits]:
-    """What topics made by us will have: the broker's limits, but for what `topic_config` says."""
-    given = config.topic_config
-    limits = Limits(
-        int(given.get("max.message.bytes", broker.message_bytes)),
-        int(given.get("min.insync.replicas", broker.min_in_sync)),
-        given.get("cleanup.policy", broker.cleanup),
-        int(given.get("retention.ms", broker.retention_ms)),
-    )
-    kept = replace(broker, cleanup="delete", retention_ms=-1)
-    return {topic.name: kept if topic.lasting else limits for topic in missing}
+    """What topics made by us will have: the broker's limits, but for the options that they are made with."""
+    limits = {}
+    for topic in missing:
+        given = topic_config(topic.of, config)
+        limits[topic.name] = Limits(
+            int(given.get("max.message.bytes", broker.message_bytes)),
+            int(given.get("min.insync.replicas", broker.min_in_sync)),
+            given.get("cleanup.policy", broker.cleanup),
+            int(given.get("retention.ms", broker.retention_ms)),
+        )
+    return limits
 
 
 def uncompactable(

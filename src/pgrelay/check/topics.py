@@ -1,7 +1,7 @@
 """The topics that a run writes to: those of its tables, and its own."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from pgrelay.check.findings import Finding, error, refused
 from pgrelay.check.table_queries import Table
@@ -10,6 +10,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
+from pgrelay.kafka.topics import TopicOf
 
 _SHOWN: Final = 5
 
@@ -19,18 +20,8 @@ class WantedTopic:
     """`keyless`: some of its records have no key, which a compacted topic refuses."""
 
     name: str
-    of: Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"] = "rows"
+    of: TopicOf = "rows"
     keyless: bool = False
-
-    @property
-    def lasting(self) -> bool:
-        """Of one partition, and read from its beginning: `pgrelay.kafka.topics.new_topic`."""
-        return self.of in ("schemas", "offsets", "dead letters")
-
-    @property
-    def compacted(self) -> bool:
-        """Made to be compacted, whatever the configuration says of topics."""
-        return self.of == "offsets"
 
 
 def wanted_topics(

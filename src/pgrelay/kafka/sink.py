@@ -33,7 +33,7 @@ from pgrelay.kafka.errors import (
     uncreated,
     what_it_says,
 )
-from pgrelay.kafka.topics import new_topic
+from pgrelay.kafka.topics import TopicOf, new_topic
 from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"
@@ -282,19 +282,19 @@ class Sink:
         """Whether it was there when the cluster was asked last."""
         return topic in self._partitions
 
-    async def require_topic(self, topic: str, lasting: bool = False, compacted: bool = False) -> None:
+    async def require_topic(self, topic: str, of: TopicOf = "rows") -> None:
         """Return once the topic exists, creating it where the configuration says so: see `new_topic`.
 
         Raises SetupError where it must not or cannot be created, KafkaUnavailable where nobody answers.
         """
         if topic not in self._partitions:
-            await self._require([new_topic(topic, self._config, lasting, compacted)])
+            await self._require([new_topic(topic, of, self._config)])
 
     async def require_topics(self, topics: Iterable[str]) -> None:
         """The same for topics of tables, of which many may be missing."""
         missing = sorted({topic for topic in topics if topic not in self._partitions})
         if missing:
-            await self._require([new_topic(topic, self._config, lasting=False) for topic in missing])
+            await self._require([new_topic(topic, "rows", self._config) for topic in missing])
 
     async def _require(self, wanted: list[NewTopic]) -> None:
         if self._config.create_topics:

@@ -1,30 +1,38 @@
-"""Topics as a relay makes them."""
+"""Topics as a relay makes them, by what they are of."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import Sink as SinkConfig
 
-_LASTING: Final[Mapping[str, str]] = {"cleanup.policy": "delete", "retention.ms": "-1"}
-# Only a segment that is closed is compacted, and a reader goes through all that is not: so they are small.
-_COMPACTED: Final[Mapping[str, str]] = {
-    "cleanup.policy": "compact",
-    "segment.bytes": "1048576",
-    "segment.ms": "3600000",
+TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
+
+# These are read from their beginning, so what the configuration says of topics is of the others.
+_KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
+    "schemas": {"cleanup.policy": "delete", "retention.ms": "-1"},
+    "dead letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
+    # Only a closed segment is compacted, and a reader goes through all that is not: so they are small.
+    "offsets": {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "3600000"},
 }
 
 
-def new_topic(name: str, config: SinkConfig, lasting: bool, compacted: bool = False) -> NewTopic:
-    """A topic as the configuration wants it made.
+def lasting(of: TopicOf) -> bool:
+    """Of one partition, and never cleaned, but for what later records replace."""
+    return of in _KEPT
 
-    `lasting`: of one partition, and never cleaned; `compacted`: but for records that later ones replace.
-    """
-    kept = _COMPACTED if compacted else _LASTING
+
+def topic_config(of: TopicOf, config: SinkConfig) -> dict[str, str]:
+    """The options that such a topic is made with."""
+    return dict(_KEPT.get(of, config.topic_config))
+
+
+def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
+    """A topic as the configuration wants it made."""
     return NewTopic(
         name,
-        num_partitions=1 if lasting else config.partitions,
+        num_partitions=1 if lasting(of) else config.partitions,
         replication_factor=config.replication_factor,
-        config=dict(kept if lasting else config.topic_config),
+        config=topic_config(of, config),
     )

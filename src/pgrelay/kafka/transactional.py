@@ -122,7 +122,7 @@ class TransactionalSink(Sink):
 
         Raises GapError where the slot's name has a position of another cluster.
         """
-        await self.require_topic(self._offsets.topic, lasting=True, compacted=True)
+        await self.require_topic(self._offsets.topic, "offsets")
         await self._initialise()
         return await asyncio.to_thread(self._offsets.read)
 

@@ -311,11 +311,11 @@ class Daemon:
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
         topics = Topics(self._config.records.prefix, self._config.records.topic)
-        await sink.require_topic(topics.schema, lasting=True)
+        await sink.require_topic(topics.schema, "schemas")
         if self._config.records.transaction_topic:
-            await sink.require_topic(topics.transaction)
+            await sink.require_topic(topics.transaction, "transactions")
         if self._config.errors.on_record == "dead_letter":
-            await sink.require_topic(topics.dead_letter, lasting=True)
+            await sink.require_topic(topics.dead_letter, "dead letters")
 
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""

@@ -150,7 +150,7 @@ async def check_kept(sink: Sink, offsets: Offsets, server: Server, known: Delive
     try:
         # Ahead of the topic's making: a new one need not be read.
         position = await delivered(sink, offsets)
-        await sink.require_topic(offsets.topic, lasting=True, compacted=True)
+        await sink.require_topic(offsets.topic, "offsets")
     except PositionError:
         raise
     except SetupError as error:

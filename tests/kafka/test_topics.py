@@ -1,0 +1,33 @@
+"""How topics are made: as the configuration says, but for those that are read from their beginning."""
+
+import pytest
+
+from pgrelay.config import Sink as SinkConfig
+from pgrelay.kafka.topics import TopicOf, lasting, new_topic
+
+CONFIG = SinkConfig(
+    kafka={"bootstrap.servers": "b"}, partitions=6, replication_factor=3, topic_config={"retention.ms": "1"}
+)
+
+
+@pytest.mark.parametrize("of", ["rows", "transactions", "messages"])
+def test_a_topic_of_changes_is_made_as_the_configuration_says(of: TopicOf) -> None:
+    made = new_topic("t", of, CONFIG)
+    assert (made.num_partitions, made.replication_factor, made.config) == (6, 3, {"retention.ms": "1"})
+    assert not lasting(of)
+
+
+@pytest.mark.parametrize("of", ["schemas", "dead letters"])
+def test_what_is_read_from_its_beginning_is_kept_for_ever_in_one_partition(of: TopicOf) -> None:
+    made = new_topic("t", of, CONFIG)
+    assert (made.num_partitions, made.replication_factor) == (1, 3)
+    assert made.config == {"cleanup.policy": "delete", "retention.ms": "-1"}
+    assert lasting(of)
+
+
+def test_of_the_positions_the_last_of_each_key_is_kept() -> None:
+    made = new_topic("t", "offsets", CONFIG)
+    assert made.num_partitions == 1
+    assert made.config is not None
+    assert made.config["cleanup.policy"] == "compact"
+    assert lasting("offsets")
