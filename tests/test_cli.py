@@ -355,7 +355,7 @@ def test_schema_is_json_schema_on_stdout(capsys: pytest.CaptureFixture[str]) -> 
     schema = json.loads(capsys.readouterr().out)
     assert list(schema["properties"]) == list(Config.model_fields)
     assert schema["required"] == ["source", "sink"]
-    assert schema["$defs"]["Source"]["properties"]["snapshot"]["enum"] == ["never"]
+    assert schema["$defs"]["SourceConfig"]["properties"]["snapshot"]["enum"] == ["never"]
 
 
 def test_the_shell_sees_one_line_and_2() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Metrics, Positions
+from pgrelay.metrics import MOST_TABLES, OTHER_TABLES, Lsns, Metrics
 
 NOW_S = 1_800_000_000.0
 
@@ -76,17 +76,17 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
 
 
 def test_the_lag_in_bytes_is_what_the_server_wrote_and_we_did_not_confirm(metrics: Metrics) -> None:
-    metrics.set_positions(received=400, acknowledged=300, confirmed=200, server=500)
+    metrics.set_lsns(received=400, acknowledged=300, confirmed=200, server=500)
     assert value(metrics, "pgrelay_received_lsn") == 400
     assert value(metrics, "pgrelay_acknowledged_lsn") == 300
     assert value(metrics, "pgrelay_confirmed_lsn") == 200
     assert value(metrics, "pgrelay_server_lsn") == 500
     assert value(metrics, "pgrelay_lag_bytes") == 300
-    assert metrics.positions == Positions(server=500, received=400, acknowledged=300, confirmed=200)
+    assert metrics.lsns == Lsns(server=500, received=400, acknowledged=300, confirmed=200)
 
 
 def test_the_lag_in_bytes_is_never_negative(metrics: Metrics) -> None:
-    metrics.set_positions(received=0, acknowledged=0, confirmed=200, server=0)
+    metrics.set_lsns(received=0, acknowledged=0, confirmed=200, server=0)
     assert value(metrics, "pgrelay_lag_bytes") == 0
 
 

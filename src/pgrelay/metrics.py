@@ -41,7 +41,7 @@ OTHER_TABLES: Final = "(other)"
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class Lsns:
     """The four LSNs: the end of the server's WAL, and how far each stage has come; None: not known yet."""
 
     server: int | None = None
@@ -60,7 +60,7 @@ class Positions:
 class Metrics:
     """Every metric of one relay. Safe to render from any thread while the relay updates it.
 
-    `positions`, `tables` (records by table) and the like are what was last told, for the status page.
+    `lsns`, `tables` (records by table) and the like are what was last told, for the status page.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -79,11 +79,11 @@ class Metrics:
         self.spooled_bytes = 0
         self.slot_retained_wal = math.nan
         self.slot_safe_wal = math.nan
-        self._make_positions()
+        self._make_lsns()
         self._make_volumes()
         self._make_failures()
 
-    def _make_positions(self) -> None:
+    def _make_lsns(self) -> None:
         self._streaming = self._gauge(
             "streaming",
             "1 while the stream flows from the slot to Kafka. If it stays 0: /readyz and the log say why.",
@@ -118,7 +118,7 @@ class Metrics:
             "and none is known. If it grows: Kafka is slow or away, or a transaction is too large for the "
             "rate.",
         ).set_function(self.lag_s)
-        self._set_positions(Positions())
+        self._set_lsns(Lsns())
         self._slot_safe_wal = self._gauge(
             "slot_safe_wal_bytes",
             "WAL that the server may still write before it gives up the slot (max_slot_wal_keep_size); +Inf: "
@@ -241,21 +241,21 @@ class Metrics:
         self._spool_free.set_function(lambda: disk_bytes(spool)[0])
         self._spool_disk.set_function(lambda: disk_bytes(spool)[1])
 
-    def set_positions(self, *, received: int, acknowledged: int, confirmed: int, server: int) -> None:
+    def set_lsns(self, *, received: int, acknowledged: int, confirmed: int, server: int) -> None:
         """Set the four LSNs, and the lag in bytes that follows from them."""
-        self._set_positions(Positions(server, received, acknowledged, confirmed))
+        self._set_lsns(Lsns(server, received, acknowledged, confirmed))
 
     def set_slot(self, *, server: int, confirmed: int | None) -> None:
         """Set what the server itself says, also while nothing flows; `confirmed` is None without a slot."""
-        self._set_positions(replace(self.positions, server=server, confirmed=confirmed))
+        self._set_lsns(replace(self.lsns, server=server, confirmed=confirmed))
 
-    def _set_positions(self, positions: Positions) -> None:
-        self.positions = positions
-        self._received_lsn.set(_or_nan(positions.received))
-        self._acknowledged_lsn.set(_or_nan(positions.acknowledged))
-        self._confirmed_lsn.set(_or_nan(positions.confirmed))
-        self._server_lsn.set(_or_nan(positions.server))
-        self._lag_bytes.set(_or_nan(positions.lag_bytes))
+    def _set_lsns(self, lsns: Lsns) -> None:
+        self.lsns = lsns
+        self._received_lsn.set(_or_nan(lsns.received))
+        self._acknowledged_lsn.set(_or_nan(lsns.acknowledged))
+        self._confirmed_lsn.set(_or_nan(lsns.confirmed))
+        self._server_lsn.set(_or_nan(lsns.server))
+        self._lag_bytes.set(_or_nan(lsns.lag_bytes))
 
     def set_slot_wal(self, *, retained: float, safe: float) -> None:
         """Set the bytes of WAL kept for the slot, and until it is lost; inf: no limit, nan: not known."""

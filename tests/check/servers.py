@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from pgrelay.check.queries import Server
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 
 HEALTHY = Server(
     version=180004,
@@ -30,5 +30,5 @@ def server(**changes: Any) -> Server:
     return replace(HEALTHY, **changes)
 
 
-def source(**keys: Any) -> Source:
-    return Source(dsn="", **keys)
+def source(**keys: Any) -> SourceConfig:
+    return SourceConfig(dsn="", **keys)

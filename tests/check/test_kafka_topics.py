@@ -20,12 +20,12 @@ from pgrelay.check.kafka_topics import (
     unwritable,
 )
 from pgrelay.check.topics import WantedTopic
-from pgrelay.config import Sink
-from pgrelay.kafka.cluster import Broker, Limits, Overview, Topic
+from pgrelay.config import SinkConfig
+from pgrelay.kafka.cluster import Broker, Overview, Topic, TopicConfig
 
-BROKER = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=604_800_000)
-LASTING = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=-1)
-COMPACTED = Limits(message_bytes=1_048_588, min_in_sync=1, cleanup="compact", retention_ms=604_800_000)
+BROKER = TopicConfig(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=604_800_000)
+LASTING = TopicConfig(message_bytes=1_048_588, min_in_sync=1, cleanup="delete", retention_ms=-1)
+COMPACTED = TopicConfig(message_bytes=1_048_588, min_in_sync=1, cleanup="compact", retention_ms=604_800_000)
 ORDERS = WantedTopic("orders")
 LOG = WantedTopic("log", keyless=True)
 MESSAGE = WantedTopic("message", "messages")
@@ -34,9 +34,9 @@ OFFSETS = WantedTopic("offsets", "offsets")
 ONE = Topic(partitions=1, replicas=1, in_sync=1)
 
 
-def sink(**keys: Any) -> Sink:
+def sink(**keys: Any) -> SinkConfig:
     options = {"bootstrap.servers": "b:9092", **keys.pop("kafka", {})}
-    return Sink(kafka=options, **keys)
+    return SinkConfig(kafka=options, **keys)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_a_topic_that_is_there_after_all_is_no_refusal() -> None:
     assert uncreatable({"orders": KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)}, sink(), 1) == []
 
 
-def test_topics_to_come_have_the_brokers_limits_but_for_ours() -> None:
+def test_topics_to_come_have_the_brokers_defaults_but_for_ours() -> None:
     assert to_come([ORDERS], sink(), BROKER) == {"orders": BROKER}
     ours = sink(
         topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
     )
-    assert to_come([ORDERS], ours, BROKER) == {"orders": Limits(5, 2, "compact,delete", 604_800_000)}
+    assert to_come([ORDERS], ours, BROKER) == {"orders": TopicConfig(5, 2, "compact,delete", 604_800_000)}
     assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {"schema": LASTING, "offsets": COMPACTED}
 
 
@@ -137,18 +137,18 @@ def test_the_first_transaction_of_a_small_cluster() -> None:
 
 
 def test_compaction_wants_keys() -> None:
-    limits = {"orders": COMPACTED, "log": COMPACTED}
-    keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], limits, truncates=True)
+    configs = {"orders": COMPACTED, "log": COMPACTED}
+    keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], configs, truncates=True)
     assert (keyless.level, truncate.level) == ("error", "warning")
     assert keyless.what.endswith(": log")
     assert truncate.what.endswith(": orders")
-    assert uncompactable([ORDERS], limits, truncates=False) == []
+    assert uncompactable([ORDERS], configs, truncates=False) == []
     assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}, truncates=True) == []
     assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
 
 
 def test_topics_with_too_few_replicas() -> None:
-    two = Limits(1_048_588, 2, "delete", -1)
+    two = TopicConfig(1_048_588, 2, "delete", -1)
     (finding,) = out_of_sync({"orders": two, "log": BROKER}, {"orders": ONE, "log": ONE}, sink())
     assert finding.level == "error"
     assert finding.what.endswith(": orders")
@@ -208,6 +208,6 @@ async def test_a_complaint_does_not_show_a_secret() -> None:
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
         "sasl.oauthbearer.config": "hunter2",
     }
-    (finding,) = await kafka_findings(Sink(kafka=options), (), truncates=False)
+    (finding,) = await kafka_findings(SinkConfig(kafka=options), (), truncates=False)
     assert "Unrecognized sasl.oauthbearer.config" in finding.why
     assert "hunter2" not in f"{finding}"

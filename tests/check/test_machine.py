@@ -12,7 +12,7 @@ from pgrelay.assembly.spool import base_directory
 from pgrelay.check import machine
 from pgrelay.check.findings import Finding
 from pgrelay.check.machine import listen, machine_findings, outlived, spool
-from pgrelay.config import Config, Sink, Source, Transactions
+from pgrelay.config import Config, SinkConfig, SourceConfig, Transactions
 
 
 def test_a_directory_to_be_made_is_not_made(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_prepared_transactions_want_a_directory_that_lasts(tmp_path: Path) -> No
     def findings(two_phase: bool, spool_dir: Path | None) -> list[Finding]:
         return outlived(
             Config(
-                source=Source(dsn="", two_phase=two_phase),
-                sink=Sink(kafka={"bootstrap.servers": "a"}),
+                source=SourceConfig(dsn="", two_phase=two_phase),
+                sink=SinkConfig(kafka={"bootstrap.servers": "a"}),
                 transactions=Transactions(spool_dir=spool_dir),
             )
         )

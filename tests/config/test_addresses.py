@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.config.addresses import brokers, registry
 
 
@@ -21,7 +21,7 @@ from pgrelay.config.addresses import brokers, registry
     ],
 )
 def test_connection_strings(dsn: str) -> None:
-    assert Source(dsn=dsn).dsn == dsn
+    assert SourceConfig(dsn=dsn).dsn == dsn
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_connection_strings(dsn: str) -> None:
 )
 def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
     with pytest.raises(ValidationError, match="libpq can't read it; write postgresql://"):
-        Source(dsn=dsn)
+        SourceConfig(dsn=dsn)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
 )
 def test_a_password_that_is_not_escaped_is_no_host(dsn: str) -> None:
     with pytest.raises(ValidationError, match="an @ in user or password must be written %40") as caught:
-        Source(dsn=dsn)
+        SourceConfig(dsn=dsn)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://h/app?replication=database", "replication=true"])
 def test_replication_is_ours_to_ask_for(dsn: str) -> None:
     with pytest.raises(ValidationError, match="sets replication, which pgrelay does itself; leave it out"):
-        Source(dsn=dsn)
+        SourceConfig(dsn=dsn)
 
 
 @pytest.mark.parametrize(

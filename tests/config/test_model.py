@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pgrelay.config import Config, Http, Records, Sink, Source, Transactions, load
+from pgrelay.config import Config, Http, Records, SinkConfig, SourceConfig, Transactions, load
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 KAFKA = {"bootstrap.servers": "localhost:9092"}
@@ -31,7 +31,7 @@ def keys() -> Iterator[tuple[str, str]]:
 
 def test_the_example_holds_the_defaults() -> None:
     assert load(EXAMPLE, {}) == Config(
-        source=Source(dsn="postgresql://localhost:5432/app"), sink=Sink(kafka=KAFKA)
+        source=SourceConfig(dsn="postgresql://localhost:5432/app"), sink=SinkConfig(kafka=KAFKA)
     )
 
 
@@ -43,14 +43,14 @@ def test_every_key_is_in_the_example() -> None:
 def test_every_key_tells_editors_what_it_means() -> None:
     schema = Config.model_json_schema()
     for section, key in keys():
-        definition = schema["$defs"][section.capitalize()]
+        definition = schema["$defs"][schema["properties"][section]["$ref"].removeprefix("#/$defs/")]
         assert definition["properties"][key]["description"], f"{section}.{key}"
         assert definition["additionalProperties"] is False
 
 
 def test_editors_are_told_what_is_required() -> None:
     schema = Config.model_json_schema()
-    sink = schema["$defs"]["Sink"]
+    sink = schema["$defs"]["SinkConfig"]
     assert schema["required"] == ["source", "sink"]
     assert sink["required"] == ["kafka"]
     assert sink["properties"]["kafka"]["required"] == ["bootstrap.servers"]
@@ -58,7 +58,7 @@ def test_editors_are_told_what_is_required() -> None:
 
 def test_the_contract_of_names_and_defaults() -> None:
     """As promised to users: adding keys is free, these stay."""
-    config = Config(source=Source(dsn=""), sink=Sink(kafka=KAFKA))
+    config = Config(source=SourceConfig(dsn=""), sink=SinkConfig(kafka=KAFKA))
     defaults = config.model_dump(by_alias=True)
     assert defaults["source"] == {
         "dsn": "",
@@ -111,12 +111,12 @@ def test_the_contract_of_names_and_defaults() -> None:
 
 @pytest.mark.parametrize("word", ["true", "yes", "on", "TRUE", "Yes", True])
 def test_true_in_the_words_that_yaml_has_for_it(word: object) -> None:
-    assert Source.model_validate({"dsn": "", "binary": word}).binary is True
+    assert SourceConfig.model_validate({"dsn": "", "binary": word}).binary is True
 
 
 @pytest.mark.parametrize("word", ["false", "no", "off", "Off", False])
 def test_false_in_the_words_that_yaml_has_for_it(word: object) -> None:
-    assert Source.model_validate({"dsn": "", "create": word}).create is False
+    assert SourceConfig.model_validate({"dsn": "", "create": word}).create is False
 
 
 @pytest.mark.parametrize("text", ["off", "on", "'off'"])
@@ -128,13 +128,13 @@ def test_streaming_off_is_a_choice_not_a_boolean(text: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["a", "pgrelay_2", "0", "_", "a" * 63])
 def test_slot_names(name: str) -> None:
-    assert Source(dsn="", slot=name).slot == name
+    assert SourceConfig(dsn="", slot=name).slot == name
 
 
 @pytest.mark.parametrize("name", ["", "A", "a-b", "a.b", "ä", "a" * 64, "a\n"])
 def test_slot_names_that_postgres_refuses(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        Source(dsn="", slot=name)
+        SourceConfig(dsn="", slot=name)
     assert reason(caught) == (
         f"{name!r} can't name a slot; use 1 to 63 lower-case letters, digits and underscores"
     )
@@ -143,7 +143,7 @@ def test_slot_names_that_postgres_refuses(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "a" * 64, "ä" * 32])
 def test_publication_names_that_postgres_refuses(name: str) -> None:
     with pytest.raises(ValidationError, match="can't name a publication; use 1 to 63 bytes"):
-        Source(dsn="", publications=("good", name))
+        SourceConfig(dsn="", publications=("good", name))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_publication_names_that_postgres_refuses(name: str) -> None:
     ],
 )
 def test_tables(entry: str, names: tuple[str, str | None]) -> None:
-    assert Source(dsn="", tables=(entry,)).table_names() == [names]
+    assert SourceConfig(dsn="", tables=(entry,)).table_names() == [names]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_tables(entry: str, names: tuple[str, str | None]) -> None:
 )
 def test_entries_that_are_no_table(entry: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(f"{entry!r} is not a table; write schema.table")):
-        Source(dsn="", tables=(entry,))
+        SourceConfig(dsn="", tables=(entry,))
 
 
 @pytest.mark.parametrize("version", ["auto", "1", "4", 1, 4])
 def test_protocol_versions(version: object) -> None:
-    read = Source.model_validate({"dsn": "", "protocol_version": version}).protocol_version
+    read = SourceConfig.model_validate({"dsn": "", "protocol_version": version}).protocol_version
     assert read == (version if version == "auto" else int(str(version)))
 
 
@@ -188,7 +188,7 @@ def test_a_feature_that_the_protocol_version_has_not(
     version: int, keys: dict[str, object], line: str
 ) -> None:
     with pytest.raises(ValidationError) as caught:
-        Source.model_validate({"dsn": "", "protocol_version": version, **keys})
+        SourceConfig.model_validate({"dsn": "", "protocol_version": version, **keys})
     assert reason(caught) == f"{line}; set source.protocol_version to auto"
 
 
@@ -204,7 +204,7 @@ def test_a_feature_that_the_protocol_version_has_not(
     ],
 )
 def test_a_feature_that_the_protocol_version_has(version: object, keys: dict[str, object]) -> None:
-    Source.model_validate({"dsn": "", "protocol_version": version, **keys})
+    SourceConfig.model_validate({"dsn": "", "protocol_version": version, **keys})
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a/b", "{x}"])
@@ -297,7 +297,7 @@ def test_spool_dirs_that_are_no_path(text: str, line: str) -> None:
 
 
 def test_options_are_text_whatever_they_look_like() -> None:
-    options = Sink.model_validate(
+    options = SinkConfig.model_validate(
         {"kafka": {**KAFKA, "linger.ms": 5, "enable.idempotence": True, "x": 0.5, "y": "0.10"}}
     ).kafka
     assert options == {**KAFKA, "linger.ms": "5", "enable.idempotence": "true", "x": "0.5", "y": "0.10"}
@@ -308,15 +308,15 @@ def test_options_are_text_whatever_they_look_like() -> None:
 )
 def test_bootstrap_servers_are_required(kafka: dict[str, str]) -> None:
     with pytest.raises(ValidationError) as caught:
-        Sink(kafka=kafka)
+        SinkConfig(kafka=kafka)
     assert reason(caught) == "missing; set it to the brokers, host:port,host:port"
     assert caught.value.errors()[0]["loc"] == ("kafka", "bootstrap.servers")
 
 
 def secretive() -> Config:
     return Config(
-        source=Source(dsn="postgresql://me:hunter2@db/app?sslpassword=hunter2"),
-        sink=Sink(kafka={**KAFKA, "sasl.username": "me", "sasl.password": "hunter2"}),
+        source=SourceConfig(dsn="postgresql://me:hunter2@db/app?sslpassword=hunter2"),
+        sink=SinkConfig(kafka={**KAFKA, "sasl.username": "me", "sasl.password": "hunter2"}),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pgrelay.config import Config
 from pgrelay.config.environment import find_overrides
-from pgrelay.config.model import Sink
+from pgrelay.config.model import SinkConfig
 from tests.deploy.compose import ROOT
 
 UNIT = ROOT / "deploy/systemd/pgrelay@.service"
@@ -39,7 +39,7 @@ def test_systemd_finds_nothing(service: dict[str, str], tmp_path: Path) -> None:
 def test_it_is_given_longer_than_the_relay_takes_to_drain(service: dict[str, str]) -> None:
     assert (
         float(service["TimeoutStopSec"].removesuffix("s"))
-        >= Sink.model_fields["shutdown_grace_s"].default + 5
+        >= SinkConfig.model_fields["shutdown_grace_s"].default + 5
     )
 
 

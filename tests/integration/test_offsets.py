@@ -6,7 +6,7 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from pgrelay.config import Sink
+from pgrelay.config import SinkConfig
 from pgrelay.errors import PositionError
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from tests.integration.servers import KafkaServer
@@ -21,7 +21,7 @@ def offsets(kafka: KafkaServer) -> Offsets:
     """Those of a slot, in a topic of its own."""
     topic = f"offsets.{uuid.uuid4().hex}"
     create_topic(kafka.bootstrap, topic, cleanup_policy="compact")
-    return Offsets(Sink(kafka={"bootstrap.servers": kafka.bootstrap}), topic, Identity(**OURS))
+    return Offsets(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap}), topic, Identity(**OURS))
 
 
 def write(kafka: KafkaServer, offsets: Offsets, key: bytes, value: bytes | None) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 import weakref
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.encode.records import BY_KEY
 from pgrelay.kafka.sink import Sink

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Headers, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets

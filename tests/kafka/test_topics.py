@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.kafka.topics import TopicOf, lasting, new_topic
 
 CONFIG = SinkConfig(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError, Verdict, exit_code, verdict
 from pgrelay.postgres.negotiation import stream_options
 from pgrelay.wire.replication import StreamOptions
@@ -11,7 +11,7 @@ NEWEST = 180004
 
 
 def options(server_version: int, **choices: object) -> StreamOptions:
-    config = Source.model_validate({"dsn": "", "publications": ["p", 'Q"'], **choices})
+    config = SourceConfig.model_validate({"dsn": "", "publications": ["p", 'Q"'], **choices})
     return stream_options(config, server_version)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.config import Source as SourceConfig
+from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.relay.look import Look

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.handover import Delivery
 from pgrelay.kafka.offsets import Identity, Offsets

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.errors import GapError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink

@@ -96,7 +96,7 @@ def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
             metrics.add_records(table, "c", int(rate * wave * (1 - 0.7 * slow)))
         lsn += 640_000
         behind = int(3_000 + 48_000_000 * slow)
-        metrics.set_positions(
+        metrics.set_lsns(
             server=lsn, received=lsn - behind // 3, acknowledged=lsn - behind, confirmed=lsn - behind
         )
         metrics.set_oldest_commit(int((told.clock() - 0.004 - 9 * slow + 1) * 1e6))

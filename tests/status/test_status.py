@@ -10,7 +10,7 @@ import pytest
 from pgrelay.assembly.spool import Spool
 from pgrelay.config import Config
 from pgrelay.errors import SourceUnavailable
-from pgrelay.metrics import Metrics, Positions
+from pgrelay.metrics import Lsns, Metrics
 from pgrelay.status.snapshot import OpenTransaction, Snapshot, Stage, Table
 from pgrelay.status.status import MOST_LISTED
 from tests.status.relays import NOW_S, PASSWORD, Told, busy, config, open_transaction
@@ -52,9 +52,7 @@ def test_while_nothing_flows_the_slot_is_as_far_behind_as_the_server_says(told: 
 
 
 def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
-    told.metrics.set_positions(
-        server=0x1_0000_0400, received=0x1_0000_0300, acknowledged=0x300, confirmed=0x100
-    )
+    told.metrics.set_lsns(server=0x1_0000_0400, received=0x1_0000_0300, acknowledged=0x300, confirmed=0x100)
     now = told.status.snapshot()
     assert now.stages == [
         Stage("server", "1/400", 0),
@@ -67,14 +65,14 @@ def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
 
 def test_the_stages_and_the_lag_are_of_one_moment(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else asks in a thread of their own, while the relay goes on."""
-    moving = (Positions(server=end, confirmed=0x100) for end in itertools.count(0x400, 0x100))
-    monkeypatch.setattr(Metrics, "positions", property(lambda _: next(moving)), raising=False)
+    moving = (Lsns(server=end, confirmed=0x100) for end in itertools.count(0x400, 0x100))
+    monkeypatch.setattr(Metrics, "lsns", property(lambda _: next(moving)), raising=False)
     now = told.status.snapshot()
     assert (now.stages[0].lsn, now.lag_bytes) == ("0/400", 0x300)
 
 
 def test_a_stage_that_is_ahead_is_not_behind(told: Told) -> None:
-    told.metrics.set_positions(server=100, received=200, acknowledged=200, confirmed=200)
+    told.metrics.set_lsns(server=100, received=200, acknowledged=200, confirmed=200)
     assert [stage.behind_bytes for stage in told.status.snapshot().stages] == [0, 0, 0, 0]
 
 

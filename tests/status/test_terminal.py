@@ -37,7 +37,7 @@ def test_everything_that_the_page_shows(told: Told) -> None:
 
 
 def test_the_bytes_stand_between_the_lsns(told: Told) -> None:
-    told.metrics.set_positions(server=0x400, received=0x300, acknowledged=0x200, confirmed=0x200)
+    told.metrics.set_lsns(server=0x400, received=0x300, acknowledged=0x200, confirmed=0x200)
     lsns = next(line for line in render(told.status.snapshot(), False).splitlines() if "0/400" in line)
     assert re.split(r" {2,}|(?<=\d) (?=─)", re.sub(r" *(─ .*? →) *", r"  \1  ", lsns)) == [
         "0/400",

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pgrelay.check.findings import Finding, error, ok, refused
 from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.config.kafka_options import BOOTSTRAP
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
@@ -95,7 +95,7 @@ async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Broker | None,
             raise answer
         elif answer.args[0].code() in _SILENCE:
             silent.append(unadvertised(broker, address))
-    return min(known, key=lambda each: each.limits.message_bytes, default=None), silent
+    return min(known, key=lambda each: each.defaults.message_bytes, default=None), silent
 
 
 def unadvertised(broker: int, address: str) -> Finding:

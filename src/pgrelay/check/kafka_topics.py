@@ -8,12 +8,12 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from pgrelay.check.findings import Finding, error, ok, some, warning
 from pgrelay.check.topics import WantedTopic
-from pgrelay.config import Sink
+from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
-from pgrelay.kafka.cluster import Broker, Cluster, Limits, Overview, Topic
+from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
 from pgrelay.kafka.errors import UNAUTHORIZED, fenced
 from pgrelay.kafka.sink import largest_record
-from pgrelay.kafka.topics import lasting, new_topic, topic_config
+from pgrelay.kafka.topics import lasting, made_with, new_topic
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"
@@ -21,41 +21,44 @@ _TRANSACTIONS: Final = "__transaction_state"
 
 async def topic_findings(
     cluster: Cluster,
-    config: Sink,
+    config: SinkConfig,
     wanted: Sequence[WantedTopic],
     overview: Overview,
     broker: Broker | None,
     truncates: bool,
 ) -> list[Finding]:
-    """`broker` is the strictest, where we may know it; topics to come have its limits."""
+    """`broker` is the strictest, where we may know it; topics to come have its defaults."""
     there = [topic for topic in wanted if topic.name in overview.topics]
     missing = [topic for topic in wanted if topic.name not in overview.topics]
     found = [presence(there, missing, overview.topics, config)] if wanted else []
-    limits: dict[str, Limits] = {}
+    configs: dict[str, TopicConfig] = {}
     if there:
         found += unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
         offsets = [topic.name for topic in there if topic.of == "offsets"]
         found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config) if offsets else []
-        limits |= await cluster.topic_limits(_names(there))
+        configs |= await cluster.topic_configs(_names(there))
     if not config.create_topics:
         found += absent(missing, config)
     elif missing:
         topics = [new_topic(topic.name, topic.of, config) for topic in missing]
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
-        limits |= to_come(missing, config, broker.limits) if broker is not None else {}
+        configs |= to_come(missing, config, broker.defaults) if broker is not None else {}
     if config.delivery == "exactly_once" and broker is not None:
         found += transactions(broker, overview)
     found += [
-        *uncompactable(wanted, limits, truncates),
-        *fleeting(wanted, limits),
-        *out_of_sync(limits, overview.topics, config),
-        *sizes(limits, config),
+        *uncompactable(wanted, configs, truncates),
+        *fleeting(wanted, configs),
+        *out_of_sync(configs, overview.topics, config),
+        *sizes(configs, config),
     ]
     return found
 
 
 def presence(
-    there: Sequence[WantedTopic], missing: Sequence[WantedTopic], topics: Mapping[str, Topic], config: Sink
+    there: Sequence[WantedTopic],
+    missing: Sequence[WantedTopic],
+    topics: Mapping[str, Topic],
+    config: SinkConfig,
 ) -> Finding:
     total = len(there) + len(missing)
     what = (
@@ -85,7 +88,7 @@ def unwritable(names: Sequence[str]) -> list[Finding]:
     ]
 
 
-def unreadable(names: Sequence[str], config: Sink) -> list[Finding]:
+def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
     """Of the topic of positions; at least once can do without."""
     finding = error if config.delivery == "exactly_once" else warning
     return [
@@ -98,7 +101,7 @@ def unreadable(names: Sequence[str], config: Sink) -> list[Finding]:
     ]
 
 
-def absent(missing: Sequence[WantedTopic], config: Sink) -> list[Finding]:
+def absent(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
     """Where a run must not create topics."""
     found: list[Finding] = []
     optional = ("messages",) if config.delivery == "exactly_once" else ("messages", "offsets")
@@ -123,7 +126,7 @@ def absent(missing: Sequence[WantedTopic], config: Sink) -> list[Finding]:
     return found
 
 
-def uncreatable(refusals: Mapping[str, KafkaError], config: Sink, brokers: int) -> list[Finding]:
+def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers: int) -> list[Finding]:
     """One finding for each reason, however many topics it is given for."""
     topics: dict[int, list[str]] = {}
     for name, refusal in refusals.items():
@@ -139,7 +142,7 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: Sink, brokers: int) 
     ]
 
 
-def _creation_cure(refusal: KafkaError, topic: str, config: Sink, brokers: int) -> str:
+def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
     if fenced(refusal):
         return "a run tries again by itself; look into the brokers' logs if it lasts"
@@ -153,25 +156,27 @@ def _creation_cure(refusal: KafkaError, topic: str, config: Sink, brokers: int) 
     return "correct sink.topic_config, sink.partitions and sink.replication_factor"
 
 
-def to_come(missing: Sequence[WantedTopic], config: Sink, broker: Limits) -> dict[str, Limits]:
-    """What topics made by us will have: the broker's limits, but for the options that they are made with."""
-    limits = {}
+def to_come(
+    missing: Sequence[WantedTopic], config: SinkConfig, broker: TopicConfig
+) -> dict[str, TopicConfig]:
+    """What topics made by us will have: the broker's defaults, but for what they are made with."""
+    configs = {}
     for topic in missing:
-        given = topic_config(topic.of, config)
-        limits[topic.name] = Limits(
+        given = made_with(topic.of, config)
+        configs[topic.name] = TopicConfig(
             int(given.get("max.message.bytes", broker.message_bytes)),
             int(given.get("min.insync.replicas", broker.min_in_sync)),
             given.get("cleanup.policy", broker.cleanup),
             int(given.get("retention.ms", broker.retention_ms)),
         )
-    return limits
+    return configs
 
 
 def uncompactable(
-    wanted: Sequence[WantedTopic], limits: Mapping[str, Limits], truncates: bool
+    wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig], truncates: bool
 ) -> list[Finding]:
     """A compacted topic takes no record without a key; a truncate has none in any topic."""
-    compacted = [topic for topic in wanted if topic.name in limits and limits[topic.name].compacted]
+    compacted = [topic for topic in wanted if topic.name in configs and configs[topic.name].compacted]
     keyless = [topic.name for topic in compacted if topic.keyless]
     found: list[Finding] = []
     if keyless:
@@ -194,12 +199,12 @@ def uncompactable(
     return found
 
 
-def fleeting(wanted: Sequence[WantedTopic], limits: Mapping[str, Limits]) -> list[Finding]:
+def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
     """Topics of our own that forget what they are read for."""
     alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"
     found: list[Finding] = []
     for topic in wanted:
-        kept = limits.get(topic.name)
+        kept = configs.get(topic.name)
         if kept is not None and topic.of == "schemas" and not kept.keeps_all:
             why = "consumers that read it from its beginning miss the schemas of older rows"
             cure = alter.format(topic.name, "delete,retention.ms=-1")
@@ -225,13 +230,15 @@ def transactions(broker: Broker, overview: Overview) -> list[Finding]:
     ]
 
 
-def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], config: Sink) -> list[Finding]:
+def out_of_sync(
+    configs: Mapping[str, TopicConfig], topics: Mapping[str, Topic], config: SinkConfig
+) -> list[Finding]:
     """Topics that take no record now, since too few replicas are there to acknowledge it."""
     made = Topic(config.partitions, config.replication_factor, config.replication_factor)
-    stalled = [name for name, each in limits.items() if topics.get(name, made).in_sync < each.min_in_sync]
+    stalled = [name for name, each in configs.items() if topics.get(name, made).in_sync < each.min_in_sync]
     if not stalled:
         return []
-    least = limits[stalled[0]].min_in_sync
+    least = configs[stalled[0]].min_in_sync
     return [
         error(
             f"{counted(len(stalled), 'topic')} with fewer replicas in sync than min.insync.replicas: "
@@ -243,12 +250,12 @@ def out_of_sync(limits: Mapping[str, Limits], topics: Mapping[str, Topic], confi
     ]
 
 
-def sizes(limits: Mapping[str, Limits], config: Sink) -> list[Finding]:
+def sizes(configs: Mapping[str, TopicConfig], config: SinkConfig) -> list[Finding]:
     """The largest record: what the producer lets pass, and what the topics take."""
     ours = largest_record(config.kafka)
-    strict = [name for name, each in limits.items() if each.message_bytes < ours]
+    strict = [name for name, each in configs.items() if each.message_bytes < ours]
     if strict:
-        least = min(limits[name].message_bytes for name in strict)
+        least = min(configs[name].message_bytes for name in strict)
         return [
             warning(
                 f"{counted(len(strict), 'topic')} take less than the producer's message.max.bytes, "

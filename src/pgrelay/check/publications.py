@@ -9,14 +9,14 @@ from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
 from pgrelay.check.table_queries import Entry, Publication, Published
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 
 
 async def publication_findings(
-    catalog: Catalog, server: Server, config: Source, slot_is_there: bool
+    catalog: Catalog, server: Server, config: SourceConfig, slot_is_there: bool
 ) -> tuple[list[Finding], Published]:
     """What is wrong with them, and the tables that a run would relay."""
     found = await table_queries.publications(catalog, config.publications)
@@ -47,7 +47,9 @@ def present(found: Sequence[Publication], published: Published) -> list[Finding]
     ]
 
 
-def absent(missing: Sequence[Publication], config: Source, database: str, slot_is_there: bool) -> Finding:
+def absent(
+    missing: Sequence[Publication], config: SourceConfig, database: str, slot_is_there: bool
+) -> Finding:
     what = f"{_names(missing)} {'does' if len(missing) == 1 else 'do'} not exist in database {database}"
     if slot_is_there:
         return error(
@@ -74,7 +76,7 @@ def _holds(publications: Sequence[Publication]) -> str:
 
 
 async def _to_be_made(
-    catalog: Catalog, server: Server, config: Source, publication: Publication
+    catalog: Catalog, server: Server, config: SourceConfig, publication: Publication
 ) -> tuple[list[Finding], Published]:
     names = config.table_names()
     entries = await table_queries.entries(catalog, names)
@@ -148,7 +150,7 @@ def _quoted(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
-async def _left_out(catalog: Catalog, config: Source, published: Published) -> list[Finding]:
+async def _left_out(catalog: Catalog, config: SourceConfig, published: Published) -> list[Finding]:
     """`source.tables` is only for a publication that a run makes; tell where one that exists differs."""
     if not config.tables:
         return []

@@ -2,12 +2,12 @@
 
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.negotiation import stream_options
 
 
-def server_findings(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:
+def server_findings(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
     return [
         ok(f"Postgres {server.name}, database {server.database}, role {server.role}"),
         negotiated(server, config),
@@ -19,7 +19,7 @@ def server_findings(server: Server, config: Source, slot_is_there: bool) -> list
     ]
 
 
-def negotiated(server: Server, config: Source) -> Finding:
+def negotiated(server: Server, config: SourceConfig) -> Finding:
     try:
         options = stream_options(config, server.version)
     except SetupError as refusal:
@@ -30,7 +30,7 @@ def negotiated(server: Server, config: Source) -> Finding:
     return ok(f"protocol version {options.proto_version}: {', '.join(chosen)}")
 
 
-def standby(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:
+def standby(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
     if not server.standby:
         return []
     cure = "point source.dsn at the primary"
@@ -50,7 +50,7 @@ def wal_level(server: Server) -> Finding:
     )
 
 
-def free_slots(server: Server, config: Source, slot_is_there: bool) -> list[Finding]:
+def free_slots(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
     """Only a slot that is still to be made needs a place."""
     if slot_is_there or not config.create:
         return []

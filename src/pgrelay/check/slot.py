@@ -8,7 +8,7 @@ from typing import Final
 from pgrelay.check import queries
 from pgrelay.check.findings import Finding, error, ok, refused, warning
 from pgrelay.check.queries import OpenTransaction, Server
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import duration, size
 from pgrelay.postgres.catalog import Catalog, Slot
@@ -26,7 +26,9 @@ _LONG_OPEN_S: Final = 10.0
 _RATE_OVER_S: Final = 1.0
 
 
-async def slot_findings(catalog: Catalog, server: Server, config: Source, slot: Slot | None) -> list[Finding]:
+async def slot_findings(
+    catalog: Catalog, server: Server, config: SourceConfig, slot: Slot | None
+) -> list[Finding]:
     rate = await wal_rate(catalog)
     oldest = await queries.oldest_transaction(catalog)
     if slot is None:
@@ -55,7 +57,9 @@ async def wal_rate(catalog: Catalog) -> float:
     return max(0, await catalog.wal_end() - start_lsn) / (time.monotonic() - start)
 
 
-def absent(config: Source, server: Server, oldest: OpenTransaction | None, rate: float) -> list[Finding]:
+def absent(
+    config: SourceConfig, server: Server, oldest: OpenTransaction | None, rate: float
+) -> list[Finding]:
     if not config.create:
         return [
             error(

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from pgrelay.config.document import load_as
 from pgrelay.config.environment import find_overrides
-from pgrelay.config.model import Config, Errors, Http, Log, Records, Sink, Source, Transactions
+from pgrelay.config.model import Config, Errors, Http, Log, Records, SinkConfig, SourceConfig, Transactions
 
-__all__ = ["Config", "Errors", "Http", "Log", "Records", "Sink", "Source", "Transactions", "load"]
+__all__ = ["Config", "Errors", "Http", "Log", "Records", "SinkConfig", "SourceConfig", "Transactions", "load"]
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Config:

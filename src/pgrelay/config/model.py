@@ -32,7 +32,7 @@ _STREAMING_SINCE: Final = {"on": 2, "parallel": 4}
 _TWO_PHASE_SINCE: Final = 3
 
 
-class Source(Section):
+class SourceConfig(Section):
     """Postgres: where to connect, and what to ask the server for."""
 
     dsn: fields.Dsn = Field(
@@ -92,7 +92,7 @@ class Source(Section):
         return [fields.split_table(entry) for entry in self.tables]
 
 
-class Sink(Section):
+class SinkConfig(Section):
     """Kafka: where to write, and how topics are made."""
 
     # Told to editors here, so that without them a load names bootstrap.servers itself.
@@ -226,8 +226,8 @@ class Log(Section):
 class Config(Section):
     """The configuration of one relay: one slot to one Kafka cluster."""
 
-    source: Source = Field(description="Postgres: where to connect, and what to ask the server for")
-    sink: Sink = Field(description="Kafka: where to write, and how topics are made")
+    source: SourceConfig = Field(description="Postgres: where to connect, and what to ask the server for")
+    sink: SinkConfig = Field(description="Kafka: where to write, and how topics are made")
     records: Records = Field(default=Records(), description="the records: their topics and their shape")
     transactions: Transactions = Field(
         default=Transactions(), description="where transactions wait for their commit"

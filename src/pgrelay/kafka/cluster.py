@@ -1,4 +1,7 @@
-"""What a check asks of Kafka. Nothing is produced, and no topic created: the cluster is asked if it would."""
+"""What is asked of Kafka by its admin interface: by a check, and of a topic that has refused a record.
+
+Nothing is produced, and no topic created: the cluster is asked if it would.
+"""
 
 import asyncio
 import logging
@@ -19,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from pgrelay.config import Sink
+from pgrelay.config import SinkConfig
 
 _TIMEOUT_S: Final = 8.0
 _TRY_S: Final = 1.0
@@ -45,8 +48,8 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Of a topic, or of a broker for topics to come. `cleanup` is delete, compact or both."""
+class TopicConfig:
+    """What a topic is configured to take and to keep. `cleanup` is delete, compact or both."""
 
     message_bytes: int
     min_in_sync: int
@@ -69,9 +72,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """`transaction_replicas`: of the topic in which the cluster keeps Kafka transactions, once it is made."""
+    """`defaults` are for topics to come.
 
-    limits: Limits
+    `transaction_replicas`: of the topic in which the cluster keeps Kafka transactions, once it is made.
+    """
+
+    defaults: TopicConfig
     transaction_replicas: int
 
 
@@ -81,7 +87,7 @@ class Cluster:
     `complaint` is what librdkafka said first when something went wrong.
     """
 
-    def __init__(self, config: Sink) -> None:
+    def __init__(self, config: SinkConfig) -> None:
         """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
         self.complaint: KafkaError | None = None
         log = logging.getLogger("librdkafka")
@@ -137,11 +143,11 @@ class Cluster:
         futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
         values = await _result(futures[resource])
         return Broker(
-            _limits(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms"),
+            _config_of(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms"),
             _number(values, "transaction.state.log.replication.factor", 1),
         )
 
-    async def topic_limits(self, names: Sequence[str]) -> dict[str, Limits]:
+    async def topic_configs(self, names: Sequence[str]) -> dict[str, TopicConfig]:
         """Of topics that are there; those that we may not see are left out."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         futures = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
@@ -151,7 +157,7 @@ class Cluster:
                 values = await _result(future)
             except KafkaException:
                 continue
-            found[resource.name] = _limits(values, "max.message.bytes", "cleanup.policy", "retention.ms")
+            found[resource.name] = _config_of(values, "max.message.bytes", "cleanup.policy", "retention.ms")
         return found
 
     async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
@@ -186,8 +192,8 @@ async def _is_allowed(description: "Future[Any]", operation: AclOperation) -> bo
     return allowed is None or operation in allowed
 
 
-def _limits(values: Mapping[str, Any], size: str, cleanup: str, retention: str) -> Limits:
-    return Limits(
+def _config_of(values: Mapping[str, Any], size: str, cleanup: str, retention: str) -> TopicConfig:
+    return TopicConfig(
         _number(values, size, sys.maxsize),
         _number(values, "min.insync.replicas", 1),
         values[cleanup].value if cleanup in values else "delete",

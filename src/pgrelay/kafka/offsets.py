@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
 

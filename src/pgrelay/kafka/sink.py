@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from confluent_kafka.cimpl import NewTopic
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 
 TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
 
@@ -23,7 +23,7 @@ def lasting(of: TopicOf) -> bool:
     return of in _KEPT
 
 
-def topic_config(of: TopicOf, config: SinkConfig) -> dict[str, str]:
+def made_with(of: TopicOf, config: SinkConfig) -> dict[str, str]:
     """The options that such a topic is made with."""
     return dict(_KEPT.get(of, config.topic_config))
 
@@ -34,5 +34,5 @@ def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
         name,
         num_partitions=1 if lasting(of) else config.partitions,
         replication_factor=config.replication_factor,
-        config=topic_config(of, config),
+        config=made_with(of, config),
     )

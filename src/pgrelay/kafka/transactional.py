@@ -13,7 +13,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from pgrelay.config import Sink as SinkConfig
+from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery

@@ -28,7 +28,7 @@ _LONGEST_NAME: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
+class _Found:
     version: int
     slot: Slot | None
     published: bool
@@ -45,20 +45,20 @@ async def plan(path: Path, count: int, folder: Path | None = None, *, apart: boo
     config = load(path)
     files = [(folder or path.parent) / f"{path.stem}-{n}{path.suffix}" for n in range(1, count + 1)]
     _require_absent(files)
-    server = await _look(config)
-    shards = _divided(server.tables, count, apart)
+    found = await _look(config)
+    shards = _divided(found.tables, count, apart)
     parts = [
         Part(file, f"{config.source.slot}_{n}", f"{config.source.publications[0]}_{n}", shard)
         for n, (file, shard) in enumerate(zip(files, shards, strict=True), 1)
     ]
     _require_short_names(parts)
     # What is there already is carried over by hand, in an order that loses nothing.
-    create = config.source.create and server.slot is None and not server.published
+    create = config.source.create and found.slot is None and not found.published
     _write(path, config, parts, create)
-    return script(config, parts, server.tables, server.version, server.slot is not None, create)
+    return script(config, parts, found.tables, found.version, found.slot is not None, create)
 
 
-async def _look(config: Config) -> _Server:
+async def _look(config: Config) -> _Found:
     source = config.source
     async with Catalog(source.dsn) as catalog:
         if await catalog.in_recovery():
@@ -68,7 +68,7 @@ async def _look(config: Config) -> _Server:
             )
         slot = await catalog.slot(source.slot)
         published = len(await catalog.publications(source.publications)) == len(set(source.publications))
-        return _Server(catalog.server_version, slot, published, await tables(catalog, source))
+        return _Found(catalog.server_version, slot, published, await tables(catalog, source))
 
 
 def _divided(found: Tables, count: int, apart: bool) -> list[Shard]:

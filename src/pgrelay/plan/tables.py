@@ -12,7 +12,7 @@ from psycopg import sql
 
 from pgrelay.check import table_queries
 from pgrelay.check.table_queries import PARTITIONED_SINCE, Publication
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog
 
@@ -49,7 +49,7 @@ class Tables:
     options: str
 
 
-async def tables(catalog: Catalog, source: Source) -> Tables:
+async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
     """What the configured publications hold, or would if a run made them. Raises SetupError."""
     found = await table_queries.publications(catalog, source.publications)
     missing = [each.name for each in found if not each.exists]

@@ -6,7 +6,7 @@ PostgreSQL manual, "Logical Streaming Replication Parameters", of each version.
 
 from typing import Final
 
-from pgrelay.config import Source
+from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.wire.replication import StreamOptions
 
@@ -20,7 +20,7 @@ _SINCE: Final = {
 }
 
 
-def stream_options(config: Source, server_version: int) -> StreamOptions:
+def stream_options(config: SourceConfig, server_version: int) -> StreamOptions:
     """The options for a server, its version as libpq counts (180004). Raises SetupError."""
     protocol = _protocol(config, server_version)
     return StreamOptions(
@@ -34,7 +34,7 @@ def stream_options(config: Source, server_version: int) -> StreamOptions:
     )
 
 
-def _protocol(config: Source, server_version: int) -> int:
+def _protocol(config: SourceConfig, server_version: int) -> int:
     best = next((version for version, since in _PROTOCOLS if server_version >= since), None)
     if best is None:
         raise SetupError(f"Postgres {_name(server_version)} has no pgoutput; pgrelay needs 10 or later")
@@ -48,7 +48,7 @@ def _protocol(config: Source, server_version: int) -> int:
     return config.protocol_version
 
 
-def _streaming(config: Source, protocol: int, server_version: int) -> str:
+def _streaming(config: SourceConfig, protocol: int, server_version: int) -> str:
     best = "parallel" if protocol >= 4 else "on" if protocol >= 2 else "off"
     if config.streaming == "auto":
         return best
@@ -62,14 +62,14 @@ def _streaming(config: Source, protocol: int, server_version: int) -> str:
     return config.streaming
 
 
-def _messages(config: Source, server_version: int) -> bool:
+def _messages(config: SourceConfig, server_version: int) -> bool:
     """On by default where the server has them; refused where it has not only if asked for by name."""
     if "messages" not in config.model_fields_set and server_version < _SINCE["messages"]:
         return False
     return _offered("messages", config.messages, server_version)
 
 
-def _two_phase(config: Source, protocol: int, server_version: int) -> bool:
+def _two_phase(config: SourceConfig, protocol: int, server_version: int) -> bool:
     wanted = _offered("two_phase", config.two_phase, server_version)
     if wanted and protocol < 3:
         raise SetupError("source.two_phase: needs protocol version 3; set source.protocol_version to auto")

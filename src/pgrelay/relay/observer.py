@@ -86,7 +86,7 @@ class Observer:
     def publish(self, session: Session) -> None:
         """Hand over what was counted since the last time."""
         metrics, ledger = self._metrics, session.ledger
-        metrics.set_positions(
+        metrics.set_lsns(
             received=ledger.server_lsn,
             acknowledged=ledger.flush_lsn,
             confirmed=session.confirmations.confirmed_lsn,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from pgrelay.config import Source as SourceConfig
+from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
-from pgrelay.config import Config, Sink
+from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import RecordRefused
 from pgrelay.kafka.cluster import Cluster
@@ -38,7 +38,7 @@ class Refusals:
         return DeadLetterOptions(Limits(most_bytes=most, by_producer=True), dict(self._limits))
 
     @property
-    def sink(self) -> Sink:
+    def sink(self) -> SinkConfig:
         """The configuration of the sink, with batches that every topic takes."""
         sink = self._config.sink
         if not self._limits:
@@ -53,7 +53,7 @@ class Refusals:
             return False
         try:
             async with Cluster(self._config.sink) as cluster:
-                found = (await cluster.topic_limits([topic])).get(topic)
+                found = (await cluster.topic_configs([topic])).get(topic)
         except KafkaException:
             found = None
         if found is None:

@@ -2,8 +2,7 @@
 
 import structlog
 
-from pgrelay.config import Config
-from pgrelay.config import Source as SourceConfig
+from pgrelay.config import Config, SourceConfig
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
 from pgrelay.lsn import format_lsn

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from pgrelay.config import Config, Source
+from pgrelay.config import Config, SourceConfig
 from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import Interrupted, RecordError, SetupError, SourceUnavailable
 from pgrelay.figures import counted
@@ -73,7 +73,7 @@ async def skip(config: Config, lsn: int) -> str:
     return f"{told}{_MAY_BE_THERE}" if config.sink.delivery == "at_least_once" else told
 
 
-async def _require_free(source: Source) -> None:
+async def _require_free(source: SourceConfig) -> None:
     """Raises SetupError where a relay runs: it would be waited for without end."""
     async with Catalog(source.dsn) as catalog:
         slot = await catalog.slot(source.slot)

@@ -16,7 +16,7 @@ from pgrelay.assembly.assembler import OpenTransaction as Held
 from pgrelay.assembly.spool import base_directory
 from pgrelay.config import Config
 from pgrelay.lsn import format_lsn
-from pgrelay.metrics import Metrics, Positions, disk_bytes
+from pgrelay.metrics import Lsns, Metrics, disk_bytes
 from pgrelay.status.health import Health
 from pgrelay.status.history import History, Sample
 from pgrelay.status.snapshot import Chart, OpenTransaction, Snapshot, Stage, State, Table
@@ -49,7 +49,7 @@ class Status:
         sample = Sample(
             at_s=self._clock(),
             lag_s=_known(metrics.lag_s()),
-            lag_bytes=metrics.positions.lag_bytes,
+            lag_bytes=metrics.lsns.lag_bytes,
             transactions=metrics.transactions,
             tables=Counter(metrics.tables),
             latencies=metrics.latencies(),
@@ -70,7 +70,7 @@ class Status:
 
     def _snapshot(self) -> Snapshot:
         metrics, history = self._metrics, self._history
-        positions = metrics.positions  # once: the relay goes on meanwhile
+        lsns = metrics.lsns  # once: the relay goes on meanwhile
         state, reason = self._state()
         rates = history.records_per_s()
         tables = [Table(name, n, round(rates.get(name, 0.0), 1)) for name, n in list(metrics.tables.items())]
@@ -82,9 +82,9 @@ class Status:
             reason=reason,
             now_s=self._clock(),
             started_s=self._started_s,
-            stages=_stages(positions),
+            stages=_stages(lsns),
             lag_s=_known(metrics.lag_s()),
-            lag_bytes=positions.lag_bytes,
+            lag_bytes=lsns.lag_bytes,
             retained_wal_bytes=_whole(metrics.slot_retained_wal),
             safe_wal_bytes=_whole(metrics.slot_safe_wal),
             wal_limited=None if math.isnan(metrics.slot_safe_wal) else math.isfinite(metrics.slot_safe_wal),
@@ -116,12 +116,12 @@ class Status:
         return "streaming" if self._health.ready else "waiting", self._health.reason
 
 
-def _stages(positions: Positions) -> list[Stage]:
+def _stages(lsns: Lsns) -> list[Stage]:
     names = ("server", "received", "acknowledged", "confirmed")
     stages: list[Stage] = []
-    before = positions.server
+    before = lsns.server
     for name in names:
-        lsn: int | None = getattr(positions, name)
+        lsn: int | None = getattr(lsns, name)
         behind = None if before is None or lsn is None else max(0, before - lsn)
         stages.append(Stage(name, None if lsn is None else format_lsn(lsn), behind))
         before = lsn
