@@ -13,7 +13,7 @@ from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
-from pgrelay.relay.recall import Server
+from pgrelay.relay.recall import Upstream
 from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
@@ -53,7 +53,7 @@ class Relaying:
         self.kafka = FakeKafka(delivered)
         self.ledger = Ledger(slot_lsn)
         self.encoder = encoder_of(replace(OPTIONS, headers=True))
-        self.commits = Commits(self.kafka, self.ledger, self.encoder, server(slot_lsn, answer(wal_end)))
+        self.commits = Commits(self.kafka, self.ledger, self.encoder, upstream(slot_lsn, answer(wal_end)))
 
     def take(self, events: list[Event]) -> list[int]:
         """Encodes events and enters them into the ledger; returns the `seq` of each record."""
@@ -88,11 +88,11 @@ class Relaying:
         return self.ledger.flush_lsn
 
 
-def server(slot_lsn: int, wal_end: Callable[[], Awaitable[int]]) -> Server:
+def upstream(slot_lsn: int, wal_end: Callable[[], Awaitable[int]]) -> Upstream:
     async def left_at(timeline: int) -> int | None:
         raise AssertionError("a standby's timeline means nothing")
 
-    return Server(slot_lsn, wal_end, left_at, timeline=None)
+    return Upstream(slot_lsn, wal_end, left_at, timeline=None)
 
 
 def answer(lsn: int) -> Callable[[], Awaitable[int]]:
@@ -318,7 +318,7 @@ async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
         asked.append(kafka.last)
         return WAL_END
 
-    commits = Commits(kafka, ledger, encoder, server(SLOT, wal_end))
+    commits = Commits(kafka, ledger, encoder, upstream(SLOT, wal_end))
     kafka.last = Delivered(WAL_END)
     await commits.recover()
     assert asked == [Delivered(WAL_END)]

@@ -9,14 +9,14 @@ from pgrelay.errors import GapError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
-from pgrelay.relay.recall import Server, check_kept
+from pgrelay.relay.recall import Upstream, check_kept
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
 WAL_END: Final = 0x9000
 
 
-def server(timeline: int | None = 2, left_at: int | None = LEFT) -> Server:
+def upstream(timeline: int | None = 2, left_at: int | None = LEFT) -> Upstream:
     """A server that left timeline 1 for 2."""
 
     async def wal_end() -> int:
@@ -26,7 +26,7 @@ def server(timeline: int | None = 2, left_at: int | None = LEFT) -> Server:
         assert of in (1, 2)
         return left_at
 
-    return Server(SLOT, wal_end, asked, timeline)
+    return Upstream(SLOT, wal_end, asked, timeline)
 
 
 @pytest.mark.parametrize(
@@ -40,42 +40,42 @@ def server(timeline: int | None = 2, left_at: int | None = LEFT) -> Server:
     ],
 )
 async def test_a_position_between_the_slot_and_the_end_of_wal_is_believed(delivered: Delivered) -> None:
-    await server().check(delivered)
+    await upstream().check(delivered)
 
 
 async def test_a_slot_beyond_it_was_moved_or_made_anew() -> None:
     with pytest.raises(GapError, match="slot stands at 0/1000, and Kafka has everything up to 0/FFF:"):
-        await server().check(Delivered(SLOT - 1))
+        await upstream().check(Delivered(SLOT - 1))
 
 
 async def test_a_server_that_has_not_come_so_far_was_restored() -> None:
     with pytest.raises(GapError, match="server's WAL ends at 0/9000: it was restored from a backup"):
-        await server().check(Delivered(WAL_END + 1))
+        await upstream().check(Delivered(WAL_END + 1))
 
 
 async def test_a_standby_that_was_promoted_before_it_had_all_is_refused() -> None:
     with pytest.raises(GapError, match="left timeline 1 at 0/3000, before 0/3001, which we have relayed"):
-        await server().check(Delivered(LEFT + 1, timeline=1))
+        await upstream().check(Delivered(LEFT + 1, timeline=1))
 
 
 async def test_so_is_one_that_was_never_on_that_timeline() -> None:
     with pytest.raises(GapError, match="left timeline 1 before 0/2000"):
-        await server(left_at=None).check(Delivered(0x2000, timeline=1))
+        await upstream(left_at=None).check(Delivered(0x2000, timeline=1))
 
 
 async def test_an_old_primary_that_is_still_there_is_told_as_one() -> None:
     with pytest.raises(GapError, match="on timeline 1, and we have relayed 0/2000 of timeline 2: is it"):
-        await server(timeline=1, left_at=None).check(Delivered(0x2000, timeline=2))
+        await upstream(timeline=1, left_at=None).check(Delivered(0x2000, timeline=2))
 
 
 async def test_a_standby_that_has_not_come_so_far_is_waited_for() -> None:
     """After a crash it lets us in before it has replayed again what it had."""
     with pytest.raises(SourceUnavailable, match="the standby has not come to 0/9001, which we have relayed"):
-        await server(timeline=None).check(Delivered(WAL_END + 1))
+        await upstream(timeline=None).check(Delivered(WAL_END + 1))
 
 
 async def test_the_timeline_of_a_standby_means_nothing() -> None:
-    await server(timeline=None).check(Delivered(LEFT + 1, timeline=1))
+    await upstream(timeline=None).check(Delivered(LEFT + 1, timeline=1))
 
 
 class FakeKafka(Sink):
@@ -106,19 +106,19 @@ class FakeOffsets(Offsets):
 @pytest.mark.parametrize("kept", [None, Delivered(SLOT - 8)], ids=["deleted", "older"])
 async def test_what_this_process_has_delivered_counts_where_kafka_knows_less(kept: Delivered | None) -> None:
     """As after the topic was deleted."""
-    assert await check_kept(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT)) is None
+    assert await check_kept(FakeKafka(), FakeOffsets(kept), upstream(), known=Delivered(SLOT)) is None
     with pytest.raises(GapError, match="Kafka has everything up to 0/FFF:"):
-        await check_kept(FakeKafka(), FakeOffsets(kept), server(), known=Delivered(SLOT - 1))
+        await check_kept(FakeKafka(), FakeOffsets(kept), upstream(), known=Delivered(SLOT - 1))
 
 
 async def test_what_another_has_delivered_counts_where_it_is_more() -> None:
     """It had the slot meanwhile, and moved it."""
-    assert await check_kept(FakeKafka(), FakeOffsets(Delivered(SLOT)), server(), known=Delivered(1)) is None
+    assert await check_kept(FakeKafka(), FakeOffsets(Delivered(SLOT)), upstream(), known=Delivered(1)) is None
 
 
 async def test_a_first_start_has_nothing_to_compare_with() -> None:
-    assert await check_kept(FakeKafka(), FakeOffsets(None), server(), known=None) is None
+    assert await check_kept(FakeKafka(), FakeOffsets(None), upstream(), known=None) is None
 
 
 async def test_a_topic_that_must_not_be_made_is_told() -> None:
-    assert await check_kept(FakeKafka(ours=False), FakeOffsets(None), server(), known=None) == "no"
+    assert await check_kept(FakeKafka(ours=False), FakeOffsets(None), upstream(), known=None) == "no"

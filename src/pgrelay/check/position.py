@@ -13,8 +13,9 @@ from pgrelay.errors import (
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
-from pgrelay.postgres.source import Source, System
-from pgrelay.relay.recall import delivered, offsets_of, refuse_new_slot, server_of
+from pgrelay.postgres.source import Source
+from pgrelay.relay.met import Met
+from pgrelay.relay.recall import delivered, refuse_new_slot
 from pgrelay.relay.setup import check_own
 
 
@@ -30,7 +31,7 @@ async def position_findings(
         return []
     try:
         async with Source(config.source.dsn) as source:
-            system = await source.identify()
+            met = Met(config, catalog, await source.identify(), standby)
         sink = Sink(config.sink)
     except PgrelayError:
         return []
@@ -40,7 +41,7 @@ async def position_findings(
         await sink.close()
         return []
     try:
-        return await _held_against(catalog, config, sink, system, slot, standby)
+        return await _held_against(met, sink, slot)
     except StandbyNotReady as waits:
         return [refused(waits, "a run would wait")]
     except GapError as gap:
@@ -53,17 +54,15 @@ async def position_findings(
         await sink.close()
 
 
-async def _held_against(
-    catalog: Catalog, config: Config, sink: Sink, system: System, slot: Slot | None, standby: bool
-) -> list[Finding]:
-    offsets = offsets_of(config, system.systemid, catalog.database)
+async def _held_against(met: Met, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
-        await refuse_new_slot(sink, offsets, standby)
+        await refuse_new_slot(sink, met.offsets, met.standby)
         return []
-    if standby:
-        check_own(slot, config.source.slot)
-    position = await delivered(sink, offsets)
+    name = met.config.source.slot
+    if met.standby:
+        check_own(slot, name)
+    position = await delivered(sink, met.offsets)
     if position is None:
         return []
-    await server_of(config, catalog, system, slot, standby).check(position)
-    return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {config.source.slot} fits")]
+    await met.upstream(slot).check(position)
+    return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} fits")]

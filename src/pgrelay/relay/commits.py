@@ -19,7 +19,7 @@ from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.recall import Server
+from pgrelay.relay.recall import Upstream
 
 # A Kafka transaction under load; and one that a single Postgres transaction stretches, as a part of
 # transaction.timeout.ms, after which brokers abort it.
@@ -33,9 +33,9 @@ _IDLE_EVERY_S: Final = 1.0
 class Commits:
     """The Kafka transactions of one session."""
 
-    def __init__(self, sink: TransactionalSink, ledger: Ledger, encoder: Encoder, server: Server) -> None:
-        """`server` as it was before streaming began."""
-        self._server = server
+    def __init__(self, sink: TransactionalSink, ledger: Ledger, encoder: Encoder, upstream: Upstream) -> None:
+        """`upstream` as it was before streaming began."""
+        self._upstream = upstream
         self._sink = sink
         self._ledger = ledger
         self._encoder = encoder
@@ -52,7 +52,7 @@ class Commits:
         if position is None:
             return
         # Only now: the relay that had the slot before us may have gone on until we got it.
-        await self._server.check(position)
+        await self._upstream.check(position)
         self._committed = position
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
 
@@ -106,5 +106,5 @@ class Commits:
         if self._ledger.in_transaction:
             cut = max(cut, self._encoder.position)
         if cut[0] < lsn:
-            return Delivered(lsn, timeline=self._server.timeline)
-        return Delivered(lsn, *cut, timeline=self._server.timeline)
+            return Delivered(lsn, timeline=self._upstream.timeline)
+        return Delivered(lsn, *cut, timeline=self._upstream.timeline)

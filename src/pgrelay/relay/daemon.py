@@ -17,13 +17,8 @@ from typing import Any, Final
 import structlog
 
 from pgrelay import __version__
-from pgrelay.assembly.assembler import Assembler, OpenTransaction
-from pgrelay.assembly.base import require_own_base
-from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.spool import Spool, slot_directory
+from pgrelay.assembly.assembler import OpenTransaction
 from pgrelay.config import Config
-from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.topics import Topics
 from pgrelay.errors import (
     KafkaUnavailable,
     PgrelayError,
@@ -33,31 +28,16 @@ from pgrelay.errors import (
     Verdict,
     verdict,
 )
-from pgrelay.kafka.offsets import Offsets
-from pgrelay.kafka.registry import Registry
-from pgrelay.kafka.sink import Sink
-from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import End, Metrics
-from pgrelay.postgres.catalog import Catalog, Slot
-from pgrelay.postgres.negotiation import stream_options
-from pgrelay.postgres.source import Source, System
-from pgrelay.progress import Ledger
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.source import Source
 from pgrelay.relay.backoff import Backoff
-from pgrelay.relay.commits import Commits
-from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.known import Known
-from pgrelay.relay.look import Look
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.optional import optional
-from pgrelay.relay.positions import Positions
-from pgrelay.relay.publications import Publications
-from pgrelay.relay.recall import Server, check_kept, offsets_of, refuse_new_slot, server_of
-from pgrelay.relay.records import record_options
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
-from pgrelay.relay.supply import Supply
+from pgrelay.relay.starts import Starts
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -91,15 +71,10 @@ class Daemon:
         self._stop = stop
         self._task: asyncio.Task[None] | None = None
         self._session_now: Session | None = None
-        self._sink: Sink | None = None
-        self._sink_is_spent = False
-        self._registry: Registry | None = None
-        self._known = Known()
-        self._unkept: str | None = None
-        self._publications = Publications(config.source)
         self._backoff = Backoff()
         self._observer = observer
         self._refusals = Refusals(config)
+        self._starts = Starts(config, metrics, observer, self._refusals)
         self._advise = advise
         self._advice: asyncio.Task[None] | None = None
 
@@ -119,10 +94,8 @@ class Daemon:
             if self._advice is not None:
                 self._advice.cancel()
                 await asyncio.gather(self._advice, return_exceptions=True)
-            await self._close_sink()
-            if self._registry is not None:
-                await self._registry.close()
-        _log.info("stopped", confirmed=format_lsn(self._known.confirmed_lsn))
+            await self._starts.close()
+        _log.info("stopped", confirmed=format_lsn(self._starts.known.confirmed_lsn))
 
     async def _try(self) -> None:
         """A session, and what its end asks for before the next. Raises what ends the process."""
@@ -138,7 +111,7 @@ class Daemon:
             elif not isinstance(error, RecordRefused):
                 await self._recover(error)
             elif await self._refusals.learn(error):
-                await self._close_sink(error)
+                await self._starts.close_sink(error)
             else:
                 raise
 
@@ -150,13 +123,6 @@ class Daemon:
             self._session_now.source.wake()
         elif self._task is not None:
             self._task.cancel()
-
-    async def _close_sink(self, after: Exception | None = None) -> None:
-        """Once the session has ended: what it holds while an error ends it would keep the producer."""
-        sink, self._sink, self._sink_is_spent = self._sink, None, False
-        if sink is not None:
-            self._metrics.set_inflight_records(0)
-            await sink.close(after)
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
@@ -177,145 +143,17 @@ class Daemon:
         self._health.troubles.raised(error)
         if self._backoff.is_news(str(error)) or spool:
             _log.warning("waiting, will go on by itself", reason=str(error))
-        if self._sink_is_spent or isinstance(error, KafkaUnavailable):
-            await self._close_sink(error)
+        if self._starts.sink_is_spent or isinstance(error, KafkaUnavailable):
+            await self._starts.close_sink(error)
         with contextlib.suppress(TimeoutError):
             pause_s = self._backoff.next_s(_SPOOL_PAUSE_S) if spool else self._backoff.next_s()
             await asyncio.wait_for(self._stop.wait(), pause_s)
 
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
-        config = self._config
-        async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
-            await check_same(catalog, source)
-            # Whatever is waited for from here on, how far behind the slot is stays true.
-            self._observer.asked(await catalog.slot_wal(config.source.slot))
-            # Early, since a standby that is promoted meanwhile would tell the timeline that it leaves.
-            standby = await catalog.in_recovery()
-            system = await source.identify()
-            self._known.check_cluster(system, standby)
-            await self._known.check_history(system, source)
-            offsets = offsets_of(config, system.systemid, catalog.database)
-            # Ahead of the slot: what is refused here must not leave one that nobody reads.
-            require_own_base(config.transactions.spool_dir)
-            if self._sink is None:
-                self._sink = self._make_sink(offsets)
-            if self._registry is None and config.records.format == "avro":
-                self._registry = Registry(config.records.schema_registry)
-            before = await self._make_ready(catalog, self._sink, offsets, system, standby)
-            options = stream_options(config.source, source.server_version)
-            await source.start(config.source.slot, self._known.flush_lsn, options)
-            # Ours only now; until then another relay, or who knows who, may have moved it.
-            slot = await catalog.slot(config.source.slot) or before
-            server = server_of(config, catalog, system, slot, standby)
-            if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
-                await self._hold_against_kafka(self._sink, offsets, server, slot)
-            self._known.started(system, slot, source.walsender_pid, standby)
-            if not self._observer.spool_failing:
-                start = format_lsn(self._known.flush_lsn)
-                _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
-            session = await self._make_session(source, catalog, self._sink, offsets, server, slot)
-            await self._stream(session)
-
-    async def _make_ready(
-        self, catalog: Catalog, sink: Sink, offsets: Offsets, system: System, standby: bool
-    ) -> Slot:
-        """See that both ends are there and fit each other, and return the slot."""
-        config = self._config
-        first = self._known.system is None
-        found = await catalog.slot(config.source.slot)
-        if standby and found is not None:
-            check_own(found, config.source.slot)
-        if first and found is None:
-            # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again. What
-            # Kafka refuses, such as a topic, must not leave a slot that nobody reads.
-            with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, offsets, standby)
-                if config.source.create:
-                    await self._require_topics(sink)
-            # Kafka may have taken its time, and another relay have made it.
-            found = await catalog.slot(config.source.slot)
-        slot = await prepare(catalog, config.source, self._publications, self._known, found)
-        await check_topics(catalog, config)
-        self._known.check_slot(slot, config.source.slot)
-        self._known.seen(slot)
-        # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
-        await sink.connect()
-        await self._require_topics(sink)
-        await self._hold_against_kafka(sink, offsets, server_of(config, catalog, system, slot, standby), slot)
-        if self._registry is not None:
-            await self._registry.connect()
-        return slot
-
-    async def _hold_against_kafka(self, sink: Sink, offsets: Offsets, server: Server, slot: Slot) -> None:
-        """At least once: see that the slot skips nothing, and that its position is kept. Raises GapError."""
-        if isinstance(sink, TransactionalSink):
-            # Exactly once asks after the start, when nobody else may write any more.
-            return
-        if not self._known.leaves_open(slot) and sink.has_topic(offsets.topic):
-            return
-        unkept = await check_kept(sink, offsets, server, self._known.delivered)
-        if unkept is None:
-            return
-        if unkept != self._unkept:
-            self._unkept = unkept
-            _log.warning(
-                "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
-                reason=unkept,
-            )
-        self._known.check_unmoved(slot)
-
-    async def _make_session(
-        self,
-        source: Source,
-        catalog: Catalog,
-        sink: Sink,
-        offsets: Offsets,
-        server: Server,
-        slot: Slot,
-    ) -> Session:
-        """A session of its own state; the slot must be ours already."""
-        config, systemid = self._config, offsets.identity.systemid
-        records = record_options(
-            config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
-        )
-        encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
-        ledger = Ledger(self._known.flush_lsn)
-        spool, prepared = _open_spool(config, systemid, slot)
-        commits = positions = None
-        if isinstance(sink, TransactionalSink):
-            commits = Commits(sink, ledger, encoder, server)
-        elif sink.has_topic(offsets.topic):
-            positions = Positions(sink, offsets, server.slot_lsn, server.timeline)
-        return Session(
-            source=source,
-            sink=sink,
-            assembler=Assembler(
-                spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase
-            ),
-            encoder=encoder,
-            ledger=ledger,
-            spool=spool,
-            metrics=self._metrics,
-            confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
-            commits=commits,
-            supply=Supply(encoder, catalog, sink, self._registry),
-            look=Look(catalog, config.source.slot, self._publications, prepared, source.wake),
-        )
-
-    def _make_sink(self, offsets: Offsets) -> Sink:
-        if self._config.sink.delivery == "at_least_once":
-            return Sink(self._refusals.sink)
-        return TransactionalSink(self._refusals.sink, offsets)
-
-    async def _require_topics(self, sink: Sink) -> None:
-        """The topics that every relay has, whatever its tables."""
-        topics = Topics(self._config.records.prefix, self._config.records.topic)
-        await sink.require_topic(topics.schema, "schemas")
-        if self._config.records.transaction_topic:
-            await sink.require_topic(topics.transaction, "transactions")
-        if self._config.errors.on_record == "dead_letter":
-            await sink.require_topic(topics.dead_letter, "dead letters")
+        dsn = self._config.source.dsn
+        async with Catalog(dsn) as catalog, Source(dsn) as source:
+            await self._stream(await self._starts.begin(catalog, source))
 
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
@@ -343,11 +181,9 @@ class Daemon:
             await session.close()
             self._session_now = None
             self._observer.publish(session)
-            if session.ledger.flush_lsn > self._known.flush_lsn:
+            if session.ledger.flush_lsn > self._starts.known.flush_lsn:
                 self._backoff.reset()
-            self._known.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
-            # What is open there belongs to this session: the next one's producer aborts it.
-            self._sink_is_spent = isinstance(self._sink, TransactionalSink)
+            self._starts.ended(session)
 
     async def _settle(self, session: Session, error: Exception, most_s: float) -> None:
         """Save what is whole before a session ends in an error, so that little is sent again."""
@@ -358,17 +194,6 @@ class Daemon:
                 await session.settle(min(_SETTLE_S, most_s))
 
 
-def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
-    """Whoever has the slot owns its directory too, so what an earlier run left in it is nobody's."""
-    spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
-    spool.open()
-    spool.remove_stale()
-    prepared = PreparedStore(spool)
-    prepared.load()
-    prepared.purge(slot.restart_lsn or 0)
-    return spool, prepared
-
-
 def _end_of(error: Exception) -> End:
     """Which end is the trouble, for the metrics."""
     if isinstance(error, RegistryUnavailable):
@@ -376,12 +201,6 @@ def _end_of(error: Exception) -> End:
     if isinstance(error, SpoolError):
         return "spool"
     return "kafka" if isinstance(error, KafkaUnavailable) else "postgres"
-
-
-async def _status_interval_s(catalog: Catalog, config: Config) -> float:
-    """Seconds between status updates: what is configured, and often enough for the server's patience."""
-    patience_s = await catalog.wal_sender_timeout_s()
-    return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))
 
 
 def _summary(config: Config) -> dict[str, str]:

@@ -14,15 +14,14 @@ from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, Stan
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Slot
-from pgrelay.postgres.source import Source, System
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """`slot_lsn` is what the slot's user had confirmed, `timeline` the primary's; None of a standby.
+class Upstream:
+    """What a position is held against: the slot, and the server's WAL and timelines.
 
-    `wal_end` asks for the end of WAL now, `left_at` where the server left an earlier timeline.
+    `slot_lsn` is what the slot's user had confirmed, `timeline` the primary's; None of a standby. `wal_end`
+    asks for the end of WAL now, `left_at` where the server left an earlier timeline.
     """
 
     slot_lsn: int
@@ -99,18 +98,6 @@ def check_received(timeline: int, relayed_lsn: int, now: int, left_at: int | Non
     )
 
 
-def server_of(config: Config, catalog: Catalog, system: System, slot: Slot, standby: bool) -> Server:
-    """`standby`: the server is one."""
-
-    async def left_at(timeline: int) -> int | None:
-        # By a connection of its own: ours streams by the time that it is asked.
-        async with Source(config.source.dsn) as source:
-            return await source.left_at(timeline, system.timeline)
-
-    timeline = None if standby else system.timeline
-    return Server(slot.confirmed_flush_lsn or 0, catalog.wal_end, left_at, timeline)
-
-
 def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
     """Where the position of the configured slot is."""
     topic = Topics(config.records.prefix, config.records.topic).offsets
@@ -140,7 +127,7 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
         )
 
 
-async def check_kept(sink: Sink, offsets: Offsets, server: Server, known: Delivered | None) -> str | None:
+async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: Delivered | None) -> str | None:
     """At least once: hold what Kafka has against the server, and see that there is a topic to keep more in.
 
     Returns why Kafka does not let us make that or read it, where we do without; one that may be read and not
@@ -158,7 +145,7 @@ async def check_kept(sink: Sink, offsets: Offsets, server: Server, known: Delive
     if known is not None and (position is None or position.lsn < known.lsn):
         position = known
     if position is not None:
-        await server.check(position)
+        await upstream.check(position)
     return None
 
 

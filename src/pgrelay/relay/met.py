@@ -1,0 +1,42 @@
+"""The server as a start meets it, by what it says of itself on both connections."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from pgrelay.config import Config
+from pgrelay.kafka.offsets import Offsets
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.source import Source, System
+from pgrelay.relay.recall import Upstream, offsets_of
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Which cluster it is, and whether a `standby` of it; `catalog` asks it for more."""
+
+    config: Config
+    catalog: Catalog
+    system: System
+    standby: bool
+
+    @classmethod
+    async def by(cls, config: Config, catalog: Catalog, source: Source) -> Self:
+        # First, since a standby that is promoted meanwhile would tell the timeline that it leaves.
+        standby = await catalog.in_recovery()
+        return cls(config, catalog, await source.identify(), standby)
+
+    @property
+    def offsets(self) -> Offsets:
+        """Where the position of the configured slot is."""
+        return offsets_of(self.config, self.system.systemid, self.catalog.database)
+
+    def upstream(self, slot: Slot) -> Upstream:
+        """What a position of `slot` is held against."""
+
+        async def left_at(timeline: int) -> int | None:
+            # By a connection of its own: ours streams by the time that it is asked.
+            async with Source(self.config.source.dsn) as source:
+                return await source.left_at(timeline, self.system.timeline)
+
+        timeline = None if self.standby else self.system.timeline
+        return Upstream(slot.confirmed_flush_lsn or 0, self.catalog.wal_end, left_at, timeline)

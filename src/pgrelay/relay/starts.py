@@ -1,0 +1,218 @@
+"""How each session begins: what must be there and fit at both ends, in the order that loses nothing.
+
+Theory of operation. Early comes whatever refuses a start: a slot that is made and then read by nobody holds
+back WAL for ever. Only a slot that was not there is made, and only once; whatever was waited for meanwhile,
+it is asked for again. The stream comes last, since a server cuts one that goes nowhere; and only with it the
+slot is ours, so what was held against Kafka before is held against it again where the slot has moved.
+"""
+
+import contextlib
+
+import structlog
+
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.base import require_own_base
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool, slot_directory
+from pgrelay.config import Config
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.topics import Topics
+from pgrelay.errors import KafkaUnavailable
+from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.registry import Registry
+from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
+from pgrelay.lsn import format_lsn
+from pgrelay.metrics import Metrics
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.negotiation import stream_options
+from pgrelay.postgres.source import Source
+from pgrelay.progress import Ledger
+from pgrelay.relay.commits import Commits
+from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.known import Known
+from pgrelay.relay.look import Look
+from pgrelay.relay.met import Met
+from pgrelay.relay.observer import Observer
+from pgrelay.relay.positions import Positions
+from pgrelay.relay.publications import Publications
+from pgrelay.relay.recall import check_kept, refuse_new_slot
+from pgrelay.relay.records import record_options
+from pgrelay.relay.refusals import Refusals
+from pgrelay.relay.session import Session
+from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
+from pgrelay.relay.supply import Supply
+
+_log = structlog.get_logger(__name__)
+
+
+class Starts:
+    """Those of one process. What outlives a session is here: `known`, the producer, the registry's client.
+
+    `sink_is_spent`: what is open in the producer belongs to the last session, and the next one's aborts it.
+    """
+
+    def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
+        self.known = Known()
+        self._config = config
+        self._metrics = metrics
+        self._observer = observer
+        self._refusals = refusals
+        self._publications = Publications(config.source)
+        self._sink: Sink | None = None
+        self._registry: Registry | None = None
+        self._unkept: str | None = None
+        self.sink_is_spent = False
+
+    async def begin(self, catalog: Catalog, source: Source) -> Session:
+        """A session whose stream has begun. Raises what stands in its way."""
+        config = self._config
+        await check_same(catalog, source)
+        # Whatever is waited for from here on, how far behind the slot is stays true.
+        self._observer.asked(await catalog.slot_wal(config.source.slot))
+        met = await Met.by(config, catalog, source)
+        self.known.check_cluster(met.system, met.standby)
+        await self.known.check_history(met.system, source)
+        # Ahead of the slot: what is refused here must not leave one that nobody reads.
+        require_own_base(config.transactions.spool_dir)
+        if self._sink is None:
+            self._sink = self._make_sink(met.offsets)
+        if self._registry is None and config.records.format == "avro":
+            self._registry = Registry(config.records.schema_registry)
+        before = await self._make_ready(met, self._sink)
+        options = stream_options(config.source, source.server_version)
+        await source.start(config.source.slot, self.known.flush_lsn, options)
+        # Ours only now; until then another relay, or who knows who, may have moved it.
+        slot = await catalog.slot(config.source.slot) or before
+        if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
+            await self._hold_against_kafka(met, self._sink, slot)
+        self.known.started(met.system, slot, source.walsender_pid, met.standby)
+        if not self._observer.spool_failing:
+            start = format_lsn(self.known.flush_lsn)
+            _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
+        return await self._make_session(met, source, self._sink, slot)
+
+    def ended(self, session: Session) -> None:
+        """Keep what a session has learnt of the position, whatever ended it."""
+        self.known.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
+        self.sink_is_spent = isinstance(self._sink, TransactionalSink)
+
+    async def close_sink(self, after: Exception | None = None) -> None:
+        """Once the session has ended: what it holds while an error ends it would keep the producer."""
+        sink, self._sink, self.sink_is_spent = self._sink, None, False
+        if sink is not None:
+            self._metrics.set_inflight_records(0)
+            await sink.close(after)
+
+    async def close(self) -> None:
+        await self.close_sink()
+        if self._registry is not None:
+            await self._registry.close()
+
+    async def _make_ready(self, met: Met, sink: Sink) -> Slot:
+        """See that both ends are there and fit each other, and return the slot."""
+        config, catalog = self._config, met.catalog
+        first = self.known.system is None
+        found = await catalog.slot(config.source.slot)
+        if met.standby and found is not None:
+            check_own(found, config.source.slot)
+        if first and found is None:
+            # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again. What
+            # Kafka refuses, such as a topic, must not leave a slot that nobody reads.
+            with contextlib.suppress(KafkaUnavailable):
+                await refuse_new_slot(sink, met.offsets, met.standby)
+                if config.source.create:
+                    await self._require_topics(sink)
+            # Kafka may have taken its time, and another relay have made it.
+            found = await catalog.slot(config.source.slot)
+        slot = await prepare(catalog, config.source, self._publications, self.known, found)
+        await check_topics(catalog, config)
+        self.known.check_slot(slot, config.source.slot)
+        self.known.seen(slot)
+        # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
+        await sink.connect()
+        await self._require_topics(sink)
+        await self._hold_against_kafka(met, sink, slot)
+        if self._registry is not None:
+            await self._registry.connect()
+        return slot
+
+    async def _hold_against_kafka(self, met: Met, sink: Sink, slot: Slot) -> None:
+        """At least once: see that the slot skips nothing, and that its position is kept. Raises GapError."""
+        if isinstance(sink, TransactionalSink):
+            # Exactly once asks after the start, when nobody else may write any more.
+            return
+        if not self.known.leaves_open(slot) and sink.has_topic(met.offsets.topic):
+            return
+        unkept = await check_kept(sink, met.offsets, met.upstream(slot), self.known.delivered)
+        if unkept is None:
+            return
+        if unkept != self._unkept:
+            self._unkept = unkept
+            _log.warning(
+                "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
+                reason=unkept,
+            )
+        self.known.check_unmoved(slot)
+
+    async def _make_session(self, met: Met, source: Source, sink: Sink, slot: Slot) -> Session:
+        """A session of its own state; the slot must be ours already."""
+        config, catalog, systemid = self._config, met.catalog, met.system.systemid
+        records = record_options(
+            config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
+        )
+        encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
+        ledger = Ledger(self.known.flush_lsn)
+        spool, prepared = _open_spool(config, systemid, slot)
+        commits = positions = None
+        upstream = met.upstream(slot)
+        if isinstance(sink, TransactionalSink):
+            commits = Commits(sink, ledger, encoder, upstream)
+        elif sink.has_topic(met.offsets.topic):
+            positions = Positions(sink, met.offsets, upstream.slot_lsn, upstream.timeline)
+        return Session(
+            source=source,
+            sink=sink,
+            assembler=Assembler(
+                spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase
+            ),
+            encoder=encoder,
+            ledger=ledger,
+            spool=spool,
+            metrics=self._metrics,
+            confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
+            commits=commits,
+            supply=Supply(encoder, catalog, sink, self._registry),
+            look=Look(catalog, config.source.slot, self._publications, prepared, source.wake),
+        )
+
+    def _make_sink(self, offsets: Offsets) -> Sink:
+        if self._config.sink.delivery == "at_least_once":
+            return Sink(self._refusals.sink)
+        return TransactionalSink(self._refusals.sink, offsets)
+
+    async def _require_topics(self, sink: Sink) -> None:
+        """The topics that every relay has, whatever its tables."""
+        topics = Topics(self._config.records.prefix, self._config.records.topic)
+        await sink.require_topic(topics.schema, "schemas")
+        if self._config.records.transaction_topic:
+            await sink.require_topic(topics.transaction, "transactions")
+        if self._config.errors.on_record == "dead_letter":
+            await sink.require_topic(topics.dead_letter, "dead letters")
+
+
+def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
+    """Whoever has the slot owns its directory too, so what an earlier run left in it is nobody's."""
+    spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
+    spool.open()
+    spool.remove_stale()
+    prepared = PreparedStore(spool)
+    prepared.load()
+    prepared.purge(slot.restart_lsn or 0)
+    return spool, prepared
+
+
+async def _status_interval_s(catalog: Catalog, config: Config) -> float:
+    """Seconds between status updates: what is configured, and often enough for the server's patience."""
+    patience_s = await catalog.wal_sender_timeout_s()
+    return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))
