@@ -6,7 +6,6 @@ from pgrelay.check.findings import Finding
 from pgrelay.check.table_queries import Table
 from pgrelay.check.topics import WantedTopic, wanted_topics
 from pgrelay.config import Config
-from pgrelay.relay.records import record_options
 from tests.check.tables import table
 
 SCHEMA = WantedTopic("app.schema", "schemas")
@@ -22,7 +21,7 @@ def topics_of(
         "records": records,
     }
     config = Config.model_validate(sections)
-    return wanted_topics(tables, record_options(config, "", "", ""), config)
+    return wanted_topics(tables, config)
 
 
 def test_a_topic_for_each_table_and_our_own() -> None:

@@ -29,18 +29,17 @@ from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
 from pgrelay.kafka.sink import largest_record
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.relay.records import record_options
+from pgrelay.relay.records import selection_of
 
 __all__ = ["Finding", "check"]
 
 
 async def check(config: Config) -> list[Finding]:
     """What a run with this configuration would meet. Raises nothing that a server's state could cause."""
-    # Of the server's facts, names and selections need none.
-    options = record_options(config, database="", systemid="", server_encoding="")
-    found, published = await _source(config, options.selection)
-    relayed = selected(published, options.selection)
-    topics, collisions = wanted_topics(relayed.tables, options, config)
+    selection = selection_of(config)
+    found, published = await _source(config, selection)
+    relayed = selected(published, selection)
+    topics, collisions = wanted_topics(relayed.tables, config)
     found += collisions
     found += await kafka_findings(config.sink, topics, published.truncates)
     if config.records.format == "avro":

@@ -6,11 +6,10 @@ from typing import Final
 from pgrelay.check.findings import Finding, error, refused
 from pgrelay.check.table_queries import Table
 from pgrelay.config import Config
-from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.topics import TopicOf
+from pgrelay.relay.records import topics_of
 
 _SHOWN: Final = 5
 
@@ -24,11 +23,9 @@ class WantedTopic:
     keyless: bool = False
 
 
-def wanted_topics(
-    tables: tuple[Table, ...], options: RecordOptions, config: Config
-) -> tuple[list[WantedTopic], list[Finding]]:
+def wanted_topics(tables: tuple[Table, ...], config: Config) -> tuple[list[WantedTopic], list[Finding]]:
     """The topics, and what is wrong with their names."""
-    names = Topics(options.prefix, options.topic, options.routes)
+    records, names = config.records, topics_of(config)
     keyless: dict[str, bool] = {}
     collisions: list[SetupError] = []
     for table in tables:
@@ -37,16 +34,16 @@ def wanted_topics(
         except SetupError as refusal:
             collisions.append(refusal)
         else:
-            keyless[topic] = keyless.get(topic, False) or not (options.key and table.key)
+            keyless[topic] = keyless.get(topic, False) or not (records.key and table.key)
     wanted = [WantedTopic(topic, keyless=without) for topic, without in keyless.items()]
     wanted.append(WantedTopic(names.schema, "schemas"))
-    if options.transactions:
+    if records.transaction_topic:
         wanted.append(WantedTopic(names.transaction, "transactions"))
     wanted.append(WantedTopic(names.offsets, "offsets"))
     if config.errors.on_record == "dead_letter":
         wanted.append(WantedTopic(names.dead_letter, "dead letters", keyless=True))
     if config.source.messages:
-        wanted.append(WantedTopic(names.message, "messages", keyless=not options.key))
+        wanted.append(WantedTopic(names.message, "messages", keyless=not records.key))
     return wanted, colliding(collisions)
 
 

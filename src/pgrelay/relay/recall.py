@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pgrelay.config import Config
-from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, StandbyNotReady
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
+from pgrelay.relay.records import topics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,7 @@ def check_received(timeline: int, relayed_lsn: int, now: int, left_at: int | Non
 
 def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
     """Where the position of the configured slot is."""
-    topic = Topics(config.records.prefix, config.records.topic).offsets
-    return Offsets(config.sink, topic, Identity(systemid, database, config.source.slot))
+    return Offsets(config.sink, topics_of(config).offsets, Identity(systemid, database, config.source.slot))
 
 
 async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:

@@ -4,7 +4,27 @@ from pgrelay import __version__
 from pgrelay.config import Config
 from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.selection import Selection
+from pgrelay.encode.topics import Topics
 from pgrelay.encode.types import Encodings
+
+
+def topics_of(config: Config) -> Topics:
+    """The topics of tables, as yet of none, and our own."""
+    return Topics(config.records.prefix, config.records.topic, _routes(config))
+
+
+def selection_of(config: Config) -> Selection:
+    """The tables and columns that are relayed."""
+    tables, columns = config.records.tables, config.records.columns
+    return Selection(
+        include=tables.include,
+        exclude=tables.exclude,
+        drop=columns.drop,
+        mask=columns.mask,
+        hash=columns.hash,
+        mask_with=columns.mask_with,
+        hash_key=(columns.hash_key or "").encode(),
+    )
 
 
 def record_options(
@@ -16,14 +36,13 @@ def record_options(
 ) -> RecordOptions:
     """What the encoder is to do: the configuration's choices, and what it must know of the server."""
     records = config.records
-    columns = records.columns
     return RecordOptions(
         version=__version__,
         prefix=records.prefix,
         database=database,
         systemid=systemid,
         topic=records.topic,
-        routes=tuple((route.match, route.topic) for route in records.routes),
+        routes=_routes(config),
         format=records.format,
         envelope=records.envelope,
         key=records.key,
@@ -40,14 +59,10 @@ def record_options(
             # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
             checked=server_encoding == "SQL_ASCII",
         ),
-        selection=Selection(
-            include=records.tables.include,
-            exclude=records.tables.exclude,
-            drop=columns.drop,
-            mask=columns.mask,
-            hash=columns.hash,
-            mask_with=columns.mask_with,
-            hash_key=(columns.hash_key or "").encode(),
-        ),
+        selection=selection_of(config),
         dead_letters=dead_letters,
     )
+
+
+def _routes(config: Config) -> tuple[tuple[str, str], ...]:
+    return tuple((route.match, route.topic) for route in config.records.routes)

@@ -3,7 +3,6 @@
 import structlog
 
 from pgrelay.config import Config, SourceConfig
-from pgrelay.encode.topics import Topics
 from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
@@ -11,7 +10,7 @@ from pgrelay.postgres.source import Source
 from pgrelay.relay.known import Known
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.recall import unpromoted
-from pgrelay.relay.records import record_options
+from pgrelay.relay.records import selection_of, topics_of
 
 _log = structlog.get_logger(__name__)
 
@@ -42,11 +41,9 @@ async def check_topics(catalog: Catalog, config: Config) -> None:
     Raises SetupError. Tables that can't be looked at now, or are published later, are looked at when their
     first row comes.
     """
-    # What the server is has no part in topics.
-    records = record_options(config, catalog.database, systemid="", server_encoding="")
-    topics = Topics(records.prefix, records.topic, records.routes)
+    topics, selection = topics_of(config), selection_of(config)
     for schema, table in await catalog.published_tables(config.source.publications) or ():
-        if records.selection.takes(f"{schema}.{table}"):
+        if selection.takes(f"{schema}.{table}"):
             topics.of_table(schema, table)
 
 

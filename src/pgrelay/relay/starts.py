@@ -16,7 +16,6 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.topics import Topics
 from pgrelay.errors import KafkaUnavailable
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.registry import Registry
@@ -37,7 +36,7 @@ from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.recall import check_kept, refuse_new_slot
-from pgrelay.relay.records import record_options
+from pgrelay.relay.records import record_options, topics_of
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
@@ -161,7 +160,7 @@ class Starts:
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
-        encoder = Encoder(records, Topics(records.prefix, records.topic, records.routes))
+        encoder = Encoder(records, topics_of(config))
         ledger = Ledger(self.known.flush_lsn)
         spool, prepared = _open_spool(config, systemid, slot)
         commits = positions = None
@@ -193,7 +192,7 @@ class Starts:
 
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
-        topics = Topics(self._config.records.prefix, self._config.records.topic)
+        topics = topics_of(self._config)
         await sink.require_topic(topics.schema, "schemas")
         if self._config.records.transaction_topic:
             await sink.require_topic(topics.transaction, "transactions")
