@@ -80,7 +80,9 @@ class Metrics:
         self.slot_retained_wal = math.nan
         self.slot_safe_wal = math.nan
         self._make_lsns()
+        self._make_slot()
         self._make_volumes()
+        self._make_spool()
         self._make_failures()
 
     def _make_lsns(self) -> None:
@@ -119,6 +121,8 @@ class Metrics:
             "rate.",
         ).set_function(self.lag_s)
         self._set_lsns(Lsns())
+
+    def _make_slot(self) -> None:
         self._slot_safe_wal = self._gauge(
             "slot_safe_wal_bytes",
             "WAL that the server may still write before it gives up the slot (max_slot_wal_keep_size); +Inf: "
@@ -168,6 +172,8 @@ class Metrics:
             "publication; the log names it. NaN: not known.",
         )
         self._published_tables.set(math.nan)
+
+    def _make_spool(self) -> None:
         self._spooled_bytes = self._gauge(
             "spool_size_bytes",
             "Bytes of open transactions on disk now. If it nears the disk: raise its size.",
