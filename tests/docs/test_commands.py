@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgrelay.cli import _parser
+from pgrelay.arguments import parser
 from tests.docs.pages import ROOT, Block, blocks, pages, prose
 
 _SHELL = ("", "sh", "bash", "shell", "console")
@@ -57,11 +57,11 @@ def test_our_commands_parse(where: str, command: str, capsys: pytest.CaptureFixt
     arguments = words(command)
     if arguments == ["--version"]:
         return
-    known = {action for group in _parser()._actions if group.choices for action in group.choices}
+    known = {action for group in parser()._actions if group.choices for action in group.choices}
     if len(arguments) == 1 and arguments[0] in known:
         return  # the name of a command in a sentence
     try:
-        _parser().parse_args(arguments)
+        parser().parse_args(arguments)
     except SystemExit:
         pytest.fail(f"{where}: {command}: {capsys.readouterr().err}")
 

