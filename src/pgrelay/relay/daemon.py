@@ -34,10 +34,10 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.relay.backoff import Backoff
 from pgrelay.relay.observer import Observer
-from pgrelay.relay.optional import optional
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.relay.starts import Starts
+from pgrelay.relay.tasks import cancelled, optional
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -91,9 +91,7 @@ class Daemon:
                         raise
         finally:
             heartbeat.cancel()
-            if self._advice is not None:
-                self._advice.cancel()
-                await asyncio.gather(self._advice, return_exceptions=True)
+            await cancelled(self._advice)
             await self._starts.close()
         _log.info("stopped", confirmed=format_lsn(self._starts.known.confirmed_lsn))
 

@@ -11,6 +11,7 @@ from typing import Final
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.relay.publications import Publications
+from pgrelay.relay.tasks import cancelled
 
 # Less often where a look takes long, as with thousands of tables: it rests so many times as long as it took.
 _EVERY_S: Final = 2.0
@@ -82,10 +83,3 @@ class Look:
         while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
             # Let the stream have its turn.
             await asyncio.sleep(0)
-
-
-async def cancelled(task: asyncio.Task[None] | None) -> None:
-    """End a task that nobody waits for any more; what it would have raised matters no longer."""
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -14,7 +14,7 @@ from pgrelay.early_stop import noted
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Advise, Daemon
 from pgrelay.relay.observer import Observer
-from pgrelay.relay.optional import optional
+from pgrelay.relay.tasks import optional
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status

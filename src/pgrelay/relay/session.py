@@ -35,9 +35,10 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.look import Look, cancelled
+from pgrelay.relay.look import Look
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.supply import Supply
+from pgrelay.relay.tasks import cancelled
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
 # A slice: enough to be worth the turn, little enough to take a few milliseconds.

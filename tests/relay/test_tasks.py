@@ -12,8 +12,8 @@ from structlog.typing import EventDict
 
 from pgrelay.check.advice import advise
 from pgrelay.config import Config
-from pgrelay.relay.optional import optional
 from pgrelay.relay.process import run
+from pgrelay.relay.tasks import optional
 from pgrelay.status.status import Status
 
 

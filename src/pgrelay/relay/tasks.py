@@ -1,4 +1,4 @@
-"""Tasks beside the relay that it can do without: one that fails says so in the log, and ends nothing."""
+"""Tasks beside the loop: those that the relay can do without, and the end of any."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,10 @@ _log = structlog.get_logger(__name__)
 
 
 def optional(work: Coroutine[object, object, None], what: str) -> asyncio.Task[None]:
-    """Start `work`, which no record needs. `what` it is completes the warning `going on without`."""
+    """Start `work`, which no record needs: if it fails, it says so in the log, and ends nothing.
+
+    `what` it is completes the warning `going on without`.
+    """
     task = asyncio.create_task(work)
     task.add_done_callback(partial(_tell, what))
     return task
@@ -21,3 +24,10 @@ def _tell(what: str, task: asyncio.Task[None]) -> None:
         return
     told = f"going on without {what}"
     _log.warning(told, reason=str(error), cure="report it, with the log", exc_info=error)
+
+
+async def cancelled(task: asyncio.Task[None] | None) -> None:
+    """End a task that nobody waits for any more; what it would have raised matters no longer."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
