@@ -110,19 +110,27 @@ def quoted(value: bytes) -> bytes:
 
 def boolean(value: bytes) -> bytes:
     """true or false, from ``t`` or ``f``."""
-    if value == b"t":
-        return b"true"
-    if value == b"f":
-        return b"false"
-    raise refusal(value, "a boolean as Postgres prints one")
+    written = _truth(value, 0, len(value))
+    if not written:
+        raise refusal(value, "a boolean as Postgres prints one")
+    return written
 
 
 def write_truth(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
     """Append what `boolean` gives of `data[start:end]`; False, and nothing, where that refuses it."""
-    if end - start != 1 or (data[start] != _TRUE and data[start] != _FALSE):
-        return False
-    writer.write(b"true" if data[start] == _TRUE else b"false")
-    return True
+    written = _truth(data, start, end)
+    writer.write(written)
+    return len(written) > 0
+
+
+def _truth(data: bytes, start: i64, end: i64) -> bytes:
+    """Nothing, where it is no boolean."""
+    if end - start == 1:
+        if data[start] == _TRUE:
+            return b"true"
+        if data[start] == _FALSE:
+            return b"false"
+    return b""
 
 
 def bytea_base64(value: bytes) -> bytes:
