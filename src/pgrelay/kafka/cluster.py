@@ -4,7 +4,6 @@ Nothing is produced, and no topic created: the cluster is asked if it would.
 """
 
 import asyncio
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -23,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
+from pgrelay.kafka.log import quiet_log
 
 _TIMEOUT_S: Final = 8.0
 _TRY_S: Final = 1.0
@@ -90,10 +90,8 @@ class Cluster:
     def __init__(self, config: SinkConfig) -> None:
         """Raises KafkaException, ValueError or TypeError on options that librdkafka does not know."""
         self.complaint: KafkaError | None = None
-        log = logging.getLogger("librdkafka")
-        log.setLevel(logging.CRITICAL)
         options: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
-        self._admin = AdminClient(options, logger=log)
+        self._admin = AdminClient(options, logger=quiet_log())
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,7 +7,6 @@ says less than one before it, as the late one of a relay that was replaced, does
 """
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
@@ -17,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
+from pgrelay.kafka.log import quiet_log
 
 _TIMEOUT_S: Final = 10.0
 
@@ -73,7 +73,6 @@ class Offsets:
         self.topic = topic
         self.identity = identity
         self._config = config
-        self._log = logging.getLogger("librdkafka")
 
     def record(self, position: Delivered) -> Record:
         """The record that replaces the position."""
@@ -129,7 +128,7 @@ class Offsets:
         what was committed behind it: so the end is only where there are no records at all.
         """
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
-        consumer = Consumer({**self._config.kafka, **_READER}, logger=self._log)
+        consumer = Consumer({**self._config.kafka, **_READER}, logger=quiet_log())
         latest: dict[bytes, Message] = {}
         try:
             consumer.assign([partition])

@@ -8,7 +8,6 @@ time. What it refuses for good becomes an error that `poll` raises. Source: libr
 """
 
 import asyncio
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +32,7 @@ from pgrelay.kafka.errors import (
     uncreated,
     what_it_says,
 )
+from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.topics import TopicOf, new_topic
 from pgrelay.progress import InFlight
 
@@ -119,13 +119,12 @@ class Sink:
         self._handed_over = 0
         self._hurried, self._hurry_due = 0, 0.0
         self._reported = 0
-        self._log = logging.getLogger("librdkafka")
-        self._log.setLevel(logging.CRITICAL)
         common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
+        log = quiet_log()
         ours = {**_DEFAULTS, _QUEUE: _queue_kbytes(config.kafka)}
         try:
-            self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=self._log)
-            self._admin = AdminClient(common, logger=self._log)
+            self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=log)
+            self._admin = AdminClient(common, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
             # Not from the error, whose text a traceback would show.
             raise refused_options(error, config.kafka) from None
