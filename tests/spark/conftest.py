@@ -1,15 +1,13 @@
-"""One Spark session for all of these tests, and topics of a real broker for hand-made records."""
+"""One Spark session for all of these tests, and topics for hand-made records."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.spark.schema import TableSchema
 from tests.integration.conftest import (  # noqa: F401
     database,
     kafka,
@@ -22,10 +20,10 @@ from tests.integration.conftest import (  # noqa: F401
     version,
 )
 from tests.integration.servers import KafkaServer
-from tests.integration.topics import create_topic
+from tests.spark.earlier import leave_target
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.options import OPTIONS
-from tests.spark.records import Message, produce
+from tests.spark.records import Topic
 
 
 @pytest.hookimpl(tryfirst=True)  # it is in this hook that xdist looks at the groups
@@ -49,7 +47,9 @@ def collected() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lake")
+    folder = tmp_path_factory.mktemp("lake")
+    leave_target(folder)
+    return folder
 
 
 @pytest.fixture(scope="package")
@@ -59,33 +59,9 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session.stop()
 
 
-class Topic:
-    """A topic of the broker: records in, and changes out."""
-
-    def __init__(self, spark: SparkSession, bootstrap: str, name: str) -> None:
-        self.spark = spark
-        self.bootstrap = bootstrap
-        self.name = name
-        self._ends: dict[int, int] = {}
-
-    def write(self, *messages: Message) -> None:
-        produce(self.bootstrap, self.name, messages)
-
-    def changes(self, schema: TableSchema, **options: Any) -> DataFrame:
-        """All records of the topic as changes."""
-        return pg.read_changes(self.spark, self.bootstrap, self.name, schema=schema, **options)
-
-
 @pytest.fixture
-def new_topic(spark: SparkSession, kafka: KafkaServer, prefix: str) -> Callable[..., Topic]:  # noqa: F811
-    """Makes topics named as those of the test's relay would be."""
-
-    def make(table: str = "t", partitions: int = 1) -> Topic:
-        name = f"{prefix}.public.{table}"
-        create_topic(kafka.bootstrap, name, partitions)
-        return Topic(spark, kafka.bootstrap, name)
-
-    return make
+def topic(spark: SparkSession) -> Topic:
+    return Topic(spark)
 
 
 @pytest.fixture

@@ -45,15 +45,34 @@ def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> Dat
     )
 
 
-def changes_of(spark: SparkSession, schema: TableSchema, messages: Iterable[Message]) -> DataFrame:
+def changes_of(
+    spark: SparkSession, schema: TableSchema, messages: Iterable[Message], placeholder: bool | None = None
+) -> DataFrame:
     """The changes of a table's topic that these messages are all of."""
-    return json_reader(schema).changes(as_read(spark, schema.topic, messages))
+    return json_reader(schema, placeholder).changes(as_read(spark, schema.topic, messages))
 
 
 @lru_cache
-def json_reader(schema: TableSchema) -> JsonRecords:
+def json_reader(schema: TableSchema, placeholder: bool | None = None) -> JsonRecords:
     """What reads the records of a topic; making one takes longer than such few records do."""
-    return JsonRecords(schema, None)
+    return JsonRecords(schema, placeholder)
+
+
+class Topic:
+    """A topic that no broker has: records in, and changes out, as `read_changes` has them of a broker's."""
+
+    name = "app.public.t"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.written: list[Message] = []
+
+    def write(self, *messages: Message) -> None:
+        self.written += messages
+
+    def changes(self, schema: TableSchema, placeholder: bool | None = None) -> DataFrame:
+        """All records of the topic as changes."""
+        return changes_of(self.spark, schema, self.written, placeholder)
 
 
 def numeric(precision: int, scale: int) -> int:

@@ -1,7 +1,6 @@
 """Targets that follow a table's columns, and those that can't without a wrong value."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,10 +15,7 @@ from pgrelay.spark.evolution import evolve
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.positions import birth_properties, read_positions
 from pgrelay.spark.schema import TableSchema, TableVersion
-from tests.spark.conftest import Topic
-from tests.spark.records import change, rows
-
-NewTopic = Callable[..., Topic]
+from tests.spark.records import Topic, change, rows
 
 ID = Column("id", "int4", key=True, encoding="integer")
 A, B = Column("a", "text"), Column("b", "text")
@@ -59,9 +55,8 @@ def found(topic: Topic, target: str, using: Using) -> Counter[tuple[object, ...]
 
 @both_formats
 def test_columns_that_changed_places_are_refused_while_there_are_rows(
-    new_topic: NewTopic, target: str, using: Using
+    topic: Topic, target: str, using: Using
 ) -> None:
-    topic = new_topic()
     swapped = versions(topic, [ID, A, B], [ID, B, A])
     topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}))
     apply(topic, swapped.until((1, 0)), target, using)
@@ -75,10 +70,7 @@ def test_columns_that_changed_places_are_refused_while_there_are_rows(
 
 
 @both_formats
-def test_names_that_differ_in_case_alone_can_be_changed(
-    new_topic: NewTopic, target: str, using: Using
-) -> None:
-    topic = new_topic()
+def test_names_that_differ_in_case_alone_can_be_changed(topic: Topic, target: str, using: Using) -> None:
     upper, lower = Column("Name", "text"), Column("name", "text")
     # Two that are one to Spark, one of them renamed, and then the other's case.
     known = versions(topic, [ID, upper, lower], [ID, upper, B], [ID, lower, B])
@@ -92,8 +84,7 @@ def test_names_that_differ_in_case_alone_can_be_changed(
 
 
 @both_formats
-def test_a_target_of_other_types_is_not_cast_to(new_topic: NewTopic, target: str, using: Using) -> None:
-    topic = new_topic()
+def test_a_target_of_other_types_is_not_cast_to(topic: Topic, target: str, using: Using) -> None:
     schema = versions(
         topic, [ID, Column("d", "date", encoding="iso-date"), Column("n", "int2", encoding="integer")]
     )
@@ -109,8 +100,7 @@ def test_a_target_of_other_types_is_not_cast_to(new_topic: NewTopic, target: str
 
 
 @both_formats
-def test_a_target_without_rows_follows_any_change(new_topic: NewTopic, target: str, using: Using) -> None:
-    topic = new_topic()
+def test_a_target_without_rows_follows_any_change(topic: Topic, target: str, using: Using) -> None:
     swapped = versions(topic, [ID, A, B], [ID, B, A])
     topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}), change("d", 11, before={"id": 1}))
     apply(topic, swapped.until((1, 0)), target, using)
@@ -136,9 +126,8 @@ def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(
 
 
 def test_rows_of_a_table_that_was_made_anew_do_not_join_those_of_the_one_before(
-    new_topic: NewTopic, target: str
+    topic: Topic, target: str
 ) -> None:
-    topic = new_topic()
     known = versions(topic, [ID, A], [ID, A])
     one, other = known.versions
     known = replace(known, versions=(replace(one, relation=1), replace(other, relation=2)))

@@ -1,7 +1,6 @@
 """The first load of a target by two drivers: one that is slow to die, and its successor."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.summary import Summary
 from tests.integration.waiting import wait_until
-from tests.spark.conftest import Topic
-from tests.spark.records import change, rows, table
+from tests.spark.records import Topic, change, rows, table
 
 COLUMNS = (Column("id", "int4", key=True, encoding="integer"), Column("name", "text"))
 
@@ -35,9 +33,8 @@ def held_until(there: Path, started: Path, value: Expression) -> Expression:
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_of_two_drivers_that_find_it_empty_one_fails(
-    spark: SparkSession, new_topic: Callable[..., Topic], target: str, tmp_path: Path, using: Using
+    spark: SparkSession, topic: Topic, target: str, tmp_path: Path, using: Using
 ) -> None:
-    topic = new_topic()
     schema, lake = table(topic.name, *COLUMNS), lake_table(spark, target, using)
     topic.write(change("c", 10, after={"id": 1, "name": "a"}))
     changes = topic.changes(schema)

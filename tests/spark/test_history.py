@@ -1,7 +1,6 @@
 """History as SCD type 2: every version of a row, and when it held."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from pgrelay.spark.positions import SUFFIX
 from pgrelay.spark.versions import HistoryTarget
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.spark.conftest import Topic
-from tests.spark.records import change, rows, table
+from tests.spark.records import Topic, change, rows, table
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -74,12 +72,9 @@ def test_every_version_of_a_row_is_kept(
 
 
 @pytest.mark.parametrize("last", ["d", "t"])
-def test_a_batch_that_ended_a_row_can_come_again(
-    new_topic: Callable[..., Topic], target: str, last: str
-) -> None:
-    topic = new_topic()
+def test_a_batch_that_ended_a_row_can_come_again(topic: Topic, target: str, last: str) -> None:
     schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
-    history = lake_table(topic.spark, target, "delta")
+    history = lake_table(topic.spark, target, "iceberg")
 
     def batch(start: int) -> None:
         changes = topic.changes(schema).where(f"offset >= {start}")
@@ -101,10 +96,9 @@ def test_a_batch_that_ended_a_row_can_come_again(
         beside.spark.sql(f"DROP TABLE {beside.name}")
 
 
-def test_a_version_without_its_large_value_is_set_aside(new_topic: Callable[..., Topic], target: str) -> None:
-    topic = new_topic()
+def test_a_version_without_its_large_value_is_set_aside(topic: Topic, target: str) -> None:
     schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
-    history, rejects = (lake_table(topic.spark, name, "delta") for name in (target, f"{target}_corrupt"))
+    history, rejects = (lake_table(topic.spark, name, "iceberg") for name in (target, f"{target}_corrupt"))
     topic.write(
         change("u", 10, after={"id": 1}, unchanged=["big"]), change("u", 11, after={"id": 1, "big": "x"})
     )

@@ -1,7 +1,7 @@
 """Tables whose columns are called as ours are in the plans: each must be mirrored like any other."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,10 +13,7 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.versions import HistoryTarget
-from tests.spark.conftest import Topic
-from tests.spark.records import Message, change, table
-
-NewTopic = Callable[..., Topic]
+from tests.spark.records import Message, Topic, change, table
 
 # What the plans call columns, views and sides, and what SQL has to quote.
 AS_OURS = ["ts", "unchanged", "lost", "__deleted", "__missing", "__last", "__absent_0", "__last_0", "__held"]
@@ -33,7 +30,7 @@ def row(number: int, text: str | None) -> dict[str, object]:
 
 
 def apply(target: Target, topic: Topic, schema: TableSchema, messages: Iterable[Message]) -> None:
-    start = topic.changes(schema).count()
+    start = len(topic.written)
     topic.write(*messages)
     target.apply(topic.changes(schema).where(F.col("offset") >= start), schema)
 
@@ -47,9 +44,8 @@ def found(target: Target, *more: str) -> Counter[tuple[object, ...]]:
 
 @both_formats
 def test_a_table_with_our_names_is_kept_by_key(
-    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+    spark: SparkSession, topic: Topic, target: str, using: Using
 ) -> None:
-    topic = new_topic()
     schema = table(topic.name, ID, *LARGE)
     kept = Target(lake_table(spark, target, using), schema)
     names = [column.name for column in LARGE]
@@ -70,9 +66,8 @@ def test_a_table_with_our_names_is_kept_by_key(
 
 @both_formats
 def test_a_table_with_our_names_has_a_history(
-    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+    spark: SparkSession, topic: Topic, target: str, using: Using
 ) -> None:
-    topic = new_topic()
     schema = table(topic.name, ID, *LARGE)
     kept = HistoryTarget(lake_table(spark, target, using), schema)
     apply(kept, topic, schema, [change("c", 10, after=row(1, "a"))])
@@ -91,8 +86,7 @@ def test_a_table_with_our_names_has_a_history(
     assert ends == Counter([(1, "a", 10, 20), (1, "a", 20, 21), (1, "b", 21, 30)])
 
 
-def test_a_name_of_a_history_itself_is_refused(spark: SparkSession, new_topic: NewTopic, target: str) -> None:
-    topic = new_topic()
+def test_a_name_of_a_history_itself_is_refused(spark: SparkSession, topic: Topic, target: str) -> None:
     schema = table(topic.name, ID, Column("__Valid_To", "text"))
     with pytest.raises(SetupError, match="the name of column '__Valid_To' is ours: rename it"):
         HistoryTarget(lake_table(spark, target, "delta"), schema).apply(topic.changes(schema), schema)
@@ -100,9 +94,8 @@ def test_a_name_of_a_history_itself_is_refused(spark: SparkSession, new_topic: N
 
 @both_formats
 def test_a_table_with_our_names_and_no_key_is_kept(
-    spark: SparkSession, new_topic: NewTopic, target: str, using: Using
+    spark: SparkSession, topic: Topic, target: str, using: Using
 ) -> None:
-    topic = new_topic()
     columns = [Column("ts", "int4", encoding="integer"), *LARGE]
     schema = table(topic.name, *columns)
     kept = Target(lake_table(spark, target, using), schema)

@@ -1,6 +1,5 @@
 """Records read as typed changes: every type in every encoding, and nothing rounded or nulled in silence."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,10 +10,20 @@ from pyspark.sql import Row, SparkSession
 from pgrelay import spark as pg
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema import TableSchema, TableVersion
-from tests.spark.conftest import Topic
-from tests.spark.records import Message, change, changes_of, flat, numeric, rows, table, tombstone
-
-NewTopic = Callable[..., Topic]
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+from tests.spark.records import (
+    Message,
+    Topic,
+    change,
+    changes_of,
+    flat,
+    numeric,
+    produce,
+    rows,
+    table,
+    tombstone,
+)
 
 ID = Column("id", "int4", key=True, encoding="integer")
 
@@ -99,11 +108,12 @@ def with_number(message: Message) -> Message:
     return Message(message.value.replace(b'"@"', b"1234567890123456789012345678.10"), message.key)
 
 
-def test_every_type_is_exact_in_every_encoding(new_topic: NewTopic) -> None:
-    topic = new_topic()
-    schema = every_type(topic.name)
+def test_every_type_is_exact_in_every_encoding(spark: SparkSession, kafka: KafkaServer, prefix: str) -> None:
+    topic = f"{prefix}.public.t"
+    create_topic(kafka.bootstrap, topic)
+    schema = every_type(topic)
     nulls = dict.fromkeys(every_value()) | {"id": 2}
-    topic.write(
+    written = [
         with_number(change("c", 10, after=every_value(), key={"id": 1})),
         change("u", 11, 3, before={"id": 2}, after=nulls, key={"id": 2}),
         change("d", 12, before={"id": 2}, key={"id": 2}),
@@ -111,8 +121,9 @@ def test_every_type_is_exact_in_every_encoding(new_topic: NewTopic) -> None:
         with_number(flat("c", 13, 0, every_value())),
         flat("d", 14, 1, {"id": 2}),
         change("t", 15),
-    )
-    changes = topic.changes(schema)
+    ]
+    produce(kafka.bootstrap, topic, written)
+    changes = pg.read_changes(spark, kafka.bootstrap, topic, schema=schema)
     assert changes.columns == [
         *("topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts"),
         *("key", "before", "after", "unchanged", "corrupt"),
@@ -165,8 +176,7 @@ TRAPS: list[tuple[str, str, int, str, Any, str]] = [
 ]
 
 
-def test_what_a_type_cannot_hold_is_told_and_never_rounded(new_topic: NewTopic) -> None:
-    topic = new_topic()
+def test_what_a_type_cannot_hold_is_told_and_never_rounded(topic: Topic) -> None:
     columns = [
         Column(f"v{n}", kind, typmod, encoding=e) for n, (_, kind, typmod, e, _, _) in enumerate(TRAPS)
     ]
@@ -204,8 +214,7 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
     assert found[0].after == Row(id=1)
 
 
-def test_columns_too_many_or_too_few_are_told(new_topic: NewTopic) -> None:
-    topic = new_topic()
+def test_columns_too_many_or_too_few_are_told(topic: Topic) -> None:
     schema = table(topic.name, ID, Column("big", "text"))
     topic.write(
         change("c", 10, after={"id": 1, "big": "x", "brand_new": 1}),
@@ -228,8 +237,7 @@ def test_columns_too_many_or_too_few_are_told(new_topic: NewTopic) -> None:
     assert found[2].unchanged == ["big"]
 
 
-def test_the_placeholder_is_unchanged_where_it_is_said_so(new_topic: NewTopic) -> None:
-    topic = new_topic()
+def test_the_placeholder_is_unchanged_where_it_is_said_so(topic: Topic) -> None:
     held = "__debezium_unavailable_value"
     schema = table(topic.name, ID, Column("big", "text"), Column("list", "_int4", encoding="array<integer>"))
     topic.write(change("u", 10, after={"id": 1, "big": held, "list": held}))
@@ -240,8 +248,7 @@ def test_the_placeholder_is_unchanged_where_it_is_said_so(new_topic: NewTopic) -
     assert (row.after.big, row.corrupt) == (held, None)
 
 
-def test_each_row_is_read_by_the_schema_that_it_was_written_under(new_topic: NewTopic) -> None:
-    topic = new_topic()
+def test_each_row_is_read_by_the_schema_that_it_was_written_under(topic: Topic) -> None:
     old = (ID, Column("title", "text"), Column("n", "numeric", numeric(8, 2), encoding="string"))
     new = (ID, Column("name", "text"), Column("n", "numeric", numeric(8, 2), encoding="decimal-base64"))
     last = (*new[:2], Column("n", "numeric", numeric(12, 4), encoding="decimal-base64"), Column("x", "int4"))
@@ -263,9 +270,8 @@ def test_each_row_is_read_by_the_schema_that_it_was_written_under(new_topic: New
 
 @pytest.mark.parametrize("placeholder", [None, True])
 def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(
-    new_topic: NewTopic, target: str, placeholder: bool | None
+    topic: Topic, target: str, placeholder: bool | None
 ) -> None:
-    topic = new_topic()
     n = Column("n", "int4", encoding="integer")
     versions = ([ID, Column("big", "text"), n], [ID, Column("large", "text"), n])
     told = [TableVersion((1 + 20 * number, 0), tuple(each)) for number, each in enumerate(versions)]
@@ -285,8 +291,7 @@ def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(
 
 
 @pytest.mark.parametrize("zone", ["America/New_York"])
-def test_the_session_zone_moves_no_timestamp(new_topic: NewTopic, zone: str) -> None:
-    topic = new_topic()
+def test_the_session_zone_moves_no_timestamp(topic: Topic, zone: str) -> None:
     schema = table(topic.name, ID, Column("at", "timestamp", encoding="micros"))
     topic.write(change("c", 10, after={"id": 1, "at": 0}))
     before = topic.spark.conf.get("spark.sql.session.timeZone")
@@ -298,9 +303,8 @@ def test_the_session_zone_moves_no_timestamp(new_topic: NewTopic, zone: str) -> 
     assert row.at == "1970-01-01 00:00:00"
 
 
-def test_no_step_is_compiled_into_one_method(new_topic: NewTopic) -> None:
+def test_no_step_is_compiled_into_one_method(topic: Topic) -> None:
     """Which for a dozen columns would be too large for HotSpot to compile: the read took thrice as long."""
-    topic = new_topic()
     changes = topic.changes(table(topic.name, ID, Column("big", "text"), Column("n", "int8")))
     plan = str(changes._jdf.queryExecution().executedPlan())
     steps = [line.strip(" :+-") for line in plan.splitlines() if "Project [" in line]

@@ -12,8 +12,7 @@ from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
-from tests.spark.conftest import Topic
-from tests.spark.records import change, rows, table
+from tests.spark.records import Topic, change, rows, table
 
 COLUMNS = (Column("id", "int4", key=True, encoding="integer"), Column("v", "text"))
 
@@ -24,10 +23,7 @@ def data_files(spark: SparkSession, name: str, using: Using) -> int:
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_rows_stay_and_files_go(
-    spark: SparkSession, new_topic: Callable[..., Topic], target: str, using: Using
-) -> None:
-    topic = new_topic()
+def test_rows_stay_and_files_go(spark: SparkSession, topic: Topic, target: str, using: Using) -> None:
     if using == "iceberg":  # Delta's catalog takes no such name
         target = f"lake.`{target.removeprefix('lake.')}'s`"
     schema = table(topic.name, *COLUMNS)
@@ -65,10 +61,7 @@ def with_unsafe_retention(spark: SparkSession, act: Callable[[], None]) -> None:
         spark.conf.unset(check)
 
 
-def test_a_purge_that_readers_could_feel_is_refused(
-    spark: SparkSession, new_topic: Callable[..., Topic], target: str
-) -> None:
-    topic = new_topic()
+def test_a_purge_that_readers_could_feel_is_refused(spark: SparkSession, topic: Topic, target: str) -> None:
     schema = table(topic.name, *COLUMNS)
     topic.write(change("c", 10, after={"id": 1, "v": "a"}))
     pg.apply_changes(topic.changes(schema), target, schema=schema)

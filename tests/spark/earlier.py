@@ -1,0 +1,26 @@
+"""A Delta target that an earlier session has left in the warehouse."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+EARLIER: Final = "earlier.t"
+
+
+def leave_target(warehouse: Path) -> None:
+    """As a session left it: a target, and what is remembered of it beside it."""
+    for name in ("t", "t__positions"):
+        fields = [{"name": "id", "type": "integer", "nullable": True, "metadata": {}}]
+        metadata: dict[str, object] = {
+            "id": name,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "partitionColumns": [],
+            "configuration": {"pgrelay.topic": "app.public.t"},
+            "createdTime": 0,
+        }
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+        log = warehouse / "earlier.db" / name / "_delta_log"
+        log.mkdir(parents=True)
+        actions = [{"protocol": protocol}, {"metaData": metadata}]
+        (log / f"{0:020}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
