@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
 from pgrelay.spark.columns import Column
+from pgrelay.spark.lake import Using
 from tests.integration.topics import create_topic
 from tests.spark.records import Message, produce
 
@@ -78,7 +79,12 @@ class HandmadeRelay:
         self._write("transaction", end)
 
     def mirror(
-        self, tables: Mapping[str, str], *, checkpoint: str = "checkpoint", **choices: Any
+        self,
+        tables: Mapping[str, str],
+        *,
+        checkpoint: str = "checkpoint",
+        using: Using = "iceberg",  # which writes small batches faster
+        **choices: Any,
     ) -> StreamingQuery:
         """Mirror tables to targets, up to what their topics hold. Returns the query, which has ended."""
         query = pg.mirror(
@@ -87,6 +93,7 @@ class HandmadeRelay:
             {self.topic(table): target for table, target in tables.items()},
             prefix=self.prefix,
             checkpoint=str(self._folder / checkpoint),
+            using=using,
             trigger={"availableNow": True},
             **choices,
         )

@@ -16,6 +16,11 @@ ID = Column("id", "int4", key=True, encoding="integer")
 NAME = Column("name", "text")
 
 
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
 def test_a_batch_of_nothing_readable_while_a_later_version_is_known(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:

@@ -20,12 +20,12 @@ def test_what_the_target_refuses_is_one_line_with_topic_and_target(
 ) -> None:
     topic = handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
-    handmade.mirror({"a": target})
+    handmade.mirror({"a": target}, using="delta")
     spark.sql(f"ALTER TABLE {target} ADD CONSTRAINT few CHECK (id < 5)")
     handmade.write("a", change("c", 11, after={"id": 9}))
     line = rf"{topic} to {target}: .*CHECK constraint few"
     with pytest.raises(StreamingQueryException) as ended:
-        handmade.mirror({"a": target})
+        handmade.mirror({"a": target}, using="delta")
     error = reason(ended.value)
     schema = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)[topic]
     changes = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema)

@@ -20,6 +20,11 @@ from tests.spark.records import change
 ID = Column("id", "int4", key=True, encoding="integer")
 
 
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "using"),
     [

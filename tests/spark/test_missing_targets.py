@@ -1,4 +1,4 @@
-"""A target that went while its checkpoint stayed. All in Iceberg, which writes small batches faster."""
+"""A target that went while its checkpoint stayed."""
 
 from pathlib import Path
 
@@ -15,18 +15,23 @@ from tests.spark.records import change, produce, rows
 ID = Column("id", "int4", key=True, encoding="integer")
 
 
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
 def test_a_target_that_is_gone_is_not_made_without_what_was_read_into_it(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
     targets = {"a": f"{target}_a"}
-    handmade.mirror(targets, using="iceberg")
-    spark.sql(f"DROP TABLE iceberg.{target}_a")
+    handmade.mirror(targets)
+    spark.sql(f"DROP TABLE {target}_a")
     handmade.write("a", change("c", 11, after={"id": 2}))
     where = rf"_a` is not in the warehouse .*, and the checkpoint {tmp_path}/checkpoint says"
     with pytest.raises(SetupError, match=where):
-        handmade.mirror(targets, using="iceberg")
+        handmade.mirror(targets)
 
 
 def test_a_target_of_which_nothing_was_read_yet_is_made(
@@ -38,16 +43,16 @@ def test_a_target_of_which_nothing_was_read_yet_is_made(
     create_topic(handmade.bootstrap, other)
     produce(handmade.bootstrap, other, [change("c", 5, after={"id": 5})])
     targets = {"a": f"{target}_a", "b": f"{target}_b"}
-    handmade.mirror(targets, using="iceberg", options={"startingOffsets": "latest"})
+    handmade.mirror(targets, options={"startingOffsets": "latest"})
     handmade.write("a", change("c", 10, after={"id": 1}))
-    handmade.mirror(targets, using="iceberg")
+    handmade.mirror(targets)
     # A table that the relay tells of since, and one that is mirrored since.
     handmade.table("b", ID, since=2)
     handmade.table("c", ID)
     for table in ("b", "c"):
         handmade.write(table, change("c", 20, after={"id": 2}))
-    handmade.mirror(targets | {"c": f"{target}_c"}, using="iceberg")
-    b, c = (rows(spark.table(f"iceberg.{target}_{table}")) for table in ("b", "c"))
+    handmade.mirror(targets | {"c": f"{target}_c"})
+    b, c = (rows(spark.table(f"{target}_{table}")) for table in ("b", "c"))
     assert b == c == {(2,): 1}
 
 
@@ -58,8 +63,8 @@ def test_what_kafka_took_back_was_not_read(spark: SparkSession, handmade: Handma
     take_back(handmade.bootstrap, handmade.topic("b"))
     targets = {"a": f"{target}_a", "b": f"{target}_b"}
     for _ in range(2):
-        handmade.mirror(targets, using="iceberg")
-    assert rows(spark.table(f"iceberg.{target}_a")) == {(1,): 1}
+        handmade.mirror(targets)
+    assert rows(spark.table(f"{target}_a")) == {(1,): 1}
 
 
 def take_back(bootstrap: str, topic: str) -> None:

@@ -90,7 +90,7 @@ def test_a_table_that_spark_cannot_have_concerns_no_other(
     handmade.table("other", id_, Column("Id", "text"))
     handmade.write("a", change("c", 10, after={"id": 1}))
     handmade.mirror({"a": target})
-    assert rows(spark.table(target)) == {(1,): 1}
+    assert rows(spark.table(f"iceberg.{target}")) == {(1,): 1}
     assert list(pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=[topic])) == [topic]
 
 

@@ -26,6 +26,11 @@ from tests.spark.records import Message, change, flat, rows
 ID = Column("id", "int4", key=True, encoding="integer")
 
 
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
 def versions(spark: SparkSession, table: str, using: Using) -> list[int]:
     if using == "delta":
         return [row.version for row in spark.sql(f"DESCRIBE HISTORY {table}").collect()]
@@ -100,7 +105,7 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
         return [spark.table(name).count() for name in targets.values()]
 
     def position() -> str:
-        return str(pg.mirror_position(spark, targets["a"]))
+        return str(pg.mirror_position(spark, targets["a"], using="iceberg"))
 
     handmade.end(90, b=1)
     handmade.end(100, a=3)
@@ -117,12 +122,12 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
     assert counts() == [3, 2]
     assert position() == "0/C8"
     # What it keeps can be dropped as targets can.
-    shown = spark.sql(f"SHOW TABLES IN lake LIKE '{handmade.prefix}__*'").collect()
+    shown = spark.sql(f"SHOW TABLES IN iceberg.lake LIKE '{handmade.prefix}__*'").collect()
     own = [row["tableName"] for row in shown]
     assert len(own) == 2
     for name in own:
-        pg.drop(spark, f"lake.{name}")
-    assert pg.mirror_position(spark, targets["a"]) is None
+        pg.drop(spark, f"lake.{name}", using="iceberg")
+    assert pg.mirror_position(spark, targets["a"], using="iceberg") is None
     handmade.write("b", in_transaction("c", 300, after={"id": 3}))
     with pytest.raises(StreamingQueryException, match=r"__position_.* is not there.*take a new checkpoint"):
         counts()
@@ -174,7 +179,7 @@ def test_ends_run_ahead_of_a_large_transaction(
 
 def test_a_table_that_is_not_mirrored_whole_has_no_position(spark: SparkSession, target: str) -> None:
     with pytest.raises(SetupError, match="is no target of a mirror"):
-        pg.mirror_position(spark, target)
+        pg.mirror_position(spark, target, using="iceberg")
 
 
 def test_what_is_held_back_is_one_mirrors_own(
@@ -183,19 +188,19 @@ def test_what_is_held_back_is_one_mirrors_own(
     """Another of the same prefix goes beyond it, and a target of another namespace comes before its first."""
     for table in ("a", "b"):
         handmade.table(table, ID)
-    a, b = f"{target}_a", f"elsewhere_{handmade.prefix}.b"
+    a, b = f"{target}_a", f"iceberg.elsewhere_{handmade.prefix}.b"
     handmade.write("a", in_transaction("c", 100, 0, after={"id": 1}))
     handmade.end(100, a=2)
     handmade.mirror({"a": a}, whole_transactions=True)
     handmade.write("b", in_transaction("c", 200, after={"id": 1}))
     handmade.end(200, b=1)
     handmade.mirror({"b": f"{target}_b"}, whole_transactions=True, checkpoint="another")
-    assert str(pg.mirror_position(spark, f"{target}_b")) == "0/C8"
+    assert str(pg.mirror_position(spark, f"{target}_b", using="iceberg")) == "0/C8"
     assert spark.table(a).isEmpty()
     handmade.write("a", in_transaction("c", 100, 1, after={"id": 2}))
     handmade.mirror({"b": b, "a": a}, whole_transactions=True)
     assert [spark.table(name).count() for name in (a, b)] == [2, 1]
-    assert pg.mirror_position(spark, a) == pg.mirror_position(spark, b)
+    assert pg.mirror_position(spark, a, using="iceberg") == pg.mirror_position(spark, b, using="iceberg")
 
 
 def test_a_target_is_kept_whole_by_the_mirror_that_began_last(
@@ -206,14 +211,14 @@ def test_a_target_is_kept_whole_by_the_mirror_that_began_last(
         handmade.write("a", in_transaction("c", lsn, after={"id": lsn}))
         handmade.end(lsn, a=1)
     handmade.mirror({"a": target}, whole_transactions=True)
-    assert str(pg.mirror_position(spark, target)) == "0/C8"
+    assert str(pg.mirror_position(spark, target, using="iceberg")) == "0/C8"
     handmade.write("a", Message(b"garbage"))
     # Two batches come to 100, and the third has the garbage: it ends before it is as far as the target.
     one = {"maxOffsetsPerTrigger": "3"}
     with pytest.raises(StreamingQueryException, match="no record of a table's change"):
         handmade.mirror({"a": target}, whole_transactions=True, checkpoint="new", options=one)
     assert spark.table(target).count() == 2
-    assert pg.mirror_position(spark, target) is None
+    assert pg.mirror_position(spark, target, using="iceberg") is None
     with pytest.raises(StreamingQueryException, match="is kept whole by another mirror"):
         handmade.mirror({"a": target}, whole_transactions=True)
 
@@ -242,10 +247,10 @@ def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
         handmade.mirror({"a": a, "b": b}, whole_transactions=True, options=some)
     assert spark.table(a).count() == 2
     assert 0 < spark.table(b).count() < 30
-    assert str(pg.mirror_position(spark, a)) == "0/64"
+    assert str(pg.mirror_position(spark, a, using="iceberg")) == "0/64"
     handmade.mirror({"a": a, "b": b}, whole_transactions=True, options=some, corrupt_to=f"{target}_bad")
     assert spark.table(b).count() == 30
-    assert str(pg.mirror_position(spark, b)) == "0/C8"
+    assert str(pg.mirror_position(spark, b, using="iceberg")) == "0/C8"
 
 
 def test_a_table_that_is_added_while_a_batch_comes_again_holds_the_position_too(
@@ -263,7 +268,7 @@ def test_a_table_that_is_added_while_a_batch_comes_again_holds_the_position_too(
     with pytest.raises(StreamingQueryException, match="no record of a table's change"):
         handmade.mirror({"a": a, "b": b}, whole_transactions=True)
     assert spark.table(a).count() == 2
-    assert str(pg.mirror_position(spark, a)) == "0/64"
+    assert str(pg.mirror_position(spark, a, using="iceberg")) == "0/64"
 
 
 def cut(*_: object) -> None:
@@ -280,10 +285,10 @@ def test_a_target_of_another_topic_is_left_to_its_mirror(
     handmade.end(100, a=1)
     handmade.end(110, b=1)
     handmade.mirror({"a": target}, whole_transactions=True)
-    kept = pg.mirror_position(spark, target)
+    kept = pg.mirror_position(spark, target, using="iceberg")
     with pytest.raises(StreamingQueryException, match="has the rows of"):
         handmade.mirror({"b": target}, checkpoint="mistaken", whole_transactions=True)
-    assert pg.mirror_position(spark, target) == kept is not None
+    assert pg.mirror_position(spark, target, using="iceberg") == kept is not None
     assert spark.table(target).count() == 1
 
 
@@ -310,7 +315,7 @@ def test_what_can_not_be_read_is_waited_for_until_its_topic_is_read_past_it(
     handmade.write("a", in_transaction("c", 300, after={"id": 3}))
     handmade.end(300, a=1)
     assert mirror() == (3, None, [("0/C8", 1, 2)])
-    assert str(pg.mirror_position(spark, target)) == "0/12C"
+    assert str(pg.mirror_position(spark, target, using="iceberg")) == "0/12C"
 
 
 def test_a_relay_that_writes_no_ends_is_told_of(
