@@ -29,20 +29,20 @@ class Cuts:
         self.behind: list[str] = []  # the writes
         self._killed = set[tuple[str, int]]()  # the writes, by which of the same they were in their run
         self._run = Counter[str]()
-        self._of = ""
+        self._counts: Callable[[str], bool]
         self._dead = True
         self._active = False
         self._lock = Lock()
         for owner, name in _WRITES:
             monkeypatch.setattr(owner, name, self._cut(name, getattr(owner, name)))
 
-    def at_each_write(self, run: Callable[[], None], of: str = "") -> None:
+    def at_each_write(self, run: Callable[[], None], of: str = "", but: str = "") -> None:
         """Run it until it passes, which it does when there is no write left that it was not killed behind.
 
-        `of`: what the statements have in them that count.
+        `of`: what the statements have in them that count; `but`: what those have that do not.
         """
         self._killed.clear()
-        self._of = of
+        self._counts = lambda what: of in what and not (but and but in what)
         while not self._passes(run):
             pass
 
@@ -76,7 +76,7 @@ class Cuts:
             if not self._dead:
                 self._run[what] += 1
                 place = (what, self._run[what])
-                if place in self._killed or self._of not in what:
+                if place in self._killed or not self._counts(what):
                     return
                 self._killed.add(place)
                 self.behind.append(what)
