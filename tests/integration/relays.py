@@ -1,13 +1,14 @@
 """The relay as its users run it: the command `pgrelay run`, a configuration file, and what it logs."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,12 +19,14 @@ import yaml
 from pgrelay.lsn import parse_lsn
 from tests.integration.databases import Database
 from tests.integration.least_role import let_in, publish
+from tests.integration.program import Program, run
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, read_topic, topic_names
 from tests.integration.waiting import OutOfPatience, wait_until
 from tests.ports import held_port
 
 _PGRELAY = Path(sys.executable).with_name("pgrelay")
+_CAN_FORK = hasattr(os, "pidfd_open")  # as Linux can
 _STOP_TIMEOUT = 60.0  # seconds, as all that follow: a machine may be busy
 _ANSWER_TIMEOUT = 30.0
 _PATIENCE = 60.0
@@ -52,7 +55,7 @@ class Relay:
         self.prefix = prefix
         self.sections = dict(sections)
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Program | subprocess.Popen[bytes] | None = None
         self._runs = 0
         self._dsn: str | None = None
         self._stack = ExitStack()
@@ -68,23 +71,28 @@ class Relay:
         self.kill()
         self._stack.close()
 
-    def start(self) -> Self:
-        """Start the process; does not wait for anything."""
+    def start(self, *, forked: bool = _CAN_FORK) -> Self:
+        """Start the process; does not wait for anything. Not `forked`: by the script, imports and all."""
         assert not self.running, "the relay runs already"
         self._let_in()
         config = self._write_configuration()
         self._runs += 1
         with self._log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                [_PGRELAY, "run", "--config", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            if forked:
+                self._process = Program(["run", "--config", config], log)
+            else:
+                self._process = subprocess.Popen(
+                    [_PGRELAY, "run", "--config", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
         return self
 
     def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another command with the relay's configuration to its end."""
-        config = self._write_configuration()
+        command: list[str | os.PathLike[str]] = [name, "--config", self._write_configuration(), *arguments]
+        if _CAN_FORK:
+            return run(command, _STOP_TIMEOUT)
         return subprocess.run(
-            [_PGRELAY, name, "--config", config, *arguments],
+            [_PGRELAY, *command],
             capture_output=True,
             text=True,
             timeout=_STOP_TIMEOUT,
@@ -190,13 +198,17 @@ class Relay:
         Then Kafka has every record of every transaction that was committed before.
         """
         target = self.wal_end() if lsn is None else lsn
-        self.wait_for(lambda: self.confirmed_lsn() >= target, "the slot to move", timeout)
+        with closing(_Asked(self.database)) as asked:
+            self.wait_for(lambda: self._confirmed_lsn(asked) >= target, "the slot to move", timeout)
 
     def confirmed_lsn(self) -> int:
         """Where the slot stands; 0 where there is none, or no server that could tell."""
-        found = self._ask(
-            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", self.prefix
-        )
+        with closing(_Asked(self.database)) as asked:
+            return self._confirmed_lsn(asked)
+
+    def _confirmed_lsn(self, asked: "_Asked") -> int:
+        query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+        found = asked.value(query, self.prefix)
         return parse_lsn(found) if found else 0
 
     def spooled(self) -> list[Path]:
@@ -219,17 +231,10 @@ class Relay:
 
     def wal_end(self) -> int:
         """Below whatever commits from now on; what the server does by itself may move it meanwhile."""
-        end = self._ask("SELECT pg_current_wal_lsn()::text")
+        with closing(_Asked(self.database)) as asked:
+            end = asked.value("SELECT pg_current_wal_lsn()::text")
         assert end is not None, "the server must run"
         return parse_lsn(end)
-
-    def _ask(self, query: str, *parameters: str) -> str | None:
-        try:
-            with self.database.connect() as connection:
-                row = connection.execute(query.encode(), parameters).fetchone()
-        except psycopg.OperationalError:
-            return None
-        return None if row is None else row[0]
 
     @property
     def _log_file(self) -> Path:
@@ -259,6 +264,30 @@ class Relay:
         path = self._folder / "pgrelay.yaml"
         path.write_text(yaml.safe_dump(_laid_over(ours, self.sections)))
         return path
+
+
+class _Asked:
+    """A database that is asked again and again, over one connection: a new one takes longer than it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def value(self, query: str, *parameters: str) -> str | None:
+        """None where there is no row, or no server that could tell."""
+        try:
+            if self._connection is None:
+                self._connection = self._database.connect()
+            row = self._connection.execute(query.encode(), parameters).fetchone()
+        except psycopg.OperationalError:
+            self.close()
+            return None
+        return None if row is None else row[0]
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

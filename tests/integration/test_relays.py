@@ -16,8 +16,13 @@ def test_rows_arrive_and_the_slot_follows(relay: Relay, database: Database) -> N
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}, {"id": 2}]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_relay_that_is_asked_to_stop_ends_with_0(relay: Relay, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "forked"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGTERM, False)]
+)
+def test_a_relay_that_is_asked_to_stop_ends_with_0(
+    new_relay: NewRelay, number: signal.Signals, forked: bool
+) -> None:
+    relay = new_relay().start(forked=forked).wait_streaming()
     assert relay.stop(number) == 0
     assert relay.log[-1]["event"] == "stopped"
 

@@ -54,7 +54,7 @@ def registry(url: str) -> dict[str, Any]:
 
 
 def test_while_it_streams(relay: Relay, database: Database, everything: list[str]) -> None:
-    relay.start().wait_streaming()
+    relay.start(forked=False).wait_streaming()
     database.execute("INSERT INTO orders VALUES (1, 'x'); INSERT INTO customers VALUES (1)")
     relay.caught_up()
     relay.wait_for(lambda: relay.metric("pgrelay_records_total") >= 2, "the metrics to tell of both rows")
@@ -128,7 +128,7 @@ def registry_away(relay: Relay) -> None:
 @pytest.mark.parametrize("leave", [postgres_away, kafka_away, registry_away])
 def test_where_it_waits(relay: Relay, everything: list[str], leave: Callable[[Relay], None]) -> None:
     leave(relay)
-    relay.start().wait_event(WAITING)
+    relay.start(forked=False).wait_event(WAITING)
     assert_untold(seen_of(relay), everything)
 
 
