@@ -1,11 +1,20 @@
-"""Settings of the sessions that tests start: small, and quiet."""
+"""Settings of the sessions that tests start: small, quiet, and with fewer processes.
+
+Hadoop looks for links by a `readlink` wherever a stream or a commit of Delta renames a file, and sets the
+rights of files by a `chmod`: some twenty processes for a small batch. These classes do without the first.
+"""
 
 from typing import Final
 
 OPTIONS: Final = {
     "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Djdk.lang.Process.launchMechanism=VFORK",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
 }
