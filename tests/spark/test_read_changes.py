@@ -1,5 +1,6 @@
 """Records read as typed changes: every type in every encoding, and nothing rounded or nulled in silence."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -266,6 +267,23 @@ def test_each_row_is_read_by_the_schema_that_it_was_written_under(topic: Topic) 
         (2, "b", Decimal("4.5000"), None),
         (3, "c", Decimal("4.5000"), "7"),
     ]
+
+
+def test_numbers_and_documents_of_a_column_renamed_by_case_alone_are_read(spark: SparkSession) -> None:
+    number, document = Column("N", "numeric", encoding="number"), Column("Doc", "json", encoding="json")
+    renamed = replace(number, name="n"), replace(document, name="doc")
+    versions = TableVersion((1, 0), (ID, number, document)), TableVersion((20, 0), (ID, *renamed))
+    messages = [
+        change("c", 10, after={"id": 1, "N": 1.5, "Doc": [1]}),
+        change("c", 20, after={"id": 2, "n": 2.5, "doc": {"a": 2}}),
+        flat("c", 10, row={"id": 3, "N": 3.5, "Doc": None}, key={"id": 3}),
+    ]
+    found = changes_of(spark, TableSchema("app.public.t", "public", "t", versions), messages)
+    assert rows(found.select("after.*", "corrupt")) == {
+        (1, "1.5", "[1]", None): 1,
+        (2, "2.5", '{"a":2}', None): 1,
+        (3, "3.5", None, None): 1,
+    }
 
 
 @pytest.mark.parametrize("placeholder", [None, True])

@@ -30,19 +30,42 @@ def needs_document(column: Column) -> bool:
 
 
 def documents_of(text: Expression, schema: TableSchema) -> list[Expression]:
-    """The columns `before_documents` and `after_documents`, structs of variants, where they are needed."""
-    names = sorted({c.name for version in schema.versions for c in version.columns if needs_document(c)})
-    if not names:
-        return []
-    fields = ", ".join(f"{quoted(name)}: variant" for name in names)
-    # Of a flat record the row is the record.
-    envelope = F.from_json(text, f"before struct<{fields}>, after struct<{fields}>", JSON_OPTIONS)
-    flat = F.from_json(text, fields.replace("`: variant", "` variant"), JSON_OPTIONS)
+    """Structs of variants, where they are needed: the columns that `document_of` takes them out of."""
     is_flat = F.col("envelope.__op").isNotNull()
-    return [
-        F.when(is_flat, flat).otherwise(envelope.getField(side)).alias(f"{side}_documents")
-        for side in ("before", "after")
-    ]
+    columns = []
+    for number, names in enumerate(_told_apart(schema)):
+        fields = ", ".join(f"{quoted(name)}: variant" for name in names)
+        # Of a flat record the row is the record.
+        envelope = F.from_json(text, f"before struct<{fields}>, after struct<{fields}>", JSON_OPTIONS)
+        flat = F.from_json(text, fields.replace("`: variant", "` variant"), JSON_OPTIONS)
+        columns += [
+            F.when(is_flat, flat).otherwise(envelope.getField(side)).alias(_documents(side, number))
+            for side in ("before", "after")
+        ]
+    return columns
+
+
+def document_of(side: str, schema: TableSchema, name: str) -> Expression:
+    """The variant of a column, under the name that it had when it was written."""
+    [number] = [number for number, names in enumerate(_told_apart(schema)) if name in names]
+    return F.col(_documents(side, number)).getField(name)
+
+
+def _documents(side: str, number: int) -> str:
+    return f"{side}_documents_{number}"
+
+
+def _told_apart(schema: TableSchema) -> list[list[str]]:
+    """The names of all columns that need a document; in a list none that Spark takes for another in it."""
+    lists: list[list[str]] = []
+    for name in sorted({c.name for version in schema.versions for c in version.columns if needs_document(c)}):
+        free = (names for names in lists if name.lower() not in map(str.lower, names))
+        names = next(free, None)
+        if names is None:
+            lists.append([name])
+        else:
+            names.append(name)
+    return lists
 
 
 def value_of_document(text: Expression, document: Expression, column: Column) -> Expression:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
 from pgrelay.spark.columns import Column
-from pgrelay.spark.documents import documents_of, needs_document, value_of_document
+from pgrelay.spark.documents import document_of, documents_of, needs_document, value_of_document
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import Position, TableSchema
@@ -156,7 +156,7 @@ def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | N
     def read(was: Column) -> Expression:
         text = _text(side, schema, was.name)
         if needs_document(was):
-            value = value_of_document(text, F.col(f"{side}_documents").getField(was.name), was)
+            value = value_of_document(text, document_of(side, schema, was.name), was)
         else:
             value = value_of(text, was)
         if placeholder and was.toastable and side == "after":
