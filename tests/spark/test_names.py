@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import Using, lake_table
-from pgrelay.spark.schema import TableSchema
+from pgrelay.spark.lake import TAKEN, Using, lake_table
+from pgrelay.spark.schema import TableSchema, TableVersion
 from pgrelay.spark.versions import HistoryTarget
-from tests.spark.records import Message, Topic, change, table
+from tests.spark.records import Message, Topic, change, changes_of, rows, table
 
 # What the plans call columns, views and sides, and what SQL has to quote.
 AS_OURS = ["ts", "unchanged", "lost", "__deleted", "__missing", "__last", "__absent_0", "__last_0", "__held"]
@@ -104,3 +106,17 @@ def test_a_table_with_our_names_and_no_key_is_kept(
     whole = table(topic.name, *columns, identity="full")
     apply(kept, topic, whole, [change("u", 12, before=row(1, "a"), after=row(1, "b"))])
     assert found(kept) == Counter({(1, "a"): 1, (1, "b"): 2})
+
+
+def test_a_column_with_a_name_of_the_formats_own_is_refused_until_it_is_renamed(
+    spark: SparkSession, target: str
+) -> None:
+    """Spark's MERGE into Iceberg writes a code of its own into `__row_operation`."""
+    column = Column("__Row_Operation", "text")
+    told = TableVersion((1, 0), (ID, column)), TableVersion((20, 0), (ID, replace(column, name="operation")))
+    schema = TableSchema("app.public.t", "public", "t", told, "1", taken=TAKEN["iceberg"])
+    first = changes_of(spark, schema, [change("c", 10, after={"ts": 1, "__Row_Operation": "a"})])
+    with pytest.raises(SetupError, match="'__Row_Operation' is the lake format's own: rename it"):
+        pg.apply_changes(first, target, schema=replace(schema, versions=told[:1]), using="iceberg")
+    pg.apply_changes(first, target, schema=schema.until((1, 0)), using="iceberg")
+    assert rows(spark.table(f"iceberg.{target}"), "ts", "operation") == {(1, "a"): 1}

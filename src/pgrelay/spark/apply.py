@@ -1,5 +1,6 @@
 """Applying a batch of changes to a Delta or Iceberg table."""
 
+from dataclasses import replace
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -11,7 +12,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
 from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake import LakeTable, Using, lake_table
+from pgrelay.spark.lake import TAKEN, LakeTable, Using, lake_table
 from pgrelay.spark.latest import DELETED, key_moved, keyed_rows, latest_rows, old_keys_deleted
 from pgrelay.spark.lost import orphaned, refuse_lost, why_lacking, why_missing, with_nulls
 from pgrelay.spark.merge import (
@@ -62,6 +63,7 @@ def apply_changes(
     schema.refuse_sharing()
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
+    schema = replace(schema, taken=TAKEN[using])
     with told_of(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -15,7 +15,7 @@ from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.apply import OnMissing, Target
 from pgrelay.spark.changes import Decoder
 from pgrelay.spark.failures import told_of
-from pgrelay.spark.lake import Using, lake_table
+from pgrelay.spark.lake import TAKEN, Using, lake_table
 from pgrelay.spark.order import before
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import Position, TableSchema
@@ -91,7 +91,8 @@ class Batches:
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
         """Of the mirrored topics, all that is known by now."""
         known = self._schemas.read_written(spark, self._writing.tables)
-        return {topic: self._reading.schema(schema) for topic, schema in known.items()}
+        taken = TAKEN[self._writing.using]
+        return {topic: replace(self._reading.schema(schema), taken=taken) for topic, schema in known.items()}
 
     def apply_tables(
         self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE

@@ -52,7 +52,7 @@ def evolve(
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
     # Of what Spark can't have there is no target.
-    for earlier, later in pairwise(version for version in schema.versions if not version.clash):
+    for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)

@@ -17,6 +17,24 @@ from pgrelay.spark.names import COMMIT_LSN, literal, quoted
 
 Using = Literal["delta", "iceberg"]
 
+# Columns that a format, or Spark's MERGE into it, has for itself: a table's own of that name is mistaken for
+# it, and without a word where it is `__row_operation`.
+TAKEN: Final[dict[str, frozenset[str]]] = {
+    "delta": frozenset(
+        (
+            *("_metadata", "_row_dropped_", "_source_row_present_", "_tmp_metadata_row_index"),
+            "__delta_internal_is_row_deleted",
+        )
+    ),
+    "iceberg": frozenset(
+        (
+            *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"),
+            *("_last_updated_sequence_number", "__row_operation", "__row_id", "__row_from_source"),
+            *("__row_from_target", "__original_row_id__file", "__original_row_id__pos"),
+        )
+    ),
+}
+
 # The settings by which a commit carries a text of ours, and how many commits back it is looked for.
 _MARK: Final = "pgrelay"
 _MARKING: Final[dict[str, str]] = {

@@ -44,7 +44,8 @@ class TableSchema:
     """What is known of a table: its topic, and its columns in every version, the last one being in force.
 
     `systemid` is that of the Postgres cluster; empty where it isn't known. `sharing` names the tables that
-    have the topic in common, where there are several.
+    have the topic in common, where there are several. `taken`: names, in lower case, that the target's format
+    has for columns of its own.
     """
 
     topic: str
@@ -53,6 +54,7 @@ class TableSchema:
     versions: tuple[TableVersion, ...]
     systemid: str = ""
     sharing: tuple[str, ...] = ()
+    taken: frozenset[str] = frozenset()
 
     @property
     def latest(self) -> TableVersion:
@@ -96,14 +98,22 @@ class TableSchema:
         Where Spark can't have the columns of then, the next version that it can have is the last.
         """
         count = max(sum(version.position <= position for version in self.versions), 1)
-        while count < len(self.versions) and self.versions[count - 1].clash:
+        while count < len(self.versions) and self.clash(self.versions[count - 1]):
             count += 1
         return replace(self, versions=self.versions[:count])
 
+    def clash(self, version: TableVersion) -> str | None:
+        """What keeps Spark or the format from having a table with a version's columns; None of most."""
+        for column in version.columns:
+            if column.name.lower() in self.taken:
+                return f"the name of column {column.name!r} is the lake format's own: rename it"
+        return version.clash
+
     def refuse_clash(self) -> None:
         """Raise SetupError where Spark can't have a table with the columns in force, or can't tell them."""
-        if self.latest.clash:
-            raise SetupError(f"{self.topic}: {self.latest.clash}")
+        clash = self.clash(self.latest)
+        if clash:
+            raise SetupError(f"{self.topic}: {clash}")
         if self.sharing and len({version.columns for version in self.versions}) > 1:
             # Of which table a version is can't be told from a record's position.
             self.refuse_sharing()
