@@ -21,9 +21,10 @@ from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.positions import SUFFIX, read_positions
+from pgrelay.spark.query import QuerySource
 from pgrelay.spark.schema import TableSchema, TableVersion
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.whole import Source, WholeTransactions
+from pgrelay.spark.whole import WholeTransactions
 from tests.spark.cuts import Cuts
 from tests.spark.records import Message, Row, as_read, change, json_reader, rows, table, tombstone
 
@@ -230,7 +231,7 @@ class Whole:
         records = records.withColumn("offset", F.col("offset") + 100 * number).persist()
 
         def apply() -> None:
-            source = Source(self.spark, "", None, Checkpoint(self.spark, str(self._folder)))
+            source = QuerySource(self.spark, "", None, Checkpoint(self.spark, str(self._folder)))
             WholeTransactions("app", self._schemas, Read(), self._writing, source).apply(records, number)
 
         return apply

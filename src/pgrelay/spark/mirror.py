@@ -15,9 +15,10 @@ from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.left_out import refuse_left_out
 from pgrelay.spark.missing_targets import refuse_missing_targets
+from pgrelay.spark.query import QuerySource
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.whole import Source, WholeTransactions
+from pgrelay.spark.whole import WholeTransactions
 
 _TRIGGER: Final[Mapping[str, str]] = {"processingTime": "5 seconds"}
 
@@ -61,7 +62,7 @@ def mirror(
     """
     reading = _reading(tables, registry, placeholder, text_columns, options)
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
-    source = Source(spark, servers, options, Checkpoint(spark, checkpoint))
+    source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
 
@@ -92,7 +93,7 @@ def history(
     """
     reading = _reading(tables, registry, placeholder, text_columns, options)
     writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
-    source = Source(spark, servers, options, Checkpoint(spark, checkpoint))
+    source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
@@ -125,7 +126,7 @@ def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> di
 
 
 def _query(
-    source: Source,
+    source: QuerySource,
     reading: Reading,
     writing: Writing,
     prefix: str,

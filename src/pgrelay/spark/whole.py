@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.batches import AT_ONCE, Batches, Reading, Writing
-from pgrelay.spark.checkpoint import Checkpoint, Ends
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.holding import holds
+from pgrelay.spark.joining import Joining
 from pgrelay.spark.lake import LakeTable
+from pgrelay.spark.query import QuerySource
 from pgrelay.spark.schema import TableSchema
 from pgrelay.spark.schema_topic import SchemaTopic
-from pgrelay.spark.topic_ends import client_options, end_offsets, is_written
 from pgrelay.spark.transactions import (
     Reach,
     Rest,
@@ -55,16 +55,6 @@ _SWEEP_EVERY: Final = 10  # batches; until then what was applied stays in the ta
 
 # What is looked at of records more than once.
 _LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a query reads from, where it remembers how far, and the session that it was started in."""
-
-    session: SparkSession
-    servers: str
-    options: Mapping[str, str] | None
-    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,7 @@ class WholeTransactions:
     """The micro-batches of a query that reads the transaction topic too."""
 
     def __init__(
-        self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing, source: Source
+        self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing, source: QuerySource
     ) -> None:
         self.topic = transaction_topic(prefix)
         self._prefix = prefix
@@ -114,8 +104,7 @@ class WholeTransactions:
         self._source = source
         self._query = ""
         self._own: WholeTables | None = None  # from the first batch on
-        self._added: set[str] | None = None  # topics that are not as far as the others yet
-        self._joining: Ends | None = None  # where those ended when they were first seen
+        self._joining = Joining(source, writing.tables)
         self._lacking = Standstill()
         self._untold = Standstill()
 
@@ -182,7 +171,7 @@ class WholeTransactions:
         own = batch.own
         position = own.position
         # Also where a table catches up, or this may be the first batch of a run.
-        goes_on = position is None or until > position.commit_lsn or self._added != set()
+        goes_on = position is None or until > position.commit_lsn or not self._joining.is_over
         there = self._claim(batch) if goes_on else {}
         self._apply_due(batch, until)
         if goes_on:
@@ -208,11 +197,8 @@ class WholeTransactions:
         """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
         if any(self._source.checkpoint.ends(batch.number).get(self.topic, {}).values()):
             return
-        # A begin that is not committed yet tells as much.
-        client = client_options(self._source.servers, self._source.options)
-        client["kafka.isolation.level"] = "read_uncommitted"
         deadline = time.monotonic() + _PATIENCE_S
-        while not is_written(batch.session, client, self.topic):
+        while not self._source.is_written(self.topic):
             if time.monotonic() > deadline:
                 raise SetupError(
                     f"topic {self.topic} has no records, and nothing else tells what a whole transaction is: "
@@ -243,35 +229,7 @@ class WholeTransactions:
         # A query that begins anew comes to what its targets have already.
         targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
         ahead = any(lsn > until for target in targets for lsn, _ in target.positions.applied.values())
-        return self._caught_up(batch) and not ahead
-
-    def _caught_up(self, batch: _Batch) -> bool:
-        """Whether topics that were added are read to where they ended when this query first saw them.
-
-        The ends of their older transactions were read long ago: nothing else tells when they are complete.
-        """
-        topics = set(self._writing.tables)
-        if self._added is None:
-            known = batch.own.topics
-            self._added = topics - known
-            if known - topics:
-                # One that is left out has to catch up when it comes back.
-                batch.own.set_topics(known & topics)
-        if self._added:
-            ends = self._source.checkpoint.ends(batch.number)
-            if any(topic in batch.schemas for topic in self._added - ends.keys()):
-                # A batch that comes again, and was planned without a topic that there is.
-                return False
-            if self._joining is None:
-                client = client_options(self._source.servers, self._source.options)
-                partitions = {topic: ends.get(topic, {}) for topic in self._added}
-                self._joining = end_offsets(self._source.session, client, partitions)
-            for topic, joined in self._joining.items():
-                if any(ends.get(topic, {}).get(partition, 0) < end for partition, end in joined.items()):
-                    return False
-            batch.own.set_topics(topics)
-            self._added = set()
-        return True
+        return self._joining.caught_up(batch.own, batch.number, batch.schemas) and not ahead
 
     def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
         """Log what is lost, and once what waits without any more of it having come."""
