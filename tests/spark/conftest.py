@@ -20,7 +20,7 @@ from tests.integration.conftest import (  # noqa: F401
     version,
 )
 from tests.integration.servers import KafkaServer
-from tests.spark.earlier import leave_target
+from tests.spark.earlier import leave_target, leave_unmade
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.options import OPTIONS
 from tests.spark.records import Topic
@@ -49,6 +49,7 @@ def collected() -> Iterator[None]:
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lake")
     leave_target(folder)
+    leave_unmade(folder)
     return folder
 
 

@@ -1,10 +1,11 @@
-"""A Delta target that an earlier session has left in the warehouse."""
+"""What earlier sessions have left in the warehouse: a Delta target, and one that was being made."""
 
 import json
 from pathlib import Path
 from typing import Final
 
 EARLIER: Final = "earlier.t"
+UNMADE: Final = "unmade.t"
 
 
 def leave_target(warehouse: Path) -> None:
@@ -24,3 +25,10 @@ def leave_target(warehouse: Path) -> None:
         log.mkdir(parents=True)
         actions = [{"protocol": protocol}, {"metaData": metadata}]
         (log / f"{0:020}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+
+
+def leave_unmade(warehouse: Path) -> None:
+    """As a CREATE TABLE leaves it that is killed before its commit has a name."""
+    log = warehouse / "unmade.db" / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f".{0:020}.json.1.tmp").touch()

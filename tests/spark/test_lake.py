@@ -1,10 +1,14 @@
 """Tables of the lake, as both formats have them."""
 
+from pathlib import Path
+
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay.spark.lake import Using, lake_table
+from tests.spark.earlier import UNMADE
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -22,3 +26,23 @@ def test_properties_of_a_table_without_a_namespace(spark: SparkSession, prefix: 
     table = lake_table(spark, prefix, using)
     table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.orders"})
     assert table.properties()["pgrelay.topic"] == "app.public.orders"
+
+
+def test_a_table_whose_making_was_killed_is_made(spark: SparkSession, warehouse: Path) -> None:
+    """Nor did it keep the session from starting."""
+    left = warehouse / "unmade.db" / "t" / "_delta_log" / f".{0:020}.json.1.tmp"
+    assert left.exists()
+    table = lake_table(spark, UNMADE, "delta")
+    table.create(StructType().add("id", IntegerType()))
+    assert table.exists()
+    assert not left.exists()
+
+
+def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse: Path) -> None:
+    file = warehouse / "other.db" / "t" / "part-0.parquet"
+    file.parent.mkdir(parents=True)
+    (file.parent / "_delta_log").mkdir()
+    file.touch()
+    with pytest.raises(AnalysisException, match="NON_EMPTY_LOCATION"):
+        lake_table(spark, "other.t", "delta").create(StructType().add("id", IntegerType()))
+    assert file.exists()

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.delta_folders import remove
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.positions import SUFFIX
 
@@ -49,14 +49,4 @@ def _drop(table: LakeTable) -> None:
     row = table.spark.sql(f"DESCRIBE DETAIL {table.name}").select("location").first()
     table.spark.sql(f"DROP TABLE {table.name}")
     if row is not None:
-        _remove(table.spark, row["location"])
-
-
-def _remove(spark: SparkSession, location: str) -> None:
-    """Remove a Delta table's folder, which Spark leaves where another session made it."""
-    jvm = spark._jvm
-    assert jvm is not None
-    folder: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
-    folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(folder, True)
-    # Delta keeps the table's log in memory, and would go on from there.
-    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, folder)
+        remove(table.spark, row["location"])

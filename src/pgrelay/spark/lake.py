@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.delta_folders import remove_unmade
 from pgrelay.spark.names import COMMIT_LSN, literal, quoted
 
 Using = Literal["delta", "iceberg"]
@@ -107,6 +108,8 @@ class LakeTable:
         namespace = self.name.rpartition("`.`")[0]
         if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
+        if self.using == "delta":
+            remove_unmade(self.spark, self.name)
         self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
 
     def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:

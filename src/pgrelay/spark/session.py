@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from py4j.java_gateway import JavaObject
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
+from pgrelay.spark.delta_folders import delta_tables
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
 from pgrelay.spark.names import literal, quoted
@@ -134,26 +134,9 @@ def _location(warehouse: str | os.PathLike[str]) -> str:
 
 def _attach_tables(spark: SparkSession, location: str) -> None:
     """Make the Delta tables of the warehouse known: the catalog of a session is empty at its start."""
-    for database, table, path in [
-        *_delta_tables(spark, location, "*", "default"),
-        *_delta_tables(spark, location, "*.db/*", None),
-    ]:
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
-        name = f"{quoted(database)}.{quoted(table)}"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {literal(path)}")
-
-
-def _delta_tables(
-    spark: SparkSession, location: str, pattern: str, database: str | None
-) -> list[tuple[str, str, str]]:
-    """Database, name and path of each folder that matches the pattern and holds a Delta table."""
-    jvm = spark._jvm
-    assert jvm is not None
-    path: JavaObject = jvm.org.apache.hadoop.fs.Path(f"{location}/{pattern}/_delta_log")
-    found = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).globStatus(path)
-    tables = []
-    for status in found or []:
-        folder = status.getPath().getParent()
-        named = database or folder.getParent().getName().removesuffix(".db")
-        tables.append((named, folder.getName(), folder.toString()))
-    return tables
+    for pattern, database in (("*", "default"), ("*.db/*", None)):
+        for folder in delta_tables(spark, f"{location}/{pattern}"):
+            named = quoted(database or folder.getParent().getName().removesuffix(".db"))
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {named}")
+            name = f"{named}.{quoted(folder.getName())}"
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {literal(folder.toString())}")

@@ -1,0 +1,66 @@
+"""The folders of Delta tables, by what is in them: a session's catalog knows of no other session's tables."""
+
+from typing import Any, Final
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+_LOG: Final = "_delta_log"
+
+# A log has its first commit, or a checkpoint for those that were cleaned away.
+_BEGUN: Final = "{00000000000000000000.json,_last_checkpoint}"
+
+
+def delta_tables(spark: SparkSession, pattern: str) -> list[JavaObject]:
+    """The path of each folder that matches Hadoop's glob and holds a Delta table."""
+    begun = _path(spark, f"{pattern}/{_LOG}/{_BEGUN}")
+    found = _files(spark, begun).globStatus(begun) or []
+    folders = [status.getPath().getParent().getParent() for status in found]
+    return list({folder.toString(): folder for folder in folders}.values())
+
+
+def remove(spark: SparkSession, location: str) -> None:
+    """Remove a table's folder, which Spark leaves where another session made it."""
+    _remove(spark, _path(spark, location))
+
+
+def remove_unmade(spark: SparkSession, name: str) -> None:
+    """Remove what a CREATE TABLE that was killed has left where the table `name`, quoted, is to be.
+
+    Neither it can be made there any more, nor read. Whatever else is there stays.
+    """
+    state: Any = spark._jsparkSession.sessionState()
+    identifier = state.sqlParser().parseTableIdentifier(name)
+    if identifier.catalog().isDefined() and identifier.catalog().get() != "spark_catalog":
+        return
+    folder = _path(spark, state.catalog().defaultTablePath(identifier))
+    files = _files(spark, folder)
+    if not files.exists(folder):
+        return
+    inside = list(files.listStatus(folder))
+    if [status.getPath().getName() for status in inside] != [_LOG]:
+        return
+    # A commit gets its name last.
+    if all(status.getPath().getName().startswith(".") for status in files.listStatus(inside[0].getPath())):
+        _remove(spark, folder)
+
+
+def _remove(spark: SparkSession, folder: JavaObject) -> None:
+    _files(spark, folder).delete(folder, True)
+    # Delta keeps the table's log in memory, and would go on from there.
+    _jvm(spark).org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, folder)
+
+
+def _path(spark: SparkSession, location: Any) -> JavaObject:
+    path: JavaObject = _jvm(spark).org.apache.hadoop.fs.Path(location)
+    return path
+
+
+def _files(spark: SparkSession, path: JavaObject) -> JavaObject:
+    files: JavaObject = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return files
+
+
+def _jvm(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm
