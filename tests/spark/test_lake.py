@@ -7,6 +7,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
+from pgrelay.errors import SetupError
 from pgrelay.spark.lake import Using, lake_table
 from tests.spark.earlier import UNMADE
 
@@ -46,3 +47,15 @@ def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse
     with pytest.raises(AnalysisException, match="NON_EMPTY_LOCATION"):
         lake_table(spark, "other.t", "delta").create(StructType().add("id", IntegerType()))
     assert file.exists()
+
+
+@pytest.mark.parametrize("name", ["lake.my-orders", "`my lake`.orders", "spark_catalog.lake.`größe`"])
+def test_a_name_that_the_session_s_catalog_does_not_take_is_refused(spark: SparkSession, name: str) -> None:
+    with pytest.raises(SetupError, match="letters from a to z, digits and _ alone"):
+        lake_table(spark, name, "delta")
+
+
+def test_iceberg_takes_any_name(spark: SparkSession, prefix: str) -> None:
+    table = lake_table(spark, f"lake.`{prefix}-größe`", "iceberg")
+    table.create(StructType().add("id", IntegerType()))
+    assert table.exists()

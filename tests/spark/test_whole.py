@@ -16,8 +16,9 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.batches import Batches
 from pgrelay.spark.columns import Column
 from pgrelay.spark.holding import held_since
-from pgrelay.spark.lake import Using
+from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.whole import Standstill
+from pgrelay.spark.whole_tables import WholeTables
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.spark.handmade import HandmadeRelay
@@ -341,6 +342,14 @@ def test_a_relay_that_writes_no_ends_is_told_of(
     assert (warning["table"], warning["commit_lsn"]) == (handmade.topic("a"), "0/C8")
     assert held_since(spark, str(query.id)) is not None
     assert spark.table(target).count() == 2
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_every_prefix_names_tables(spark: SparkSession, using: Using) -> None:
+    own = WholeTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
+    own.begin(["shop-prod.eu.public.a"], 0)
+    assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
+    assert own.held(0).isEmpty()
 
 
 def test_what_stands_still_is_told_once() -> None:

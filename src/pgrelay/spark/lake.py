@@ -49,6 +49,7 @@ _REMEMBERED: Final = 20
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
 
 # Each commit of Iceberg's writes all metadata anew, into one more file; as many of the old ones stay.
@@ -216,8 +217,15 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
     if not _NAME.fullmatch(target):
         raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
-    if using == "iceberg" and not (_is_catalog(spark, parts[0]) and len(parts) > 1):
+    has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
+    if using == "iceberg" and not has_catalog:
         parts = ["iceberg", *parts]
+    in_session = using == "delta" and (not has_catalog or parts[0] == "spark_catalog")
+    if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
+        raise SetupError(
+            f"{target}: the session's catalog, where Delta's tables are, takes letters from a to z, digits "
+            "and _ alone: write another name"
+        )
     return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
 
 

@@ -5,6 +5,7 @@ whose it is.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -80,8 +81,11 @@ class WholeTables:
         """Those of a query, wherever they are; they may not be there yet. `targets` by topic."""
         spaces = [lake_table(spark, target, using).name.rpartition("`.`")[0] for target in targets.values()]
 
+        # A table's name has less of a choice than a topic's.
+        plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
+
         def table(space: str, what: str) -> LakeTable:
-            own = f"`{prefix}__{what}_{query[:8]}`"
+            own = f"`{plain}__{what}_{query[:8]}`"
             return LakeTable(spark, f"{space}`.{own}" if space else own, using)
 
         there = (space for space in dict.fromkeys(spaces) if table(space, "position").exists())
