@@ -1,7 +1,7 @@
 """The program, started as its script starts it, but for the imports, which take half a second of a core.
 
 One process of each worker has imported all of it, and forks whenever the program is to run. Signals find it
-as they find the script's, and it ends with its interpreter.
+as they find the script's, and it ends with its interpreter, which a child of multiprocessing's does not.
 """
 
 import atexit

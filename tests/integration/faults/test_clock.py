@@ -20,7 +20,7 @@ def test_lag_is_never_negative_and_order_not_a_matter_of_time(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "skewed"))
     monkeypatch.setenv("PGRELAY_TEST_SKEW_S", str(skew))
     relay = new_relay(sink={"kafka": {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}"}})
-    relay.start().wait_streaming()
+    relay.start(forked=False).wait_streaming()  # Python reads its path when it starts
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     kafka_proxy.hold_requests()
