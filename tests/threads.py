@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def threads(pid: int | str = "self") -> int:
-    """How many a process has."""
-    return len(os.listdir(f"/proc/{pid}/task"))
+def threads(pid: int | str = "self") -> set[str]:
+    """The ids of those that a process has. Some may be earlier tests', and end meanwhile."""
+    return set(os.listdir(f"/proc/{pid}/task"))
 
 
-def librdkafka_threads() -> int:
-    """How many of our threads are librdkafka's, which names them so."""
-    return sum(name.startswith("rdk:") for name in thread_names())
+def librdkafka_threads() -> set[str]:
+    """The ids of those of our threads that are librdkafka's, which names them so."""
+    return {thread for thread, name in thread_names().items() if name.startswith("rdk:")}
 
 
-def thread_names(pid: int | str = "self") -> list[str]:
-    """Of the threads of a process, less those that end just now."""
-    names = []
-    for file in Path(f"/proc/{pid}/task").glob("*/comm"):
+def thread_names(pid: int | str = "self") -> dict[str, str]:
+    """Those of the threads of a process by their ids, less threads that end just now."""
+    names = {}
+    for thread in threads(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            names.append(file.read_text())
+            names[thread] = Path(f"/proc/{pid}/task/{thread}/comm").read_text()
     return names
 
 

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -110,7 +111,12 @@ class Proxy:
     def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         link = asyncio.create_task(self._link(from_client, to_client))
         self._links.add(link)
-        link.add_done_callback(self._links.discard)
+        link.add_done_callback(partial(self._ended, to_client))
+
+    def _ended(self, to_client: asyncio.StreamWriter, link: asyncio.Task[None]) -> None:
+        self._links.discard(link)
+        if not to_client.is_closing():  # it was cancelled before its first step
+            _reset_connection(to_client)
 
     async def _link(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         ends, pumps = [to_client], list[asyncio.Task[None]]()

@@ -15,5 +15,5 @@ async def test_nothing_of_the_client_is_left_behind_its_block() -> None:
         async with Cluster(SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})) as cluster:
             ended = weakref.ref(cluster)
         del cluster
-        assert threads() == before
+        assert threads() <= before
         assert ended() is None
