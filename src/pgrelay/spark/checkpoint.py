@@ -6,6 +6,8 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.hadoop import file_system, path
+
 # By topic and partition, the first offset that is not read.
 Ends = dict[str, dict[int, int]]
 
@@ -14,13 +16,9 @@ class Checkpoint:
     """The folder of a query that reads Kafka. Hadoop opens it, so that it may be wherever Spark's can."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
-        jvm = spark._jvm
-        assert jvm is not None
-        self._jvm: Any = jvm
+        self._spark = spark
         self.location = location.rstrip("/")
-        self._files: JavaObject = self._path("").getFileSystem(
-            spark._jsparkSession.sessionState().newHadoopConf()
-        )
+        self._files = file_system(spark, self._path(""))
 
     @classmethod
     def noted(cls, spark: SparkSession, query: str) -> "Checkpoint | None":
@@ -66,14 +64,15 @@ class Checkpoint:
         return {topic: {int(number): end for number, end in ends.items()} for topic, ends in told.items()}
 
     def _text(self, file: str) -> str:
+        jvm: Any = self._spark._jvm
         stream = self._files.open(self._path(file))
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
     def _path(self, file: str) -> JavaObject:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{file}")
+        return path(self._spark, f"{self.location}/{file}")
 
 
 def _setting(query: str) -> str:

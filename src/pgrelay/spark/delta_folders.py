@@ -5,6 +5,8 @@ from typing import Any, Final
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.hadoop import file_system, path
+
 _LOG: Final = "_delta_log"
 
 # A log has its first commit, or a checkpoint for those that were cleaned away.
@@ -13,15 +15,15 @@ _BEGUN: Final = "{00000000000000000000.json,_last_checkpoint}"
 
 def delta_tables(spark: SparkSession, pattern: str) -> list[JavaObject]:
     """The path of each folder that matches Hadoop's glob and holds a Delta table."""
-    begun = _path(spark, f"{pattern}/{_LOG}/{_BEGUN}")
-    found = _files(spark, begun).globStatus(begun) or []
+    begun = path(spark, f"{pattern}/{_LOG}/{_BEGUN}")
+    found = file_system(spark, begun).globStatus(begun) or []
     folders = [status.getPath().getParent().getParent() for status in found]
     return list({folder.toString(): folder for folder in folders}.values())
 
 
 def remove(spark: SparkSession, location: str) -> None:
     """Remove a table's folder, which Spark leaves where another session made it."""
-    _remove(spark, _path(spark, location))
+    _remove(spark, path(spark, location))
 
 
 def remove_unmade(spark: SparkSession, name: str) -> None:
@@ -33,8 +35,8 @@ def remove_unmade(spark: SparkSession, name: str) -> None:
     identifier = state.sqlParser().parseTableIdentifier(name)
     if identifier.catalog().isDefined() and identifier.catalog().get() != "spark_catalog":
         return
-    folder = _path(spark, state.catalog().defaultTablePath(identifier))
-    files = _files(spark, folder)
+    folder = path(spark, state.catalog().defaultTablePath(identifier))
+    files = file_system(spark, folder)
     if not files.exists(folder):
         return
     inside = list(files.listStatus(folder))
@@ -46,21 +48,7 @@ def remove_unmade(spark: SparkSession, name: str) -> None:
 
 
 def _remove(spark: SparkSession, folder: JavaObject) -> None:
-    _files(spark, folder).delete(folder, True)
+    file_system(spark, folder).delete(folder, True)
     # Delta keeps the table's log in memory, and would go on from there.
-    _jvm(spark).org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, folder)
-
-
-def _path(spark: SparkSession, location: Any) -> JavaObject:
-    path: JavaObject = _jvm(spark).org.apache.hadoop.fs.Path(location)
-    return path
-
-
-def _files(spark: SparkSession, path: JavaObject) -> JavaObject:
-    files: JavaObject = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    return files
-
-
-def _jvm(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
-    return jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, folder)
