@@ -62,9 +62,13 @@ def debezium() -> list[Contender]:
     return [configured("debezium", {}), configured("debezium tuned", _TUNED)]
 
 
-def configured(name: str, more: Mapping[str, str]) -> Contender:
-    """One whose connector has `more` options over its defaults. Raises as `debezium` does."""
-    resolved = jgo.build(_ENDPOINT)
+def configured(name: str, more: Mapping[str, str], jars: Path | None = None) -> Contender:
+    """One whose connector has `more` options over its defaults. Raises as `debezium` does.
+
+    jgo gathers the jars in the folder `jars`. In its own, which is taken by default, another process that
+    does the same takes them away for a moment.
+    """
+    resolved = jgo.build(_ENDPOINT, cache_dir=jars)
     class_path = ":".join(str(path) for path in (*resolved.class_path_jars, *resolved.module_path_jars))
 
     def command(job: Job) -> Command:
