@@ -10,16 +10,13 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pgrelay import early_stop
 from pgrelay.arguments import parser
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn
 from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
-
-if TYPE_CHECKING:
-    pass
 
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
 
