@@ -22,7 +22,7 @@ from tests.integration.conftest import (  # noqa: F401
 from tests.integration.servers import KafkaServer
 from tests.spark.earlier import leave_target, leave_unmade
 from tests.spark.handmade import HandmadeRelay
-from tests.spark.options import OPTIONS
+from tests.spark.options import FEWER_PROCESSES, OPTIONS
 from tests.spark.records import Topic
 
 
@@ -55,7 +55,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
-    session = pg.session(warehouse, master="local[2]", options=OPTIONS)
+    session = pg.session(warehouse, master="local[2]", options=OPTIONS | FEWER_PROCESSES)
     yield session
     session.stop()
 

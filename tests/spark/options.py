@@ -1,8 +1,4 @@
-"""Settings of the sessions that tests start: small, quiet, and with fewer processes.
-
-Hadoop looks for links by a `readlink` wherever a stream or a commit of Delta renames a file, and sets the
-rights of files by a `chmod`: some twenty processes for a small batch. These classes do without the first.
-"""
+"""Settings of the sessions that tests start: small and quiet; the tests' own with fewer processes, too."""
 
 from typing import Final
 
@@ -13,6 +9,12 @@ OPTIONS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+# Hadoop looks for links by a `readlink` wherever a stream or a commit of Delta renames a file, and sets the
+# rights of files by a `chmod`: some twenty processes for a small batch. These classes do without the first.
+# Mirrors that are killed write as a user's do.
+FEWER_PROCESSES: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
