@@ -61,6 +61,17 @@ def test_one_that_can_t_be_made_is_told_by_who_uses_it(base: Path, monkeypatch: 
     require_own_base(None)
 
 
+def test_where_no_temporary_directory_takes_a_file_the_making_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("tempfile.gettempdir", full)
+    monkeypatch.setenv("TMPDIR", "/full")
+    assert base_directory(None).parent == Path("/full")
+    monkeypatch.delenv("TMPDIR")
+    assert base_directory(None).parent == Path("/tmp")
+
+
 def test_one_that_is_configured_may_be_another_s(tmp_path: Path) -> None:
     """As a volume is."""
     tmp_path.chmod(0o777)

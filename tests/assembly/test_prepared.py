@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -264,6 +265,18 @@ def test_all_of_a_slot_that_begins_anew_is_removed_and_nothing_of_others(
     remove_all(spool.directory)
     assert not spool.directory.exists()
     remove_all(spool.directory)
+
+
+def test_what_another_account_keeps_is_not_taken_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    # As for a directory in one that we may not search; the superuser, whom tests may run as, may.
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(SpoolError, match="/hidden: Permission denied"):
+        remove_all(tmp_path / "hidden")
 
 
 def test_a_description_that_can_not_be_written(store: PreparedStore, spool: Spool) -> None:

@@ -1,9 +1,11 @@
 """The spool's directory and the status server's address."""
 
+import os
 import socket
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,21 @@ def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     assert finding.level == "error"
     assert finding.why == f"{tmp_path} does not let us: Permission denied"
     assert "transactions.spool_dir" in finding.cure
+
+
+def test_a_directory_in_one_that_we_may_not_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, hidden = os.stat, tmp_path / "hidden"
+
+    def stat(path: Any, *arguments: Any, **more: Any) -> os.stat_result:
+        if path == hidden:
+            raise PermissionError(13, "Permission denied")
+        return looked(path, *arguments, **more)
+
+    # The superuser, whom tests may run as, may search them all.
+    monkeypatch.setattr(os, "stat", stat)
+    finding = spool(hidden)
+    assert finding.level == "ok"
+    assert finding.what.startswith(f"spool directory {hidden}: ")
 
 
 def test_a_default_directory_that_others_can_write_to(

@@ -58,8 +58,13 @@ _FIELDS: Final = frozenset(each.name for each in fields(Prepared))
 
 def remove_all(directory: Path) -> None:
     """Delete what relays of a slot have kept in its directory, and that too. Raises SpoolError."""
-    if not directory.is_dir():
+    try:
+        os.stat(directory)
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        # It is in one that we may not search, such as a relay's that runs under another account.
+        raise spool_error(directory, error) from error
     for suffix in _OURS:
         for path in files_ending(directory, suffix):
             remove_file(path)

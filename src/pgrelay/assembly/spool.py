@@ -50,7 +50,15 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 def base_directory(configured: Path | None) -> Path:
     """Where the spool directories of all relays of this account are."""
-    return configured or Path(tempfile.gettempdir(), f"pgrelay-{os.getuid()}")
+    return configured or Path(_temporary(), f"pgrelay-{os.getuid()}")
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        # It looks for one by writing, and a full disk has none: whoever makes the spool tells what is wrong.
+        return os.environ.get("TMPDIR") or "/tmp"
 
 
 def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:

@@ -71,9 +71,10 @@ def _unwritable(directory: Path) -> str | None:
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the nearest above it that is there."""
+    """The path, or the nearest above it that is there, as far as we may look."""
     path = path.absolute()
-    return next(each for each in (path, *path.parents) if each.exists())
+    # Not by Path.exists, which raises for what is in a directory that we may not search.
+    return next(each for each in (path, *path.parents) if os.path.exists(each))
 
 
 def listen(host: str, port: int) -> Finding:
