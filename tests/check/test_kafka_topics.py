@@ -112,6 +112,11 @@ def test_topics_to_come_have_the_brokers_defaults_but_for_ours() -> None:
     assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {"schema": LASTING, "offsets": COMPACTED}
 
 
+def test_what_is_no_number_is_left_to_the_cluster_to_refuse() -> None:
+    ours = sink(topic_config={"max.message.bytes": "5MB", "min.insync.replicas": "", "retention.ms": "7d"})
+    assert to_come([ORDERS], ours, BROKER) == {"orders": BROKER}
+
+
 def test_the_schema_topic_must_keep_everything() -> None:
     (finding,) = fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": BROKER})
     assert finding.level == "warning"

@@ -164,12 +164,20 @@ def to_come(
     for topic in missing:
         given = made_with(topic.of, config)
         configs[topic.name] = TopicConfig(
-            int(given.get("max.message.bytes", broker.message_bytes)),
-            int(given.get("min.insync.replicas", broker.min_in_sync)),
+            _number(given, "max.message.bytes", broker.message_bytes),
+            _number(given, "min.insync.replicas", broker.min_in_sync),
             given.get("cleanup.policy", broker.cleanup),
-            int(given.get("retention.ms", broker.retention_ms)),
+            _number(given, "retention.ms", broker.retention_ms),
         )
     return configs
+
+
+def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
+    """`otherwise` also where what is given is none, such as 7d: by then the cluster has refused the topic."""
+    try:
+        return int(given.get(name, otherwise))
+    except ValueError:
+        return otherwise
 
 
 def uncompactable(
