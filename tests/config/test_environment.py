@@ -65,6 +65,18 @@ def test_a_missing_variable_is_named() -> None:
     )
 
 
+def test_a_variable_whose_bytes_are_no_text_is_named_and_not_shown() -> None:
+    assert mistake("${X}", {"X": "key\udcff"}) == (
+        "f.yaml: a.b: X holds bytes that are not UTF-8; write them as text, such as base64"
+    )
+    with pytest.raises(SetupError) as caught:
+        find_overrides({"PGRELAY_RECORDS__COLUMNS__HASH_KEY": "key\udcff"}, Config)
+    assert str(caught.value) == (
+        "PGRELAY_RECORDS__COLUMNS__HASH_KEY: records.columns: holds bytes that are not UTF-8; "
+        "write them as text, such as base64"
+    )
+
+
 def test_keys_and_nothing_stay_as_they_are() -> None:
     assert replaced({"${X}": None}, {"X": "1"}) == {"${X}": None}
 

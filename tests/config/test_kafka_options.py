@@ -25,6 +25,8 @@ from pgrelay.config.kafka_options import refused
         ("delivery.report.only.error", "false"),
         ("enable.gapless.guarantee", "false"),
         ("allow.auto.create.topics", "false"),
+        ("message.max.bytes", "2000000"),
+        ("linger.ms", "5ms"),
         ("no.such.option", "librdkafka says so itself"),
     ],
 )
@@ -92,3 +94,11 @@ def test_an_option_that_takes_a_function(option: str) -> None:
     assert list(refused({option: "x"})) == [
         (option, "takes a Python function, which a configuration file can't give; leave it out")
     ]
+
+
+@pytest.mark.parametrize(
+    "option", ["message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"]
+)
+@pytest.mark.parametrize("value", ["90000ms", "0x15F90", "", "9e4", "\uff19\uff10"])
+def test_a_number_of_which_librdkafka_would_read_the_beginning(option: str, value: str) -> None:
+    assert list(refused({option: value})) == [(option, f"expected a whole number; got {value!r}")]

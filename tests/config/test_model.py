@@ -354,7 +354,7 @@ def _choices() -> st.SearchStrategy[dict[str, dict[str, object]]]:
             "sink": section(
                 {"kafka": st.just(KAFKA)},
                 optional={
-                    "partitions": st.integers(1, 10**6),
+                    "partitions": st.integers(1, 10**5),
                     "topic_config": st.dictionaries(st.text(), st.text()),
                 },
             ),

@@ -25,6 +25,8 @@ _LEVEL: Final = "__"
 # A default holds anything but the brace that ends it and another reference.
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\}")
 
+_NO_TEXT: Final = "holds bytes that are not UTF-8; write them as text, such as base64"
+
 KeyPath = tuple[str, ...]
 
 
@@ -63,6 +65,8 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
         raise SetupError(f"{variable}: {section}: {unknown_key(section, list(kinds))}")
     if key not in kinds[section]:
         raise SetupError(f"{variable}: {section}.{key}: {unknown_key(key, list(kinds[section]))}")
+    if not _is_text(text):
+        raise SetupError(f"{variable}: {section}.{key}: {_NO_TEXT}")
     kind = kinds[section][key]
     if not entry:
         value = text if kind is str else parse_yaml(text, variable)
@@ -145,8 +149,14 @@ def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
     """What is wrong with the references in one value; the value itself is not quoted, as it may be secret."""
     if "${" in _REFERENCE.sub(" ", value):
         return ["holds a ${ that names no variable, or one in another; write ${NAME} or ${NAME:-default}"]
+    names = [(match[1], match[2]) for match in _REFERENCE.finditer(value)]
     return [
-        f"{match[1]} is not set in the environment; set it, or write ${{{match[1]}:-default}}"
-        for match in _REFERENCE.finditer(value)
-        if match[1] not in environ and match[2] is None
-    ]
+        f"{name} is not set in the environment; set it, or write ${{{name}:-default}}"
+        for name, default in names
+        if name not in environ and default is None
+    ] + [f"{name} {_NO_TEXT}" for name, _ in names if not _is_text(environ.get(name, ""))]
+
+
+def _is_text(value: str) -> bool:
+    """Whether a variable's bytes were UTF-8: Python has others as halves of surrogate pairs."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)

@@ -178,9 +178,10 @@ ListenOrNone = Annotated[Listen | None, BeforeValidator(_off)]
 PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_home)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# What Kafka's protocol has room for.
 Count = Annotated[int, Field(ge=1, le=2_147_483_647)]
-Replicas = Annotated[int, Field(ge=1, le=32_767)]
+# The most that librdkafka asks a cluster for.
+Partitions = Annotated[int, Field(ge=1, le=100_000)]
+Replicas = Annotated[int, Field(ge=1, le=10_000)]
 
 # Text once read; an editor is told that numbers and true/false may stand unquoted.
 _OptionValue = Annotated[

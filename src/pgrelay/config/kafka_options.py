@@ -23,6 +23,9 @@ _ALIASES: Final[Mapping[str, str]] = {
 # Properties of the Python client that take a function or an object.
 _NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_conf"})
 
+# What we count with as well: librdkafka would read the 90000 of `90000ms`, and we nothing.
+_NUMBERS: Final = frozenset({"message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"})
+
 _TRUE: Final = frozenset({"true", "t", "1"})
 _FALSE: Final = frozenset({"false", "f", "0"})
 
@@ -75,6 +78,9 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, value in options.items():
         if name in _NOT_TEXT or name.endswith("_cb"):
             yield name, "takes a Python function, which a configuration file can't give; leave it out"
+            continue
+        if name in _NUMBERS and not (value.isascii() and value.isdecimal()):
+            yield name, f"expected a whole number; got {value!r}"
             continue
         rule = _RULES.get(_ALIASES.get(name, name))
         if rule is not None and value.lower() not in rule.allowed:

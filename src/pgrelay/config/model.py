@@ -113,7 +113,7 @@ class SinkConfig(Section):
         default=True,
         description="make missing topics, through the admin client, never by the broker's auto-creation",
     )
-    partitions: fields.Count = Field(default=1, description="partitions of a topic made by us")
+    partitions: fields.Partitions = Field(default=1, description="partitions of a topic made by us")
     replication_factor: fields.Replicas = Field(default=1, description="replicas of a topic made by us")
     topic_config: fields.Options = Field(
         default_factory=dict, description="options of a topic made by us: retention.ms, cleanup.policy, ..."
