@@ -43,6 +43,7 @@ async def plan(path: Path, count: int, folder: Path | None = None, *, apart: boo
     written nothing.
     """
     config = load(path)
+    _require_file(path)
     files = [(folder or path.parent) / f"{path.stem}-{n}{path.suffix}" for n in range(1, count + 1)]
     _require_absent(files)
     found = await _look(config)
@@ -86,8 +87,14 @@ def _divided(found: Tables, count: int, apart: bool) -> list[Shard]:
     )
 
 
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise SetupError(f"{path}: can be read only once, and a plan copies it; save it as a file")
+
+
 def _require_absent(files: Sequence[Path]) -> None:
-    there = [str(file) for file in files if file.exists()]
+    # Not by Path.exists, which raises for what is in a directory that we may not search: writing tells.
+    there = [str(file) for file in files if os.path.exists(file)]
     if there:
         raise SetupError(f"{', '.join(there)}: there already; move it away, or name a folder with --output")
 
@@ -104,7 +111,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
     text = origin.read_text(encoding="utf-8-sig")
     with ExitStack() as undo:
         folder = parts[0].file.parent
-        if not folder.exists():
+        if not os.path.exists(folder):
             _make(folder)
             undo.callback(folder.rmdir)
         for n, part in enumerate(parts):
