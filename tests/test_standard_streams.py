@@ -68,3 +68,9 @@ def test_what_a_run_opens_never_takes_the_place_of_a_closed_stream() -> None:
 def test_a_mistake_that_nobody_can_read_is_2_all_the_same(stderr: str) -> None:
     done = shell(stderr, "-m", "pgrelay", "check", "--config", "/none.yaml")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_character_that_the_locale_has_not_is_escaped() -> None:
+    code = r"from pgrelay.standard_streams import *; open_closed(); tell('\u6ce8 and more')"
+    done = shell("", "-X", "utf8=0", "-c", f"import sys; sys.stdout.reconfigure(encoding='ascii'); {code}")
+    assert (done.stdout, done.returncode) == ("\\u6ce8 and more\n", 0)

@@ -4,6 +4,7 @@ Stdout is for results, and one that can't be told is an error. What stands on st
 nothing ends because nobody can.
 """
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,9 @@ def open_closed() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale without UTF-8 has not every character of a table's name, nor those of a drawn line.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def tell(text: str) -> None:

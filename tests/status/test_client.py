@@ -14,6 +14,7 @@ from pgrelay.cli import main
 from pgrelay.config import Config
 from pgrelay.errors import SetupError
 from pgrelay.status.client import ask
+from pgrelay.status.http import StatusServer
 from tests.status.relays import PASSWORD, Told, config
 
 
@@ -94,6 +95,20 @@ def test_something_else_answers(body: bytes) -> None:
         with pytest.raises(SetupError, match=r"is no relay of this version; correct http\.listen"):
             ask(listening_at(f"127.0.0.1:{server.server_port}"), "relay.yaml")
         thread.join()
+
+
+def test_a_relay_of_another_version_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told()
+    other = StatusServer(("127.0.0.1", 0), told.metrics, told.health, lambda: {"slot": "shop", "new": 1})
+    with other as server, structlog.testing.capture_logs():
+        file = file_of(tmp_path, f"127.0.0.1:{server.port}")
+        assert main(["status", "--config", file]) == 2
+        assert capsys.readouterr().err == (
+            "pgrelay: the relay that answers is of another version; ask with that version's pgrelay, "
+            "or by --json\n"
+        )
+        assert main(["status", "--config", file, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"slot": "shop", "new": 1}
 
 
 def test_something_that_speaks_no_http_answers() -> None:

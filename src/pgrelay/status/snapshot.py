@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
+from pgrelay.errors import SetupError
 from pgrelay.status.troubles import Trouble
 
 State = Literal["streaming", "waiting", "stuck"]
@@ -89,12 +90,17 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """What `as_json` gave. Raises KeyError or TypeError on anything else."""
-        inner = {
-            "stages": [Stage(**stage) for stage in document["stages"]],
-            "tables": [Table(**table) for table in document["tables"]],
-            "open": [OpenTransaction(**transaction) for transaction in document["open"]],
-            "troubles": [Trouble(**trouble) for trouble in document["troubles"]],
-            "chart": Chart(**document["chart"]),
-        }
-        return cls(**{**document, **inner})
+        """What `as_json` gave. Raises SetupError on what that of another version gave."""
+        try:
+            inner = {
+                "stages": [Stage(**stage) for stage in document["stages"]],
+                "tables": [Table(**table) for table in document["tables"]],
+                "open": [OpenTransaction(**transaction) for transaction in document["open"]],
+                "troubles": [Trouble(**trouble) for trouble in document["troubles"]],
+                "chart": Chart(**document["chart"]),
+            }
+            return cls(**{**document, **inner})
+        except (KeyError, TypeError) as error:
+            raise SetupError(
+                "the relay that answers is of another version; ask with that version's pgrelay, or by --json"
+            ) from error
