@@ -5,6 +5,7 @@ import pytest
 
 from pgrelay.embedded import cache
 from pgrelay.embedded.cache import cache_folder, cached
+from pgrelay.errors import SetupError
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +82,32 @@ def test_the_folder_of_others_is_in_their_home(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "pgrelay"
+
+
+@pytest.mark.parametrize("home", ["XDG_CACHE_HOME", "HOME"])
+def test_a_cache_that_can_not_be_made_is_one_line_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv(home, str(tmp_path / "file"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match=r"can't be kept: .*Not a directory.*; set XDG_CACHE_HOME to"):
+        cache_folder()
+
+
+def test_an_account_without_a_home_is_told_to_name_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(Path, "home", unknown)
+    with pytest.raises(SetupError, match=r"Could not determine home directory\.; set XDG_CACHE_HOME"):
+        cache_folder()
+
+
+def test_a_cache_that_can_not_be_written_to_is_one_line_with_the_cure(folder: Path) -> None:
+    (folder / "name.lock").mkdir()
+    with pytest.raises(SetupError, match=r"can't be kept: .*name\.lock"):
+        cached("name", _fill)
