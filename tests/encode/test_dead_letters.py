@@ -207,6 +207,18 @@ def test_a_letter_is_cut_to_what_every_topic_takes_and_says_so() -> None:
     assert int(headers_of(letter)["value_bytes"]) > 1_000_000
 
 
+def test_a_row_beside_what_can_not_be_encoded_is_cut_so_too() -> None:
+    columns = [*COLUMNS, *(Column(f"more_{number}") for number in range(60))]
+    relation = build.relation(OID, "public", "words", "d", columns)
+    # Control characters take six bytes each in JSON.
+    insert = build.insert(OID, ["1", LATIN, None, *["\x01" * 1_000] * 60])
+    limits = DeadLetterOptions(everywhere=Limits(100_000, by_producer=True))
+    options = replace(SETTING_ASIDE, dead_letters=limits)
+    ((_, key, value, headers, _),) = records(encoder_of(options), transaction(relation, insert))
+    assert record_size(key, value or b"", headers) < 100_000
+    assert "more_5" in json.loads(dict(headers or [])["row"] or b"")
+
+
 def test_a_deletes_tombstone_goes_with_it() -> None:
     letters = relayed(build.delete(OID, old=["1", "b" * 2_000, None]), options=taking(2_000))
     assert [letter[0] for letter in letters] == ["app.dead_letter"]

@@ -9,7 +9,7 @@ from librt.strings import BytesWriter
 
 from pgrelay.encode.avro.json_keys import JsonKeys
 from pgrelay.encode.boundaries import Boundaries
-from pgrelay.encode.dead_letter import DeadLetters, row_text
+from pgrelay.encode.dead_letter import DeadLetters
 from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import boundaries_of, envelope_of, json_keys, row_writer
 from pgrelay.encode.options import RecordOptions
@@ -171,7 +171,7 @@ class Changes:
         if self.segment is None:
             raise error
         streamed = body == STREAMED_BODY
-        row = row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
+        row = self.dead_letters.row_text(plan, pgoutput.parse(frame, streamed, HEADER_SIZE))
         headers = [*self._headers(op, None), ("row", row)]
         self._dead_letter(self._key_alone(plan, frame, body), error.value, error, headers)
 

@@ -41,6 +41,8 @@ class DeadLetters:
         """`limits` are those of every topic."""
         self._topic = topic
         self._most = min(_VALUE_MOST, limits.most_bytes // 4)
+        # Of a row's values; each of their bytes may take six, written as JSON.
+        self._row_most = min(_ROW_MOST, limits.most_bytes // 16)
         self._counts: dict[str, int] = {}
         self._latest: list[DeadLetter] = []
 
@@ -63,6 +65,18 @@ class DeadLetters:
             key = key[: self._most]
         return self._topic, key, value, more + headers, 0
 
+    def row_text(self, plan: Plan, change: pgoutput.PgoutputMessage) -> bytes:
+        """The row of an insert, update or delete as Postgres sent it: a JSON object of texts and nulls.
+
+        Bytes that are not UTF-8 are written ``\\xff``, binary values in hexadecimal. Long values are left
+        out, as are those of columns that the configuration hides.
+        """
+        match change:
+            case pgoutput.Insert(new=row) | pgoutput.Update(new=row) | pgoutput.Delete(old=row):
+                return _members(plan, row, self._row_most)
+            case _:
+                return b"{}"
+
     def take_counts(self) -> dict[str, int]:
         """How many there were of each table since the last call."""
         counts, self._counts = self._counts, {}
@@ -74,22 +88,9 @@ class DeadLetters:
         return latest
 
 
-def row_text(plan: Plan, change: pgoutput.PgoutputMessage) -> bytes:
-    """The row of an insert, update or delete as Postgres sent it: a JSON object of texts and nulls.
-
-    Bytes that are not UTF-8 are written ``\\xff``, binary values in hexadecimal. Long values are left out, as
-    are those of columns that the configuration hides.
-    """
-    match change:
-        case pgoutput.Insert(new=row) | pgoutput.Update(new=row) | pgoutput.Delete(old=row):
-            return _members(plan, row)
-        case _:
-            return b"{}"
-
-
-def _members(plan: Plan, row: TupleData) -> bytes:
+def _members(plan: Plan, row: TupleData, most: int) -> bytes:
     members: dict[str, str | None] = {}
-    left = _ROW_MOST
+    left = most
     for column, kind, value in zip(plan.columns, row.kinds, row.values, strict=False):
         if not column.shown:
             continue
