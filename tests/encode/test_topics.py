@@ -163,7 +163,7 @@ def refusal(tables: list[tuple[str, str]], template: str = DEFAULT, *routes: tup
     with pytest.raises(SetupError) as caught:
         topics_of(tables, template, *routes)
     named, cure = str(caught.value).split(" (Kafka takes '.' and '_' for the same): ")
-    assert cure == "let records.routes send one of them elsewhere, or both to one topic"
+    assert cure == "let records.routes send one of them elsewhere, or one route both to one topic"
     return named
 
 

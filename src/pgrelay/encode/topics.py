@@ -76,7 +76,7 @@ class Topics:
         if held != topic or shared != sharing:
             raise SetupError(
                 f"{owner} and {holder} would share the topic {topic!r} (Kafka takes '.' and '_' for the "
-                "same): let records.routes send one of them elsewhere, or both to one topic"
+                "same): let records.routes send one of them elsewhere, or one route both to one topic"
             )
         return topic
 
