@@ -37,9 +37,10 @@ ENV PGRELAY_TRANSACTIONS__SPOOL_DIR=/var/lib/pgrelay \
 # A volume, so that a read-only root needs nothing more. Name it where source.two_phase is on: it must survive.
 VOLUME /var/lib/pgrelay
 EXPOSE 8080
-# The image has no curl. The port is the one that PGRELAY_HTTP__LISTEN gives.
+# The image has no curl, and urllib would ask a proxy that the environment names, as Docker's own settings may have
+# it in every container. The port is the one that PGRELAY_HTTP__LISTEN gives.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["/opt/pgrelay/bin/python", "-c", \
-    "import os, urllib.request as r; r.urlopen('http://127.0.0.1:%s/healthz' % os.environ['PGRELAY_HTTP__LISTEN'].rpartition(':')[2], timeout=4)"]
+    "import os, http.client as h; c = h.HTTPConnection('127.0.0.1:' + os.environ['PGRELAY_HTTP__LISTEN'].rpartition(':')[2], timeout=4); c.request('GET', '/healthz'); raise SystemExit(c.getresponse().status != 200)"]
 # No init: pgrelay starts no processes, and as process 1 it takes SIGTERM itself.
 ENTRYPOINT ["/opt/pgrelay/bin/pgrelay"]
 CMD ["run", "--config", "/etc/pgrelay/relay.yaml"]

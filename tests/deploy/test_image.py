@@ -44,13 +44,13 @@ def test_the_spool_is_the_volume() -> None:
     assert f"\nVOLUME {spool}\n" in TEXT
 
 
-def healthcheck(listen: str) -> int:
+def healthcheck(listen: str, **variables: str) -> int:
     """The exit code of the HEALTHCHECK with this PGRELAY_HTTP__LISTEN, run by our own Python."""
     [words] = re.findall(r"^HEALTHCHECK .* CMD (\[(?:.*\\\n)*.*\])$", TEXT, re.MULTILINE)
     python, *arguments = json.loads(words.replace("\\\n", ""))
     assert python == "/opt/pgrelay/bin/python"
     command = [sys.executable, *arguments]
-    env = {**os.environ, "PGRELAY_HTTP__LISTEN": listen}
+    env = {**os.environ, "PGRELAY_HTTP__LISTEN": listen, **variables}
     return subprocess.run(command, env=env, stderr=subprocess.DEVNULL).returncode
 
 
@@ -63,6 +63,13 @@ def test_the_health_check_passes_while_the_relay_works_and_fails_while_it_is_stu
         assert healthcheck(f"0.0.0.0:{server.port}") == 1
 
 
+def test_the_health_check_asks_no_proxy() -> None:
+    """One that is in the environment since the relay asks its schema registry by it."""
+    with StatusServer(("127.0.0.1", 0), Metrics(), Health(), dict) as server:
+        # Port 1, where no server ever answers.
+        assert healthcheck(f"0.0.0.0:{server.port}", http_proxy="http://127.0.0.1:1", no_proxy="") == 0
+
+
 def test_the_health_check_fails_where_nobody_listens() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -71,5 +78,5 @@ def test_the_health_check_fails_where_nobody_listens() -> None:
 
 def test_the_health_check_ends_before_its_timeout_where_nobody_answers() -> None:
     [allowed] = re.findall(r"^HEALTHCHECK .*--timeout=(\d+)s", TEXT, re.MULTILINE)
-    [waits] = re.findall(r"timeout=(\d+)\)\"\]$", TEXT, re.MULTILINE)
+    [waits] = re.findall(r"^ .*timeout=(\d+)\);.*\"\]$", TEXT, re.MULTILINE)
     assert int(waits) < int(allowed)
