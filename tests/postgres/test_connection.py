@@ -4,7 +4,7 @@ import re
 
 import pytest
 from psycopg import OperationalError
-from psycopg.errors import ObjectNotInPrerequisiteState
+from psycopg.errors import CharacterNotInRepertoire, ObjectNotInPrerequisiteState
 
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
 from pgrelay.postgres.connection import connect, connection_error, query_error, server_error
@@ -35,6 +35,16 @@ def test_a_server_that_is_not_set_up_for_slots_has_lost_nothing() -> None:
     assert type(error) is SetupError
     assert str(error) == (
         "logical decoding requires wal_level >= logical; change that on the server, and restart it"
+    )
+
+
+def test_a_name_that_is_no_utf_8_loses_no_row() -> None:
+    """As of a table in a database whose encoding is SQL_ASCII."""
+    error = query_error(CharacterNotInRepertoire('invalid byte sequence for encoding "UTF8": 0xfc'))
+    assert type(error) is SetupError
+    assert str(error) == (
+        'the server can\'t tell a name: invalid byte sequence for encoding "UTF8": 0xfc; '
+        "rename the table or column that is not UTF-8"
     )
 
 

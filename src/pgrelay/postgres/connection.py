@@ -137,6 +137,11 @@ def query_error(error: psycopg.Error) -> PgrelayError:
     if error.sqlstate == _NOT_IN_PREREQUISITE_STATE:
         # Of the server, as its wal_level; of a slot it is said where its stream begins.
         return SetupError(f"{one_line(error)}; change that on the server, and restart it")
+    if error.sqlstate in _NO_UTF_8:
+        # Nothing of rows is asked for there.
+        return SetupError(
+            f"the server can't tell a name: {one_line(error)}; rename the table or column that is not UTF-8"
+        )
     return server_error(error.sqlstate, one_line(error))
 
 
