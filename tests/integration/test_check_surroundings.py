@@ -46,6 +46,15 @@ async def test_keys_that_are_not_what_the_stream_will_tell(setup: Setup) -> None
     ]
 
 
+async def test_columns_whose_names_the_flat_envelope_has_for_itself(setup: Setup) -> None:
+    setup.execute("CREATE TABLE copied (id int PRIMARY KEY, __op text, __deleted bool)")
+    assert await setup.trouble() == []
+    setup.records |= {"envelope": "flat", "columns": {"drop": [r"public\.copied\.__op"]}}
+    finding = only(await setup.trouble())
+    assert finding.level == "error"
+    assert finding.what.endswith(" as public.copied.__deleted")
+
+
 async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:
     """Where we may read the table: the sample is of rows, not of guesses."""
     setup.execute(

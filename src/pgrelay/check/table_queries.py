@@ -278,6 +278,19 @@ async def binary_columns(catalog: Catalog, published: Published) -> list[Column]
     return [Column(*row[1:]) for row in rows if _is_published(row[0], row[4], published)]
 
 
+async def columns_named(
+    catalog: Catalog, published: Published, names: Collection[str]
+) -> list[tuple[Table, str]]:
+    """The published columns that have one of these names, each with its table."""
+    tables = {table.oid: table for table in published.tables}
+    query = sql.SQL(
+        "SELECT attrelid, attname FROM pg_attribute WHERE attrelid = ANY (%s) AND attname = ANY (%s) "
+        "AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum"
+    )
+    rows = await catalog.rows(query, (list(tables), list(names)))
+    return [(tables[oid], name) for oid, name in rows if _is_published(oid, name, published)]
+
+
 async def unpublished_generated(catalog: Catalog, published: Published) -> dict[int, list[str]]:
     """The generated columns that the server does not send, by the OID of their table."""
     if catalog.server_version < 120000:

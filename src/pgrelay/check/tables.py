@@ -9,6 +9,7 @@ from pgrelay.check.keys import key_findings
 from pgrelay.check.table_queries import Column, Published, differing
 from pgrelay.config import Config
 from pgrelay.encode.binary import binary_encoding
+from pgrelay.encode.records import FLAT_NAMES
 from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
 from pgrelay.figures import counted
@@ -26,6 +27,7 @@ async def table_findings(
         *unselected(published, relayed),
         *await _unlogged(catalog, published),
         *(await _unreadable(catalog, relayed, selection) if config.source.binary else []),
+        *(await _taken(catalog, relayed, selection) if config.records.envelope == "flat" else []),
     ]
 
 
@@ -98,6 +100,24 @@ def unreadable(columns: Sequence[Column], types: dict[int, ColumnType]) -> list[
             f"source.binary: no binary form is known for {some(names)}",
             "the first row of such a table stops the relay, whatever the column holds",
             "set source.binary: false",
+        )
+    ]
+
+
+async def _taken(catalog: Catalog, relayed: Published, selection: Selection) -> list[Finding]:
+    """Columns with the name of what stands beside the row, as a sink of another relay may have made them."""
+    columns = [
+        f"{table.quoted}.{name}"
+        for table, name in await table_queries.columns_named(catalog, relayed, FLAT_NAMES)
+        if selection.treatment(str(table), name, key=False) != DROP
+    ]
+    if not columns:
+        return []
+    return [
+        error(
+            f"records.envelope: flat has members of the same name as {some(columns)}",
+            "the first row of such a table stops the relay",
+            "drop the columns by records.columns, or set records.envelope: debezium",
         )
     ]
 
