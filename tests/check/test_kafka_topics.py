@@ -11,6 +11,7 @@ from pgrelay.check.kafka_topics import (
     absent,
     fleeting,
     out_of_sync,
+    overlong,
     presence,
     sizes,
     to_come,
@@ -37,6 +38,10 @@ ONE = Topic(partitions=1, replicas=1, in_sync=1)
 def sink(**keys: Any) -> SinkConfig:
     options = {"bootstrap.servers": "b:9092", **keys.pop("kafka", {})}
     return SinkConfig(kafka=options, **keys)
+
+
+def broker(transaction_replicas: int = 1, transaction_max_ms: int = 900_000) -> Broker:
+    return Broker(BROKER, transaction_replicas, transaction_max_ms)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +138,23 @@ def test_the_offsets_topic_must_keep_the_latest() -> None:
 
 def test_the_first_transaction_of_a_small_cluster() -> None:
     overview = Overview({1: "b:9092"}, {})
-    (finding,) = transactions(Broker(BROKER, transaction_replicas=3), overview)
+    (finding,) = transactions(broker(transaction_replicas=3), overview)
     assert finding.level == "error"
     assert "transaction.state.log.replication.factor=1" in finding.cure
-    assert transactions(Broker(BROKER, transaction_replicas=1), overview) == []
+    assert transactions(broker(), overview) == []
     begun = Overview({1: "b:9092"}, {"__transaction_state": ONE})
-    assert transactions(Broker(BROKER, transaction_replicas=3), begun) == []
+    assert transactions(broker(transaction_replicas=3), begun) == []
+
+
+def test_a_transaction_with_more_patience_than_the_brokers_have() -> None:
+    long = sink(kafka={"transaction.timeout.ms": "900001"})
+    (finding,) = overlong(broker(), long)
+    assert (finding.level, finding.cure) == (
+        "error",
+        "transaction.timeout.ms: 900000 or less in sink.kafka, or more for the brokers",
+    )
+    assert overlong(broker(transaction_max_ms=900_001), long) == overlong(broker(), sink()) == []
+    assert overlong(broker(transaction_max_ms=59_999), sink()) != []
 
 
 def test_compaction_wants_keys() -> None:

@@ -139,6 +139,9 @@ async def test_exactly_once(setup: Setup) -> None:
     found = await setup.check()
     assert {finding.level for finding in found} == {"ok"}
     assert any(f"{setup.prefix}.offsets" in finding.what for finding in found)
+    setup.sink["kafka"]["transaction.timeout.ms"] = "900001"
+    assert only(await setup.trouble()).cure.startswith("transaction.timeout.ms: 900000 or less")
+    del setup.sink["kafka"]["transaction.timeout.ms"]
     setup.create_topic("offsets")
     finding = only(await setup.trouble())
     assert finding.what == f"topic {setup.prefix}.offsets is cleaned by age, it loses the position"

@@ -14,6 +14,7 @@ from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
 from pgrelay.kafka.errors import UNAUTHORIZED, fenced
 from pgrelay.kafka.sink import largest_record
 from pgrelay.kafka.topics import lasting, made_with, new_topic
+from pgrelay.kafka.transactional import transaction_timeout_ms
 
 # Where Kafka keeps its transactions.
 _TRANSACTIONS: Final = "__transaction_state"
@@ -44,7 +45,7 @@ async def topic_findings(
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
         configs |= to_come(missing, config, broker.defaults) if broker is not None else {}
     if config.delivery == "exactly_once" and broker is not None:
-        found += transactions(broker, overview)
+        found += transactions(broker, overview) + overlong(broker, config)
     found += [
         *uncompactable(wanted, configs, truncates),
         *fleeting(wanted, configs),
@@ -234,6 +235,20 @@ def transactions(broker: Broker, overview: Overview) -> list[Finding]:
             "Kafka can't begin a transaction",
             f"its topic {_TRANSACTIONS} wants {wants} and there are only {len(overview.brokers)} brokers",
             f"transaction.state.log.replication.factor={len(overview.brokers)} for the brokers; restart them",
+        )
+    ]
+
+
+def overlong(broker: Broker, config: SinkConfig) -> list[Finding]:
+    """A Kafka transaction may ask for less patience than the brokers have."""
+    ours, most = transaction_timeout_ms(config.kafka), broker.transaction_max_ms
+    if ours <= most:
+        return []
+    return [
+        error(
+            f"transaction.timeout.ms is {ours}, and transaction.max.timeout.ms of the brokers {most}",
+            "Kafka refuses such transactions, and a run does not start",
+            f"transaction.timeout.ms: {most} or less in sink.kafka, or more for the brokers",
         )
     ]
 

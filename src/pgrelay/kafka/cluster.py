@@ -75,10 +75,12 @@ class Broker:
     """`defaults` are for topics to come.
 
     `transaction_replicas`: of the topic in which the cluster keeps Kafka transactions, once it is made.
+    `transaction_max_ms`: the longest timeout of one.
     """
 
     defaults: TopicConfig
     transaction_replicas: int
+    transaction_max_ms: int
 
 
 class Cluster:
@@ -143,6 +145,7 @@ class Cluster:
         return Broker(
             _config_of(values, "message.max.bytes", "log.cleanup.policy", "log.retention.ms"),
             _number(values, "transaction.state.log.replication.factor", 1),
+            _number(values, "transaction.max.timeout.ms", sys.maxsize),
         )
 
     async def topic_configs(self, names: Sequence[str]) -> dict[str, TopicConfig]:

@@ -42,6 +42,11 @@ _CURES: Final[Mapping[int, str]] = {
 }
 
 
+def transaction_timeout_ms(options: Mapping[str, str]) -> int:
+    """After so long brokers abort a transaction."""
+    return int(options.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT))
+
+
 class TransactionalSink(Sink):
     """A sink whose records become visible at `commit`. Reports still come, for what is refused."""
 
@@ -54,8 +59,7 @@ class TransactionalSink(Sink):
         self._purged: PgrelayError | None = None
         # When the transaction at hand began, by the monotonic clock.
         self._begun_s = 0.0
-        # After so long brokers abort a transaction.
-        self.timeout_s = int(config.kafka.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT)) / 1000
+        self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
 
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
         return Delivery(InFlight(None), commit_lsn, self.refused)
