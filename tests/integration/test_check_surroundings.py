@@ -46,6 +46,23 @@ async def test_keys_that_are_not_what_the_stream_will_tell(setup: Setup) -> None
     ]
 
 
+async def test_patterns_that_nothing_in_the_database_matches(setup: Setup) -> None:
+    """What another relay of the database publishes does match."""
+    setup.execute("CREATE TABLE elsewhere (id int PRIMARY KEY, secret text)")
+    setup.publish("FOR TABLE orders")
+    setup.records["tables"] = {"include": [r"public\..*"], "exclude": [r"public\.elsewhere"]}
+    setup.records["columns"] = {"mask": [r".*\.note"], "drop": [r"public\.elsewhere\.secret"]}
+    assert await setup.trouble() == []
+    setup.records["tables"] = {"include": [r"public\..*"], "exclude": ["elsewhere"]}
+    setup.records["columns"] = {
+        "mask": [r"orders\.note", r".*\.note"],
+        "drop": [r"public\.Elsewhere\.secret"],
+    }
+    assert [each.what.partition(":")[0] for each in await setup.trouble()] == [
+        *("records.tables.exclude", "records.columns.drop", "records.columns.mask"),
+    ]
+
+
 async def test_columns_whose_names_the_flat_envelope_has_for_itself(setup: Setup) -> None:
     setup.execute("CREATE TABLE copied (id int PRIMARY KEY, __op text, __deleted bool)")
     assert await setup.trouble() == []

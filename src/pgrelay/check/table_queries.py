@@ -13,6 +13,13 @@ from pgrelay.postgres.catalog import Catalog
 # OIDs below are the system's own tables, which no publication holds.
 _FIRST_OF_USERS: Final = 16384
 
+# Tables of users; neither temporary nor unlogged ones are in a publication.
+_LASTING: Final = sql.SQL(
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
+    "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
+)
+
 # Only from this version on can a publication hold a partitioned table.
 PARTITIONED_SINCE: Final = 130000
 
@@ -210,17 +217,29 @@ def _with_leaves(of: set[int], stored: Sequence[tuple[int, int]]) -> frozenset[i
     return frozenset(of | {leaf for leaf, table in stored if table in of})
 
 
-async def _named(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> list[int]:
-    base = sql.SQL(
-        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
-        "AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
+async def every_table(catalog: Catalog) -> list[tuple[int, str]]:
+    """OID and schema.table of all that could be published, partitioned ones among them."""
+    query = sql.SQL("SELECT c.oid, n.nspname || '.' || c.relname ") + _LASTING + sql.SQL("ORDER BY 2")
+    return [(row[0], row[1]) for row in await catalog.rows(query, (["r", "p"], _FIRST_OF_USERS))]
+
+
+async def every_column(catalog: Catalog, oids: Sequence[int]) -> list[str]:
+    """The columns of these tables, as schema.table.column."""
+    query = sql.SQL(
+        "SELECT n.nspname || '.' || c.relname || '.' || a.attname FROM pg_attribute a "
+        "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE a.attrelid = ANY (%s) AND a.attnum > 0 AND NOT a.attisdropped"
     )
+    return [row[0] for row in await catalog.rows(query, (list(oids),))]
+
+
+async def _named(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> list[int]:
+    base = sql.SQL("SELECT c.oid ") + _LASTING
     kinds = ["r", "p"] if catalog.server_version >= PARTITIONED_SINCE else ["r"]
     if not names:
         return [row[0] for row in await catalog.rows(base, (kinds, _FIRST_OF_USERS))]
     query = base + sql.SQL(
-        " AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
+        "AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
         "WHERE w.s = n.nspname AND coalesce(w.t, c.relname) = c.relname)"
     )
     wanted = ([schema for schema, _ in names], [table for _, table in names])

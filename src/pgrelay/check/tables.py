@@ -6,6 +6,7 @@ from dataclasses import replace
 from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, error, ok, some, warning
 from pgrelay.check.keys import key_findings
+from pgrelay.check.patterns import pattern_findings
 from pgrelay.check.table_queries import Column, Published, differing
 from pgrelay.config import Config
 from pgrelay.encode.binary import binary_encoding
@@ -25,6 +26,7 @@ async def table_findings(
         *await key_findings(catalog, config, published, relayed, selection),
         *conflicting(published),
         *unselected(published, relayed),
+        *await pattern_findings(catalog, config.records),
         *await _unlogged(catalog, published),
         *(await _unreadable(catalog, relayed, selection) if config.source.binary else []),
         *(await _taken(catalog, relayed, selection) if config.records.envelope == "flat" else []),

@@ -1,0 +1,63 @@
+"""Patterns of the configuration that nothing matches: what they were meant for is not told, or shown in full.
+
+They are held against all tables of the database, not the published ones alone: relays that divide a database
+among them may have the same patterns.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pgrelay.check import table_queries
+from pgrelay.check.findings import Finding, some, warning
+from pgrelay.config import Records
+from pgrelay.figures import counted
+from pgrelay.postgres.catalog import Catalog
+
+# Tables whose columns are looked at together; a run does this beside its stream.
+_AT_ONCE: Final = 200
+
+_Patterns = Mapping[str, Sequence[str]]
+
+
+async def pattern_findings(catalog: Catalog, records: Records) -> list[Finding]:
+    of_tables: _Patterns = {
+        "records.tables.include": records.tables.include,
+        "records.tables.exclude": records.tables.exclude,
+        "records.routes": [route.match for route in records.routes],
+    }
+    of_columns: _Patterns = {
+        "records.columns.drop": records.columns.drop,
+        "records.columns.mask": records.columns.mask,
+        "records.columns.hash": records.columns.hash,
+    }
+    if not any((*of_tables.values(), *of_columns.values())):
+        return []
+    tables = await table_queries.every_table(catalog)
+    of_tables = unmatched(of_tables, [name for _, name in tables])
+    for start in range(0, len(tables), _AT_ONCE):
+        if not any(of_columns.values()):
+            break
+        oids = [oid for oid, _ in tables[start : start + _AT_ONCE]]
+        of_columns = unmatched(of_columns, await table_queries.every_column(catalog, oids))
+    return in_vain(of_tables, "table", "schema.table") + in_vain(of_columns, "column", "schema.table.column")
+
+
+def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
+    """Of each key's patterns those that match none of the names."""
+    return {
+        key: [each for each in given if not any(re.fullmatch(each, name) for name in names)]
+        for key, given in patterns.items()
+    }
+
+
+def in_vain(patterns: _Patterns, what: str, whole: str) -> list[Finding]:
+    return [
+        warning(
+            f"{key}: {counted(len(given), 'pattern')} that no {what} matches: {some(given)}",
+            f"a pattern is for the whole of {whole}, and case counts; what it was meant for goes without it",
+            "correct it, with \\. for a dot, or leave it out",
+        )
+        for key, given in patterns.items()
+        if given
+    ]
