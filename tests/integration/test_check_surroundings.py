@@ -63,6 +63,17 @@ async def test_patterns_that_nothing_in_the_database_matches(setup: Setup) -> No
     ]
 
 
+@pytest.mark.parametrize(("options", "found"), [("", 1), (" WITH (publish_via_partition_root)", 0)])
+async def test_a_pattern_for_the_root_matches_no_partition(setup: Setup, options: str, found: int) -> None:
+    setup.execute(
+        "CREATE TABLE days (day date PRIMARY KEY, note text) PARTITION BY RANGE (day);"
+        "CREATE TABLE old PARTITION OF days FOR VALUES FROM ('2020-01-01') TO ('2021-01-01')"
+    )
+    setup.publish(f"FOR TABLE days{options}")
+    setup.records["columns"] = {"mask": [r"public\.days\.note"]}
+    assert len(await setup.trouble()) == found
+
+
 async def test_columns_whose_names_the_flat_envelope_has_for_itself(setup: Setup) -> None:
     setup.execute("CREATE TABLE copied (id int PRIMARY KEY, __op text, __deleted bool)")
     assert await setup.trouble() == []

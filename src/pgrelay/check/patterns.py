@@ -1,7 +1,7 @@
 """Patterns of the configuration that nothing matches: what they were meant for is not told, or shown in full.
 
 They are held against all tables of the database, not the published ones alone: relays that divide a database
-among them may have the same patterns.
+among them may have the same patterns. But partitions that are published by their own names are told by those.
 """
 
 import re
@@ -10,6 +10,7 @@ from typing import Final
 
 from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, some, warning
+from pgrelay.check.table_queries import Published
 from pgrelay.config import Records
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
@@ -20,7 +21,7 @@ _AT_ONCE: Final = 200
 _Patterns = Mapping[str, Sequence[str]]
 
 
-async def pattern_findings(catalog: Catalog, records: Records) -> list[Finding]:
+async def pattern_findings(catalog: Catalog, records: Records, published: Published) -> list[Finding]:
     of_tables: _Patterns = {
         "records.tables.include": records.tables.include,
         "records.tables.exclude": records.tables.exclude,
@@ -33,7 +34,7 @@ async def pattern_findings(catalog: Catalog, records: Records) -> list[Finding]:
     }
     if not any((*of_tables.values(), *of_columns.values())):
         return []
-    tables = await table_queries.every_table(catalog)
+    tables = await table_queries.every_table(catalog, published)
     of_tables = unmatched(of_tables, [name for _, name in tables])
     for start in range(0, len(tables), _AT_ONCE):
         if not any(of_columns.values()):
@@ -55,8 +56,9 @@ def in_vain(patterns: _Patterns, what: str, whole: str) -> list[Finding]:
     return [
         warning(
             f"{key}: {counted(len(given), 'pattern')} that no {what} matches: {some(given)}",
-            f"a pattern is for the whole of {whole}, and case counts; what it was meant for goes without it",
-            "correct it, with \\. for a dot, or leave it out",
+            f"a pattern is for the whole of {whole}, a partition's own unless it is published as its root; "
+            "what it was meant for goes without it",
+            "correct it, with \\. for a dot and the case as it is, or leave it out",
         )
         for key, given in patterns.items()
         if given

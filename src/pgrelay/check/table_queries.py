@@ -217,10 +217,21 @@ def _with_leaves(of: set[int], stored: Sequence[tuple[int, int]]) -> frozenset[i
     return frozenset(of | {leaf for leaf, table in stored if table in of})
 
 
-async def every_table(catalog: Catalog) -> list[tuple[int, str]]:
-    """OID and schema.table of all that could be published, partitioned ones among them."""
-    query = sql.SQL("SELECT c.oid, n.nspname || '.' || c.relname ") + _LASTING + sql.SQL("ORDER BY 2")
-    return [(row[0], row[1]) for row in await catalog.rows(query, (["r", "p"], _FIRST_OF_USERS))]
+async def every_table(catalog: Catalog, published: Published) -> list[tuple[int, str]]:
+    """OID and schema.table of what could be published, less partitioned tables whose partitions are."""
+    query = (
+        sql.SQL("SELECT c.oid, n.nspname || '.' || c.relname ")
+        + _LASTING
+        + sql.SQL(
+            "AND NOT (c.relkind = 'p' AND c.oid IN (WITH RECURSIVE above AS ("
+            "SELECT inhparent FROM pg_inherits WHERE inhrelid = ANY (%s) UNION "
+            "SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.inhparent) TABLE above)) "
+            "ORDER BY 2"
+        )
+    )
+    oids = [table.oid for table in published.tables]
+    rows = await catalog.rows(query, (["r", "p"], _FIRST_OF_USERS, oids))
+    return [(row[0], row[1]) for row in rows]
 
 
 async def every_column(catalog: Catalog, oids: Sequence[int]) -> list[str]:

@@ -26,7 +26,7 @@ async def table_findings(
         *await key_findings(catalog, config, published, relayed, selection),
         *conflicting(published),
         *unselected(published, relayed),
-        *await pattern_findings(catalog, config.records),
+        *await pattern_findings(catalog, config.records, published),
         *await _unlogged(catalog, published),
         *(await _unreadable(catalog, relayed, selection) if config.source.binary else []),
         *(await _taken(catalog, relayed, selection) if config.records.envelope == "flat" else []),
