@@ -3,9 +3,11 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from pgrelay.errors import KafkaUnavailable, RecordRefused
-from pgrelay.kafka.errors import delivery_error
+from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
+from pgrelay.kafka.errors import delivery_error, denied, uncreated, unreached
 
+UNSPOKEN = "sasl_ssl://k:9093/1: SASL PLAIN mechanism handshake failed:"
+NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 
 
@@ -59,3 +61,57 @@ def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
     assert isinstance(gone, KafkaUnavailable)
     assert str(gone).startswith("topic app.public.t is gone (")
     assert str(gone).endswith("its earlier records are lost: copy the tables that it had")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    ],
+)
+def test_a_topic_is_made_later_where_the_cluster_is_between_two_leaders(code: int) -> None:
+    assert type(uncreated("app.public.t", KafkaError(code))) is KafkaUnavailable
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.POLICY_VIOLATION,
+    ],
+)
+def test_a_topic_that_no_later_try_makes_is_told(code: int) -> None:
+    refused = uncreated("app.public.t", KafkaError(code))
+    assert type(refused) is SetupError
+    assert "; create it yourself, or correct our rights" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("sasl_ssl://k:9093/1: SASL authentication error: Authentication failed", True),
+        (f"{UNSPOKEN} Broker: Unsupported SASL mechanism: broker's supported mechanisms: PLAIN", True),
+        (f"{UNSPOKEN} Local: Broker transport failure: broker's supported mechanisms: (n/a)", False),
+        (f"{UNSPOKEN} Local: Timed out: broker's supported mechanisms: (n/a)", False),
+        (f'{NO_TOKEN}{{"error":"invalid_client"}}', True),
+        (f"{NO_TOKEN}Unrecognized sasl.oauthbearer.config beginning at: a=b", True),
+        (f"{NO_TOKEN}Failed to connect to idp port 443 after 0 ms: Could not connect to server", False),
+        (f"{NO_TOKEN}<html>503 Service Unavailable</html>", False),
+    ],
+)
+def test_whoever_does_not_answer_has_not_refused_us(text: str, refused: bool) -> None:
+    """Though librdkafka has one code for both."""
+    assert denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
+
+
+def test_whoever_gives_out_tokens_is_to_be_started_where_it_is_away() -> None:
+    assert str(unreached(f"{NO_TOKEN}Could not resolve host: idp")) == (
+        f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start whoever gives out tokens, or "
+        "correct sasl.oauthbearer.* in sink.kafka"
+    )

@@ -21,6 +21,12 @@ from pgrelay.kafka.sink import Sink
 
 # What librdkafka's text or code says, and what to do about it; the first that fits counts.
 _CURES: Final = (
+    (
+        ("OAUTHBEARER token",),
+        "start what sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in "
+        "sink.kafka",
+    ),
+    (("mechanisms: (n/a)",), "see whether the broker is well"),
     (("_AUTHENTICATION", "SASL"), "correct sasl.mechanism, sasl.username and sasl.password in sink.kafka"),
     (
         ("_SSL", "SSL handshake", "certificate"),

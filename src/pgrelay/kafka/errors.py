@@ -16,6 +16,26 @@ UNAUTHORIZED: Final = frozenset(
 )
 UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
 DENIED: Final = UNAUTHORIZED | UNKNOWN
+# By the same codes librdkafka tells that nobody has answered: a broker amid the handshake of SASL, or whoever
+# gives out tokens, who refuses in the words of OAuth (RFC 6749, section 5.2).
+_UNHEARD: Final = "broker's supported mechanisms: (n/a)"
+_NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
+_REFUSED_TOKEN: Final = ("invalid_", "unauthorized_client", "unsupported_", "sasl.oauthbearer.config")
+# What passes by itself where a topic is to be made; `KafkaError.retriable` is of transactions alone.
+_LATER: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
 # How a file may call what librdkafka complains of under another name.
 _ALIASES: Final[Mapping[str, str]] = {
     "linger.ms": "queue.buffering.max.ms",
@@ -51,6 +71,24 @@ _GONE: Final = frozenset(
         KafkaError._DESTROY,
     }
 )
+
+
+def denied(error: KafkaError) -> bool:
+    """Whether a complaint of librdkafka's is a refusal, of us or of a right: it stands until it is cured."""
+    if error.code() not in DENIED:
+        return False
+    text = error.str()
+    if any(told in text for told in _NO_TOKEN):
+        return any(word in text for word in _REFUSED_TOKEN)
+    return _UNHEARD not in text
+
+
+def unreached(reason: str) -> KafkaUnavailable:
+    """What it means that nobody has told the cluster's topics, for a reason that librdkafka gave."""
+    cure = "start the brokers, or correct bootstrap.servers"
+    if any(told in reason for told in _NO_TOKEN):
+        cure = "start whoever gives out tokens, or correct sasl.oauthbearer.*"
+    return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure} in sink.kafka")
 
 
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None) -> PgrelayError:
@@ -92,8 +130,7 @@ def _named(key: bytes | None) -> str:
 
 def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
     """What it means that a topic could not be made."""
-    unanswered = reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
-    if unanswered or reason.retriable() or fenced(reason):
+    if reason.code() in _LATER or fenced(reason):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "

@@ -25,11 +25,12 @@ from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, 
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, end
 from pgrelay.kafka.errors import (
-    DENIED,
     UNKNOWN,
     delivery_error,
+    denied,
     refused_options,
     uncreated,
+    unreached,
     what_it_says,
 )
 from pgrelay.kafka.log import quiet_log
@@ -65,8 +66,6 @@ _FIXED: Final[Mapping[str, object]] = {
     "partitioner": "murmur2_random",
     "message.timeout.ms": 0,
 }
-
-_CURE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
 
 # A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
 _METADATA_TRY_S: Final = 1.0
@@ -132,8 +131,9 @@ class Sink:
     def _complain(self, error: KafkaError) -> None:
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)
         untrusted = error.code() == KafkaError._SSL and "certificate verify failed" in text
-        self.shut_out = self.shut_out or untrusted or error.code() in UNKNOWN
-        if error.code() in DENIED:
+        refused = denied(error)
+        self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
+        if refused:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif untrusted:
             self._fail(
@@ -318,8 +318,7 @@ class Sink:
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
-                    reason = self.problem or what_it_says(error)
-                    raise KafkaUnavailable(f"Kafka can't be reached: {reason}; {_CURE}") from error
+                    raise unreached(self.problem or what_it_says(error)) from error
             else:
                 return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
