@@ -1,10 +1,15 @@
 """The replication socket, on real servers."""
 
 import asyncio
+import ctypes
 import os
 import signal
+import socket
+import struct
+import sys
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
@@ -48,6 +53,36 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
                 await source.identify()
         finally:
             os.kill(source.walsender_pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="packets are swallowed as Linux can")
+async def test_a_stream_that_the_network_swallows_alone_is_given_up(
+    database: Database, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No end of it tells, and what is asked beside it is answered. By itself TCP is patient for long."""
+    monkeypatch.setattr("pgrelay.postgres.connection._UNACKNOWLEDGED_MS", 500)
+    database.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
+    async with Source(make_conninfo(database.dsn, host="127.0.0.1")) as source, asyncio.timeout(20):
+        await source.start(prefix, 0, StreamOptions(1, ("p",)))
+        swallow(source)
+        with pytest.raises(SourceUnavailable, match="cut the connection"):
+            await told_until_it_ends(source)
+
+
+async def told_until_it_ends(source: Source) -> None:
+    while True:
+        source.send_status(0, 0)
+        await source.wait_readable(0.1)
+        source.read(100, 1 << 20)
+
+
+def swallow(source: Source) -> None:
+    """Have nothing arrive at its socket any more, acknowledgements neither: a filter that takes 0 bytes."""
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+    attach = struct.pack("HP", 1, ctypes.addressof(program))
+    with socket.socket(fileno=os.dup(source._socket)) as twin:
+        twin.setsockopt(socket.SOL_SOCKET, 26, attach)  # SO_ATTACH_FILTER
 
 
 async def test_a_wake_ahead_of_the_wait_is_not_lost(database: Database) -> None:

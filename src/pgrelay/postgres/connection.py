@@ -29,14 +29,19 @@ _PINNED: Final[Mapping[str, str]] = {
     "statement_timeout": "0",
     "lock_timeout": "0",
 }
-PIN: Final = "SELECT " + ", ".join(
-    f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()
+# Since PostgreSQL 14 and 17. To decode a transaction is one itself, and lasts as long as Kafka holds us up.
+_UNLIMITED: Final = "'idle_session_timeout', 'transaction_timeout'"
+PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WHERE name IN ({})".format(
+    ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()), _UNLIMITED
 )
 
 # When the server was started, in microseconds since 1970: two servers of a cluster differ in it.
 STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 
 _CONNECT_TIMEOUT_S: Final = 10
+# How long the other host's TCP may acknowledge nothing of what we send. By itself ours waits for a quarter of
+# an hour, and nothing else tells that the network swallows the stream alone.
+_UNACKNOWLEDGED_MS: Final = 60_000
 
 # SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").
 _PASSING: Final = ("08", "40", "53", "57", "58", "XX000")
@@ -76,6 +81,8 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
     given = conninfo_to_dict(dsn)
     if not (given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT")):
         more["connect_timeout"] = str(_CONNECT_TIMEOUT_S)
+    if not given.get("tcp_user_timeout"):
+        more["tcp_user_timeout"] = str(_UNACKNOWLEDGED_MS)
     options = make_conninfo(dsn, client_encoding="UTF8", fallback_application_name="pgrelay", **more)
     try:
         connection = await psycopg.AsyncConnection.connect(options, autocommit=True)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from psycopg.conninfo import make_conninfo
 
 from pgrelay.embedded.kafka import Kafka
 from tests.integration.changes import place
@@ -93,6 +94,26 @@ def last_answer(relay: Relay) -> datetime:
     assert row is not None, "the server has cut the stream"
     at: datetime = row[0]
     return at
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+def test_a_limit_on_the_time_of_transactions_is_not_for_ours(
+    database: Database, embedded_kafka: Kafka, new_relay: NewRelay
+) -> None:
+    """Row 6: to decode one is a transaction itself, and lasts for as long as Kafka holds us up."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
+    limits = f"-c transaction_timeout=1s -c idle_session_timeout=1s -c wal_sender_timeout={PATIENCE.seconds}s"
+    relay = new_relay(source={"dsn": make_conninfo(database.dsn, options=limits)})
+    relay.start().wait_streaming()
+    stream = walsender(database, relay.prefix)
+    embedded_kafka.pause()
+    database.execute(f"INSERT INTO t SELECT i, repeat('x', 2000) FROM generate_series(1, {ROWS}) i")
+    answered = last_answer(relay)
+    relay.wait_for(lambda: last_answer(relay) > answered + PATIENCE, "more time than the limits leave")
+    embedded_kafka.resume()
+    relay.caught_up()
+    assert walsender(database, relay.prefix) == stream
+    assert ids(relay) == list(range(1, ROWS + 1))
 
 
 @own_kafka()
