@@ -220,6 +220,21 @@ def test_the_oldest_commit_is_that_of_the_first_transaction_that_waits() -> None
     assert ledger.oldest_commit_us == 10
 
 
+def test_it_is_full_of_what_is_acknowledged_behind_what_is_not() -> None:
+    """One partition may acknowledge nothing for hours, and others all."""
+    ledger = Ledger(most=3)
+    stuck = ended(ledger, 1, 0x200)
+    ended(ledger, 0, 0x300)
+    ledger.advance()
+    assert not ledger.full
+    ended(ledger, 0, 0x400)
+    ledger.advance()
+    assert ledger.full
+    stuck.acknowledged = 1
+    ledger.advance()
+    assert not ledger.full
+
+
 def test_transactions_do_not_nest() -> None:
     ledger = Ledger()
     with pytest.raises(AssertionError, match="never began"):

@@ -12,9 +12,14 @@ is told, even an LSN past its own WAL end, so nothing is confirmed beyond what t
 """
 
 from collections import deque
+from typing import Final
 
 from pgrelay.errors import ProtocolError
 from pgrelay.lsn import format_lsn
+
+# Some 30 MB. The producer's queue is full long before, unless one partition alone acknowledges nothing: then
+# what is acknowledged waits here, behind what is not.
+_MOST: Final = 200_000
 
 
 class InFlight:
@@ -43,10 +48,12 @@ class Ledger:
     `ended_lsn` is where everything that has entered ends, acknowledged or not.
     """
 
-    def __init__(self, flush_lsn: int = 0) -> None:
+    def __init__(self, flush_lsn: int = 0, most: int = _MOST) -> None:
+        """`most`: entries, from which on no more should enter."""
         self.flush_lsn = flush_lsn
         self.server_lsn = flush_lsn
         self.ended_lsn = flush_lsn
+        self._most = most
         self._queue: deque[InFlight] = deque()
         self._current: InFlight | None = None
 
@@ -54,6 +61,11 @@ class Ledger:
     def idle(self) -> bool:
         """Nothing is outstanding: all that came is confirmable."""
         return not self._queue
+
+    @property
+    def full(self) -> bool:
+        """Nothing more should be read until Kafka acknowledges what is outstanding."""
+        return len(self._queue) >= self._most
 
     @property
     def in_transaction(self) -> bool:

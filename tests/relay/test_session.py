@@ -1,12 +1,18 @@
-"""How a session ends that had a record refused. No server is there."""
+"""How a session ends that had a record refused, and when it reads nothing. No server is there."""
+
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.errors import RecordRefused
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
+from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.outbox import Outbox
@@ -98,3 +104,38 @@ async def test_no_commit_covers_it(broker_refused: bool) -> None:
     session = Ending(FakeCommits(), broker_refused)
     await session.settle(10)
     assert session.ledger.flush_lsn == 0
+
+
+class FakeSource(Source):
+    """Tells whether it was read from."""
+
+    def __init__(self) -> None:
+        self.was_read = False
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        self.was_read = True
+        return []
+
+
+class Reading(Session):
+    """There is nothing to do but to read."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.source = self.stream = FakeSource()
+        self.assembler = cast(Assembler, SimpleNamespace(replaying=False))
+        self.encoder = cast(Encoder, SimpleNamespace(need=None, pending=False))
+        self._commits = None
+        self._errand = None
+        self._outbox = Outbox()
+        self._frames = []
+        self._taken = 0
+
+
+@pytest.mark.parametrize(("most", "is_read"), [(2, True), (1, False)], ids=["room", "full"])
+def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> None:
+    ledger = Ledger(most=most)
+    ledger.begin(0)
+    session = Reading(ledger)
+    assert not session._work()
+    assert session.stream.was_read == is_read

@@ -55,10 +55,12 @@ class Confirmations:
 
     def send(self) -> None:
         confirmable = self._confirmable
-        if self._source.send_status(self._ledger.server_lsn, confirmable):
+        sent = self._source.send_status(self._ledger.server_lsn, confirmable)
+        self._sent = time.monotonic()
+        # A server that takes nothing may do so for long, as one does that has ended the stream.
+        self._due = self._sent + (self._interval_s if sent else _LEAST_S)
+        if sent:
             self.confirmed_lsn = confirmable
-            self._sent = time.monotonic()
-            self._due = self._sent + self._interval_s
 
     def last_position_pending(self) -> bool:
         """Keep the last position without delay; true until Kafka has it."""

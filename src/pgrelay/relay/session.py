@@ -10,9 +10,10 @@ server when it is time, and then does one bounded slice of work, the first of th
 4. frames that were read and not yet taken
 5. frames that the socket has
 
-So memory is bounded by one slice and the producer's queue, and keepalives are answered in the middle of any
-transaction. Where there is nothing to do the loop rests until bytes arrive, a report may have come, the next
-status update or look at the server is due, or one that was under way has ended. Nothing awaits per row.
+The last two wait while the ledger is full. So memory is bounded by one slice, the ledger and the producer's
+queue, and keepalives are answered in the middle of any transaction. Where there is nothing to do the loop
+rests until bytes arrive, a report may have come, the next status update or look at the server is due, or one
+that was under way has ended. Nothing awaits per row.
 
 A session ends by returning, when asked to stop, or by raising; either way it confirms nothing that is not
 acknowledged, and the next one begins at the ledger's flush LSN.
@@ -210,7 +211,7 @@ class Session:
         if not self.encoder.pending:
             if self.assembler.replaying:
                 self.assembler.replay(_SLICE_BYTES)
-            elif self._taken < len(self._frames) or self._read():
+            elif not self.ledger.full and (self._taken < len(self._frames) or self._read()):
                 self._taken = self.assembler.receive_all(self._frames, self._taken)
                 self.ledger.seen(self.assembler.server_lsn)
             elif self._commits is not None and self._commits.due(nothing_else=True):
@@ -316,7 +317,7 @@ class Session:
         if self._errand is not None:
             # Nothing is read meanwhile, so bytes that arrive must not end the rest.
             await asyncio.wait((self._errand,), timeout=max(rest_s, 0))
-        elif self._outbox:
+        elif self._outbox or self.ledger.full:
             # Bytes may have arrived, but there is no room for what they hold.
             await asyncio.sleep(max(rest_s, 0))
         else:

@@ -1,0 +1,28 @@
+"""When the server is told. No server is there."""
+
+from pgrelay.postgres.source import Source
+from pgrelay.progress import Ledger
+from pgrelay.relay.confirmations import Confirmations
+
+
+class FakeSource(Source):
+    """Its server takes status updates, or none."""
+
+    def __init__(self) -> None:
+        self.takes = True
+
+    def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
+        return self.takes
+
+
+def test_a_server_that_takes_nothing_is_not_asked_without_a_rest() -> None:
+    """As where it has ended the stream, and what came before waits for Kafka."""
+    source = FakeSource()
+    confirmations = Confirmations(source, Ledger(0x100), None, 10.0)
+    source.takes = False
+    confirmations.turn()
+    assert confirmations.rest_s() > 0
+    assert confirmations.confirmed_lsn == 0
+    source.takes = True
+    confirmations.send()
+    assert confirmations.confirmed_lsn == 0x100
