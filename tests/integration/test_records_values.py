@@ -170,6 +170,7 @@ _ODD_SETTINGS = {
     "xmlbinary": "hex",
     "client_encoding": "LATIN1",
     "search_path": "pg_temp",
+    "quote_all_identifiers": "on",
 }
 _ODD_ENVIRONMENT = {
     "PGDATESTYLE": "German, DMY",
@@ -186,6 +187,7 @@ _SENSITIVE = {
     "word": ("text", "'é'", "é"),
     "cash": ("money", "'1234.50'", "1234.50"),
     "days": ("daterange", "'[01.11.2026,03.11.2026)'", "[2026-11-01,2026-11-03)"),
+    "own": ("regclass", "'public.t'", "t"),
 }
 
 

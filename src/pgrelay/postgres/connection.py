@@ -26,6 +26,8 @@ _PINNED: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
     "extra_float_digits": "3",
     "lc_monetary": "C",
+    "search_path": '"$user", public',
+    "quote_all_identifiers": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
 }
