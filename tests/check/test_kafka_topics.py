@@ -194,6 +194,12 @@ def test_records_that_topics_would_refuse() -> None:
         (KafkaError._TRANSPORT, "b:9092/bootstrap: Connect failed: Connection refused", "start the broker"),
         (KafkaError._RESOLVE, "Failed to resolve 'b:9092'", "correct the host"),
         (KafkaError._AUTHENTICATION, "SASL authentication error", "sasl.username"),
+        (KafkaError._AUTHENTICATION, "broker's supported mechanisms: (n/a)", "whether the broker is well"),
+        (
+            KafkaError._AUTHENTICATION,
+            "Failed to acquire SASL OAUTHBEARER token: Could not resolve host: idp",
+            "start what sasl.oauthbearer.token.endpoint.url names",
+        ),
         (KafkaError._SSL, "SSL handshake failed", "ssl.*"),
         (KafkaError._TRANSPORT, "SSL handshake failed: Disconnected", "security.protocol"),
         (KafkaError._BAD_MSG, "Invalid response size 1157627904", "a Kafka listener"),
