@@ -1,6 +1,11 @@
 """What an error of the server means to us, by its SQLSTATE."""
 
+import asyncio
 import re
+from collections.abc import Iterator
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from struct import pack
+from threading import Thread
 
 import pytest
 from psycopg import OperationalError
@@ -132,3 +137,37 @@ def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
 async def test_a_server_that_is_not_there_is_waited_for_and_the_cure_told() -> None:
     with pytest.raises(SourceUnavailable, match=r"refused; start Postgres, or correct host and port in"):
         await connect("host=127.0.0.1 port=1")
+
+
+class Mute(StreamRequestHandler):
+    """A server that lets everybody in, and then says nothing."""
+
+    timeout = 10
+
+    def handle(self) -> None:
+        self.rfile.read(int.from_bytes(self.rfile.read(4)) - 4)
+        for tag, body in (b"R", bytes(4)), (b"K", bytes(8)), (b"Z", b"I"):
+            self.wfile.write(tag + pack(">i", 4 + len(body)) + body)
+        while self.rfile.read1():
+            pass
+
+
+@pytest.fixture
+def mute() -> Iterator[int]:
+    """The port of such a server."""
+    with ThreadingTCPServer(("127.0.0.1", 0), Mute) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+async def test_a_server_that_lets_us_in_and_does_not_answer_is_given_up(
+    mute: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a relay would wait for ever, without a word."""
+    monkeypatch.setattr("pgrelay.postgres.connection._PATIENCE_S", 0.2)
+    dsn = f"host=127.0.0.1 port={mute} sslmode=disable gssencmode=disable"
+    with pytest.raises(SourceUnavailable, match=r"let us in, and not answered for 0\.2 s"):
+        await asyncio.wait_for(connect(dsn), 5)

@@ -7,8 +7,6 @@ Views".
 
 import asyncio
 import math
-import os
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from psycopg import sql
 
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
-from pgrelay.postgres.connection import STARTED_US, connect, query_error
+from pgrelay.postgres.connection import STARTED_US, connect, hang_up, query_error
 
 Row = tuple[Any, ...]
 
@@ -145,9 +143,7 @@ class Catalog:
 
         def give_up() -> None:
             self._given_up = True
-            # To cancel psycopg's query is no way out: it asks the server to, and waits for the answer again.
-            with socket.socket(fileno=os.dup(self._connection.fileno())) as twin:
-                twin.shutdown(socket.SHUT_RDWR)
+            hang_up(self._connection)
 
         async with self._turn:
             loop = asyncio.get_running_loop()

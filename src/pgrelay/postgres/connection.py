@@ -1,6 +1,8 @@
 """How both connections to Postgres are made, and what its errors mean to us."""
 
+import asyncio
 import os
+import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -41,6 +43,8 @@ PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WH
 STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 
 _CONNECT_TIMEOUT_S: Final = 10
+# For the first answer of a server that has let us in.
+_PATIENCE_S: Final = 10.0
 # How long the other host's TCP may acknowledge nothing of what we send. By itself ours waits for a quarter of
 # an hour, and nothing else tells that the network swallows the stream alone.
 _UNACKNOWLEDGED_MS: Final = 60_000
@@ -88,14 +92,35 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
     options = make_conninfo(dsn, client_encoding="UTF8", fallback_application_name="pgrelay", **more)
     try:
         connection = await psycopg.AsyncConnection.connect(options, autocommit=True)
-        try:
-            await connection.execute(PIN)
-        except BaseException:
-            await connection.close()
-            raise
+        await _pin(connection)
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise connection_error(error, dsn) from error
     return connection
+
+
+async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
+    """Make its settings ours, or close it. Raises SourceUnavailable where the server does not answer."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(_PATIENCE_S, hang_up, connection)
+    try:
+        await connection.execute(PIN)
+    except BaseException as error:
+        await connection.close()
+        if isinstance(error, psycopg.OperationalError) and loop.time() >= timer.when():
+            text = f"Postgres has let us in, and not answered for {_PATIENCE_S:g} s"
+            raise SourceUnavailable(text) from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def hang_up(connection: psycopg.AsyncConnection[Any]) -> None:
+    """End the wait for an answer that does not come.
+
+    To cancel psycopg's query is no way out: it asks the server to, and waits for the answer again.
+    """
+    with socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)
 
 
 def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
