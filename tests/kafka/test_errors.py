@@ -1,10 +1,17 @@
 """What Kafka's errors say to the operator."""
 
+import struct
+from collections.abc import Iterator
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
+
 import pytest
 from confluent_kafka import KafkaError
 
+from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
 from pgrelay.kafka.errors import delivery_error, denied, uncreated, unreached
+from pgrelay.kafka.sink import Sink
 
 UNSPOKEN = "sasl_ssl://k:9093/1: SASL PLAIN mechanism handshake failed:"
 NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
@@ -115,3 +122,51 @@ def test_whoever_gives_out_tokens_is_to_be_started_where_it_is_away() -> None:
         f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start whoever gives out tokens, or "
         "correct sasl.oauthbearer.* in sink.kafka"
     )
+
+
+VERSIONS, HANDSHAKE = 18, 17  # requests, by Kafka's numbers
+KNOWN = (VERSIONS, 0, 0), (HANDSHAKE, 0, 1), (36, 0, 1), (3, 0, 8)
+
+
+class Leaving(StreamRequestHandler):
+    """A broker that tells which requests it knows, and goes away when it is asked for a mechanism of SASL."""
+
+    def handle(self) -> None:
+        while size := self.rfile.read(4):
+            request = self.rfile.read(int.from_bytes(size))
+            api, version, correlation = struct.unpack(">hhi", request[:8])
+            if api == HANDSHAKE:
+                return
+            answer = struct.pack(">ihi", correlation, 35 if version else 0, len(KNOWN))
+            answer += b"".join(struct.pack(">hhh", *known) for known in KNOWN)
+            self.wfile.write(struct.pack(">i", len(answer)) + answer)
+
+
+@pytest.fixture
+def leaving() -> Iterator[int]:
+    """The port of such a broker."""
+    with ThreadingTCPServer(("127.0.0.1", 0), Leaving) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
+    leaving: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that restarts; librdkafka has the same code for a password that is wrong."""
+    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
+    kafka = {
+        "bootstrap.servers": f"127.0.0.1:{leaving}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "relay",
+        "sasl.password": "right",
+    }
+    sink = Sink(SinkConfig(kafka=kafka))
+    with pytest.raises(KafkaUnavailable, match="handshake failed: Local: Broker transport failure"):
+        await sink.connect()
+    assert not sink.shut_out
+    await sink.close()

@@ -2,12 +2,9 @@
 
 import asyncio
 import re
-import struct
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
-from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import Thread
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -125,54 +122,6 @@ async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     with pytest.raises(KafkaUnavailable, match="; start the brokers, or correct bootstrap"):
         await sink.connect()
-
-
-VERSIONS, HANDSHAKE = 18, 17  # requests, by Kafka's numbers
-KNOWN = (VERSIONS, 0, 0), (HANDSHAKE, 0, 1), (36, 0, 1), (3, 0, 8)
-
-
-class Leaving(StreamRequestHandler):
-    """A broker that tells which requests it knows, and goes away when it is asked for a mechanism of SASL."""
-
-    def handle(self) -> None:
-        while size := self.rfile.read(4):
-            request = self.rfile.read(int.from_bytes(size))
-            api, version, correlation = struct.unpack(">hhi", request[:8])
-            if api == HANDSHAKE:
-                return
-            answer = struct.pack(">ihi", correlation, 35 if version else 0, len(KNOWN))
-            answer += b"".join(struct.pack(">hhh", *known) for known in KNOWN)
-            self.wfile.write(struct.pack(">i", len(answer)) + answer)
-
-
-@pytest.fixture
-def leaving() -> Iterator[int]:
-    """The port of such a broker."""
-    with ThreadingTCPServer(("127.0.0.1", 0), Leaving) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
-
-
-async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
-    leaving: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one does that restarts; librdkafka has the same code for a password that is wrong."""
-    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
-    kafka = {
-        "bootstrap.servers": f"127.0.0.1:{leaving}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "relay",
-        "sasl.password": "right",
-    }
-    sink = Sink(SinkConfig(kafka=kafka))
-    with pytest.raises(KafkaUnavailable, match="handshake failed: Local: Broker transport failure"):
-        await sink.connect()
-    assert not sink.shut_out
-    await sink.close()
 
 
 async def test_a_record_that_can_t_be_published_is_refused_by_its_topic(sink: Sink) -> None:
