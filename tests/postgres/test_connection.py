@@ -22,7 +22,6 @@ from pgrelay.postgres.connection import connect, connection_error, query_error, 
         ("55006", SourceUnavailable),  # object_in_use: the slot, by another relay
         ("XX000", SourceUnavailable),  # internal_error
         (None, SourceUnavailable),
-        ("58P01", GapError),  # undefined_file: the WAL is removed
         ("55000", GapError),  # object_not_in_prerequisite_state: the slot is invalidated
         ("42704", SetupError),  # undefined_object: no such slot, no such publication
         ("42501", SetupError),  # insufficient_privilege
@@ -32,6 +31,32 @@ def test_an_error_means_wait_or_stop(sqlstate: str | None, meaning: type[Pgrelay
     error = server_error(sqlstate, "it says so")
     assert type(error) is meaning
     assert str(error).startswith("it says so")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "requested WAL segment 000000010000000A000000FE has already been removed",
+        "konnte Datei »pg_wal/000000010000000000000001« nicht öffnen: Datei oder Verzeichnis nicht gefunden",
+    ],
+)
+def test_a_file_of_wal_that_is_gone_is_a_gap(text: str) -> None:
+    error = server_error("58P01", text)
+    assert type(error) is GapError
+    assert str(error).startswith(f"{text}: changes are gone from the WAL; begin anew with pgrelay reset")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'could not access file "pgoutput": No such file or directory',
+        'could not open file "pg_wal/00000002.history": No such file or directory',
+    ],
+)
+def test_another_file_that_is_gone_is_no_reason_to_begin_anew(text: str) -> None:
+    error = server_error("58P01", text)
+    assert type(error) is SetupError
+    assert "begin anew" not in str(error)
 
 
 def test_a_server_that_is_not_set_up_for_slots_has_lost_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 from collections.abc import Mapping
 from typing import Any, Final
@@ -53,7 +54,9 @@ _UNACKNOWLEDGED_MS: Final = 60_000
 _PASSING: Final = ("08", "40", "53", "57", "58", "XX000")
 # A character that is not in the one encoding, or has no equivalent in the other.
 _NO_UTF_8: Final = ("22021", "22P05")
-_WAL_REMOVED: Final = "58P01"
+_UNDEFINED_FILE: Final = "58P01"
+# As files of WAL are called, whatever language the server speaks (manual, "WAL Internals").
+_SEGMENT: Final = re.compile("[0-9A-F]{24}")
 _IN_USE: Final = "55006"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
@@ -137,8 +140,10 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
 
     `context` is what the server says of where it happened: with an LSN, where it was decoding.
     """
-    if sqlstate == _WAL_REMOVED:
-        return GapError(f"{text}: changes are gone from the WAL; {BEGIN_ANEW}")
+    if sqlstate == _UNDEFINED_FILE:
+        if _SEGMENT.search(text):
+            return GapError(f"{text}: changes are gone from the WAL; {BEGIN_ANEW}")
+        return SetupError(f"{text}: the server lacks a file of its own that is no WAL; put that right there")
     if sqlstate == _NOT_IN_PREREQUISITE_STATE:
         return GapError(f"{text}: {BEGIN_ANEW}")
     if sqlstate == _UNDEFINED_OBJECT:
