@@ -301,6 +301,14 @@ def test_a_whole_row_that_is_not_there_can_not_be_deleted(mirror: Mirror, using:
         mirrored.batch(*three)
     mirrored.apply(4, 7, on_missing="null")
     assert mirrored.rows == Counter({("b", "x"): 3})
+    # Nor where the batch brings such a row back: it is one that Postgres has, and the target lacks.
+    c, e = {"name": "c", "big": None}, {"name": "e", "big": None}
+    same = [change("u", 13, 0, before=c, after=c), change("d", 14, 0, before=e), change("c", 14, 1, after=e)]
+    same.append(change("u", 15, before=b, after=b))  # this one is there
+    with pytest.raises(RecordError, match=r"LSN 0/[DE]: .* has no such row.*TRUNCATE"):
+        mirrored.batch(*same)
+    mirrored.apply(7, 11, on_missing="null")
+    assert mirrored.rows == Counter({("b", "x"): 3, ("c", None): 1, ("e", None): 1})
 
 
 def _forget(mirrored: Mirrored) -> None:

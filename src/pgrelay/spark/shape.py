@@ -34,6 +34,6 @@ def unidentified(flat: Expression) -> Expression:
     why = (
         "an update in the flat envelope without a record key, which does not tell what the row was: set "
         "records.envelope: debezium, mirror from behind that change (startingOffsets, a new checkpoint and "
-        "target), and UPDATE every row"
+        "target), and UPDATE every row, or of a table without a key TRUNCATE it and insert them again"
     )
     return F.when(flat & (F.col("op") == "u") & ~F.col("has_key"), F.lit(why))

@@ -56,8 +56,9 @@ def multiset_changes(
 ) -> DataFrame:
     """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
-    Rows with the same content are the same, so only how many there are matters: a batch that adds as many as
-    it takes away changes nothing. `strict`: the plan fails where the target has fewer than are to be deleted.
+    Rows with the same content are the same, so only how many there are matters. Of what the batch takes away,
+    some it has added itself before; the target must have the rest. `strict`: the plan fails where it has
+    fewer; else what is not there is not taken away.
     """
     came = _rows(changes.where(F.col("op").isin("c", "r", "u")), "after", schema)
     went = _rows(changes.where(F.col("op").isin("u", "d")), "before", schema)
@@ -67,21 +68,43 @@ def multiset_changes(
         .unionByName(_content(went, schema).withColumn("__change", F.lit(-1)))
         .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
     )
-    went_at = F.max(F.when(F.col("__change") == -1, F.col(COMMIT_LSN))).alias("__went")
-    totals = counted.groupBy("__content").agg(F.sum("__change").alias("__net"), went_at)
+    there = _content(_there(target, schema, truncated), schema)
+    totals = _totals(counted) if strict else _found(_totals(counted), there)
     newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
     added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
-    there = _content(_there(target, schema, truncated), schema)
-    deletes = _deletes(there, totals.where(F.col("__net") < 0), strict)
+    deletes = _deletes(there, totals, strict)
     names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
         deletes.select(*names, F.lit(True).alias("__deleted"))
     )
 
 
-def _deletes(there: DataFrame, wanted: DataFrame, strict: bool) -> DataFrame:
-    """Of the rows that are there, the oldest, as many of each content as are wanted."""
+def _totals(counted: DataFrame) -> DataFrame:
+    """Of each content how many rows more there are after the batch, and how many it `__needs` before."""
+    # An update takes its old row away before it adds the new one.
+    so_far = Window.partitionBy("__content").orderBy(COMMIT_LSN, SEQ, "__change")
+    lowest = F.min("__count").alias("__lowest")
+    went_at = F.max(F.when(F.col("__change") == -1, F.col(COMMIT_LSN))).alias("__went")
+    totals = (
+        counted.withColumn("__count", F.sum("__change").over(so_far))
+        .groupBy("__content")
+        .agg(F.sum("__change").alias("__net"), lowest, went_at)
+    )
+    return totals.withColumn("__needs", F.greatest(-F.col("__lowest"), F.lit(0)))
+
+
+def _found(totals: DataFrame, there: DataFrame) -> DataFrame:
+    """The same where what the target lacks of `__needs` is not taken away."""
+    needed = totals.where(F.col("__needs") > 0).select("__content")
+    held = there.join(needed, "__content", "left_semi").groupBy("__content").agg(F.count("*").alias("__held"))
+    lacks = F.greatest(F.col("__needs") - F.coalesce("__held", F.lit(0)), F.lit(0))
+    return totals.join(held, "__content", "left").withColumn("__net", F.col("__net") + lacks)
+
+
+def _deletes(there: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:
+    """Of the rows that are there, the oldest, as many of each content as the batch leaves fewer."""
+    wanted = totals.where(F.col("__needs") > 0 if strict else F.col("__net") < 0)
     found = there.join(wanted, "__content").withColumn("__found", F.lit(True))
     is_due = F.col("__rank") <= -F.col("__net")
     if strict:
@@ -89,7 +112,8 @@ def _deletes(there: DataFrame, wanted: DataFrame, strict: bool) -> DataFrame:
         end = wanted.withColumn("__found", F.lit(False))
         found = found.unionByName(end, allowMissingColumns=True)
         lacks = F.raise_error(F.concat(F.lit(_LACKS), F.col("__went"))).cast("boolean")
-        is_due = F.when(F.col("__found"), is_due).otherwise(F.when(is_due, lacks).otherwise(False))
+        too_few = F.col("__rank") <= F.col("__needs")
+        is_due = F.when(F.col("__found"), is_due).otherwise(F.when(too_few, lacks).otherwise(False))
     oldest = Window.partitionBy("__content").orderBy(F.desc("__found"), COMMIT_LSN, SEQ)
     return found.withColumn("__rank", F.row_number().over(oldest)).where(is_due)
 
@@ -112,7 +136,8 @@ def apply_multiset(
         return RecordError(
             f"{schema.topic} LSN {lsn}: {target.name} has no such row as was deleted "
             "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
-            "mid-life: make a new target with on_missing='null', and UPDATE every row"
+            "mid-life: start again with on_missing='null', and in one transaction TRUNCATE the table and "
+            "insert all its rows from a copy"
         )
 
     with refused_by(_LACKS, refusal):
