@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
+from pgrelay.spark.apply import Target
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.positions import SUFFIX, read_positions
@@ -309,6 +310,20 @@ def test_a_whole_row_that_is_not_there_can_not_be_deleted(mirror: Mirror, using:
         mirrored.batch(*same)
     mirrored.apply(7, 11, on_missing="null")
     assert mirrored.rows == Counter({("b", "x"): 3, ("c", None): 1, ("e", None): 1})
+
+
+def test_what_is_left_of_a_target_that_was_dropped_is_not_taken_for_the_new_ones(
+    spark: SparkSession, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirrored = mirror(ID)
+    mirrored.batch(change("c", 10, after={"id": 1}))
+    spark.sql(f"DROP TABLE iceberg.{mirrored.target}")  # which leaves what is remembered
+    with monkeypatch.context() as killed:
+        killed.setattr(Target, "write", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            mirrored.apply(0, 1)
+    mirrored.apply(0, 1)
+    assert mirrored.rows == Counter([(1,)])
 
 
 def _forget(mirrored: Mirrored) -> None:

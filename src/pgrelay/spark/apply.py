@@ -25,7 +25,14 @@ from pgrelay.spark.merge import (
 )
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
 from pgrelay.spark.order import after, before
-from pgrelay.spark.positions import Positions, birth_properties, mark_of, read_positions, write_positions
+from pgrelay.spark.positions import (
+    Positions,
+    birth_properties,
+    forget_earlier,
+    mark_of,
+    read_positions,
+    write_positions,
+)
 from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
 from pgrelay.spark.shape import INEXACT
@@ -118,6 +125,7 @@ class Target:
                 raise SetupError(f"{schema.topic}: the name of column {name!r} is ours: rename it")
         since, position = self.positions.schema_position, schema.latest.position
         if since is None:
+            forget_earlier(self.table, self.positions)
             self.table.create(self.table_type(schema), birth_properties(schema))
         elif position > since:
             self._follow(schema, since)

@@ -151,6 +151,15 @@ def _take(mark: str | None, positions: Positions) -> None:
             positions.truncate((lsn, seq))
 
 
+def forget_earlier(target: LakeTable, positions: Positions) -> None:
+    """Forget what DROP TABLE has left of an earlier target, before the new one is made.
+
+    A mirror that is killed before it has remembered anything would find that, and pass its records over.
+    """
+    if target.beside(SUFFIX).exists():
+        write_positions(target, positions)
+
+
 def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember them, after what they tell of was written."""
     beside = target.beside(SUFFIX)
