@@ -5,6 +5,7 @@ Both formats where what is asked of them differs; else Iceberg, which writes sma
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -323,6 +324,28 @@ def test_what_is_left_of_a_target_that_was_dropped_is_not_taken_for_the_new_ones
         with pytest.raises(pytest.fail.Exception, match="killed"):
             mirrored.apply(0, 1)
     mirrored.apply(0, 1)
+    assert mirrored.rows == Counter([(1,)])
+
+
+def test_a_delete_by_a_key_that_is_not_the_tables_any_more_is_refused_or_set_aside(
+    mirror: Mirror, target: str
+) -> None:
+    mirrored = mirror(replace(ID, key=False), Column("code", "text", key=True))
+    one, two = {"id": 1, "code": "a"}, {"id": 2, "code": "b"}
+    mirrored.batch(change("c", 10, 0, after=one), change("c", 10, 1, after=two))
+    with pytest.raises(RecordError, match=r"partition 0 offset 3, op 'd': .* not tell code, .*corrupt_to"):
+        mirrored.batch(change("d", 11, before={"code": "a"}), change("d", 12, before={"id": 2}))
+    mirrored.apply(2, 4, corrupt_to=f"{target}_corrupt")
+    assert mirrored.rows == Counter([(2, "b")])
+    assert rows(mirrored.named("_corrupt"), "offset") == Counter([(3,)])
+
+
+def test_records_of_another_topic_leave_no_target(mirror: Mirror) -> None:
+    mirrored = mirror(ID)
+    changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1})])
+    with pytest.raises(SetupError, match=rf"records of {TOPIC}, and the schema is app.public.other's"):
+        pg.apply_changes(changes, mirrored.target, schema=table("app.public.other", ID), using=mirrored.using)
+    mirrored.batch(change("c", 10, after={"id": 1}))
     assert mirrored.rows == Counter([(1,)])
 
 

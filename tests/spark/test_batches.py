@@ -1,6 +1,7 @@
 """A mirror's micro-batches: versions of a schema inside one, and records that can't be read."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,14 +71,16 @@ def test_a_transaction_that_changes_the_columns_is_not_split_where_it_is_to_be_w
         "app.public.a", "public", "a", (TableVersion((1, 0), (ID,)), TableVersion((50, 2), (ID, NAME)))
     )
     placed = spark.createDataFrame([(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
-    found = [
-        [
-            (known.latest.position[0], part.count())
-            for known, part in slices(placed, schema, (1, 0), whole=whole)
-        ]
-        for whole in (False, True)
-    ]
-    assert found == [[(1, 2), (50, 1)], [(1, 1), (50, 2)]]
+
+    def found(schema: TableSchema, whole: bool) -> list[tuple[int, int]]:
+        parts = slices(placed, schema, (1, 0), whole=whole)
+        return [(known.latest.position[0], part.count()) for known, part in parts]
+
+    split = [(1, 2), (50, 1)]
+    assert (found(schema, False), found(schema, True)) == (split, [(1, 1), (50, 2)])
+    # A delete tells the key of then alone.
+    keyed = TableVersion((50, 2), (replace(ID, key=False), replace(NAME, key=True)))
+    assert found(replace(schema, versions=(schema.versions[0], keyed)), True) == split
 
 
 def test_a_topic_of_several_tables_is_refused_by_name(

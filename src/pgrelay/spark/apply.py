@@ -13,8 +13,15 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.evolution import CURE, demand, evolve
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import TAKEN, LakeTable, Using, lake_table
-from pgrelay.spark.latest import DELETED, key_moved, keyed_rows, latest_rows, old_keys_deleted
-from pgrelay.spark.lost import orphaned, refuse_lost, why_lacking, why_missing, with_nulls
+from pgrelay.spark.latest import (
+    DELETED,
+    key_moved,
+    key_untold,
+    keyed_rows,
+    latest_rows,
+    old_keys_deleted,
+)
+from pgrelay.spark.lost import orphaned, refuse_lost, why_lacking, why_missing, why_untold, with_nulls
 from pgrelay.spark.merge import (
     MissingRow,
     append_rows,
@@ -103,6 +110,7 @@ class Target:
         changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
         try:
             summary = summarize(changes, schema)
+            self._refuse_strangers(summary, schema)
             self._prepare(schema, writes=bool(summary.highest))
             self._refuse(changes, summary, schema)
             if summary.highest:
@@ -161,11 +169,20 @@ class Target:
                     f"LSN {format_lsn(position[0])}, from where on {doubt}; {CURE}"
                 )
 
-    def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+    def _refuse_strangers(self, summary: Summary, schema: TableSchema) -> None:
+        """Refuse what belongs to another topic, or to a version that the target is to be left at."""
         if summary.foreign is not None:
             raise SetupError(
                 f"the batch has records of {summary.foreign}, and the schema is {schema.topic}'s"
             )
+        if summary.untold is not None and self.rejects is None:
+            partition, offset, op = summary.untold
+            raise RecordError(
+                f"{schema.topic} partition {partition} offset {offset}, op {op!r}: {why_untold(schema)}; or "
+                "let such records go to a table (corrupt_to)"
+            )
+
+    def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.corrupt is not None and self.rejects is None:
             partition, offset, reason = summary.corrupt
             reason = " ".join(reason.splitlines())  # it has the record's text, and the cure stands behind it
@@ -180,6 +197,11 @@ class Target:
     def _sound(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> DataFrame:
         """The changes without those that can't be read exactly, which are set aside where that is wanted."""
         sound = changes.where(F.col("corrupt").isNull())
+        if summary.untold is not None and self.rejects is not None:
+            marked = sound.withColumn("untold", key_untold(schema))
+            because = F.lit(why_untold(schema))
+            set_aside(self.rejects, marked.where("untold").withColumn("corrupt", because))
+            sound = marked.where("NOT untold").drop("untold")
         if not summary.lacking:
             return sound
         if self.rejects is not None and self.on_missing == "fail":

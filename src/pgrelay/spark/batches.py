@@ -180,14 +180,15 @@ def slices(
 ) -> Iterator[tuple[TableSchema, DataFrame]]:
     """The schema as the records reach each version of it, and those before the next; mostly there is one.
 
-    `whole`: a transaction that changes the columns is all of the later version, which knows the earlier.
+    `whole`: a transaction that changes the columns is all of the later version, which knows the earlier; but
+    of a key it knows no other than its own.
     """
     later = [version.position for version in schema.versions if version.position > since]
     # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
     is_placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
     [highest] = placed.agg(F.max(F.when(is_placed, F.struct("commit_lsn", "seq")))).first() or [None]
     reached = [position for position in later if highest is not None and position <= tuple(highest)]
-    borders = [(lsn, 0 if whole else seq) for lsn, seq in reached]
+    borders = [(lsn, 0 if whole and not schema.has_other_key((lsn, seq)) else seq) for lsn, seq in reached]
     # What has no position comes first: it ends the mirror, or is set aside.
     for position, (begin, until) in zip([since, *reached], pairwise([None, *borders, None]), strict=True):
         part = placed if begin is None else placed.where(~before(begin))

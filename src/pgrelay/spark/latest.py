@@ -65,6 +65,16 @@ def key_moved(schema: TableSchema) -> Expression:
     return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
 
 
+def key_untold(schema: TableSchema) -> Expression:
+    """Whether a change does not tell all of the row's key: it was another when the change was written."""
+    deleted = F.col("op") == "d"
+    untold = [
+        F.when(deleted, F.col(f"before.{quoted(k)}")).otherwise(F.col(f"after.{quoted(k)}")).isNull()
+        for k in schema.key
+    ]
+    return (F.col("op") != "t") & reduce(lambda one, other: one | other, untold, F.lit(False))
+
+
 def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
     """Updates of rows' keys as deletes of the old ones, which leave no column out."""
     none = F.array().cast("array<string>")

@@ -48,6 +48,16 @@ def why_missing() -> Expression:
     return F.concat(F.lit("the target has no such row, and the large value was not sent of "), names)
 
 
+def why_untold(schema: TableSchema) -> str:
+    """What is wrong with a change that does not tell the key."""
+    return (
+        f"the record does not tell {', '.join(schema.key)}, which is the key by the schema: where that is an "
+        "old one, read table_schemas again; where the key was another as the record was written, fill the "
+        "target anew by it (pgrelay.spark.drop, and mirror with a new checkpoint), without "
+        "maxOffsetsPerTrigger or by whole_transactions"
+    )
+
+
 def with_nulls(changes: DataFrame, schema: TableSchema) -> DataFrame:
     """The changes, of which those that `lacks` finds carry nulls; `lost` names the columns."""
     none, lost = F.array().cast("array<string>"), lacks(schema)

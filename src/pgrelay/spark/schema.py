@@ -139,6 +139,15 @@ class TableSchema:
             names = {one: name for one, name in names.items() if name in there}
         return names
 
+    def has_other_key(self, position: Position) -> bool:
+        """Whether the version from that position on has another key than the one before it."""
+        at = next(number for number, version in enumerate(self.versions) if version.position == position)
+        earlier, later = self.versions[at - 1], self.versions[at]
+        became = self.became(earlier, later)
+        return {became.get(c.name) for c in earlier.columns if c.key} != {
+            c.name for c in later.columns if c.key
+        }
+
     def names_now(self) -> list[tuple[Position, dict[str, str | None]]]:
         """What the columns that had another name are called now, by that name; None of those that are gone.
 

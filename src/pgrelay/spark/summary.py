@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.latest import key_moved
+from pgrelay.spark.latest import key_moved, key_untold
 from pgrelay.spark.lost import lacks
 from pgrelay.spark.schema import Position, TableSchema
 
 
 @dataclass
 class Summary:
-    """Of a batch's changes of one table. `corrupt`: the place of the first such, and why."""
+    """Of a batch's changes of one table. `corrupt` and `untold`: the place of the first such, and why."""
 
     rows: int = 0
     highest: dict[int, Position] = field(default_factory=dict)  # by partition
@@ -22,6 +22,7 @@ class Summary:
     moved: bool = False
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
     lacking: bool = False  # as `lacks` has it
+    untold: tuple[int, int, str] | None = None  # partition, offset, op, as `key_untold` has it
     foreign: str | None = None  # another topic than the schema's
 
 
@@ -41,6 +42,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
             F.max(sound & key_moved(schema)).alias("moved"),
             F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
             F.max(sound & lacks(schema)).alias("lacking"),
+            F.min(F.when(sound & key_untold(schema), F.struct("offset", "op"))).alias("untold"),
         )
         .collect()
     )
@@ -59,4 +61,6 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
         summary.lacking |= bool(row["lacking"])
         if row["corrupt"] is not None and summary.corrupt is None:
             summary.corrupt = (row["partition"], *row["corrupt"])
+        if row["untold"] is not None and summary.untold is None:
+            summary.untold = (row["partition"], *row["untold"])
     return summary
