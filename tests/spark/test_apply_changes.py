@@ -340,6 +340,14 @@ def test_a_delete_by_a_key_that_is_not_the_tables_any_more_is_refused_or_set_asi
     assert rows(mirrored.named("_corrupt"), "offset") == Counter([(3,)])
 
 
+def test_a_batch_that_another_schema_read_is_refused(mirror: Mirror) -> None:
+    mirrored = mirror(ID, NAME)
+    changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1, "name": "a"})])
+    for other in (table(TOPIC, ID), table(TOPIC, ID, NAME, BIG)):
+        with pytest.raises(SetupError, match=r"not read by this schema: .* struct<id:int,name:string>; give"):
+            pg.apply_changes(changes, mirrored.target, schema=other, using="iceberg")
+
+
 def test_records_of_another_topic_leave_no_target(mirror: Mirror) -> None:
     mirrored = mirror(ID)
     changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1})])

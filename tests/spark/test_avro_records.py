@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
@@ -9,7 +10,7 @@ from pyspark.sql.avro.functions import to_avro
 from pgrelay.spark.avro_records import avro_changes
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema import TableSchema, TableVersion
-from tests.spark.records import table
+from tests.spark.records import Message, as_read, numeric, table
 
 ID = Column("id", "int4", key=True, encoding="int")
 N = Column("n", "text", encoding="string")
@@ -103,3 +104,32 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
     found = avro_changes(records, table("app.public.t", ID), {1: writer}, None).orderBy("offset").collect()
     told = [row.corrupt and row.corrupt.partition(", which")[0] for row in found]
     assert told == ["an update in the flat envelope without a record key", None, None]
+
+
+def in_avro(value: bytes) -> Message:
+    """An update of row 1 at LSN 10, written under schema 1, with these bytes in its second column."""
+    after = b"\2" + b"\2" + b"\2" + bytes([2 * len(value)]) + value
+    return Message(b"\0\0\0\0\1" + b"\0" + after + b"\0" + b"\2u" + b"\x14\0\x0e\0", b"{}")
+
+
+def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> None:
+    records = as_read(spark, "app.public.t", [in_avro(b"a")])
+    [row] = avro_changes(records, table("app.public.t", ID, N), {2: writer_schema("n")}, None).collect()
+    assert row.corrupt.startswith("written under a schema that was registered after the reader was made: 1, ")
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(-(10**37), None), (10**50 - 1, "wide: the value is not exactly")]
+)
+def test_a_number_of_more_digits_than_spark_has_is_told(
+    spark: SparkSession, number: int, told: str | None
+) -> None:
+    decimal = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2})
+    texts = {1: writer_schema("wide").replace('["null", "string"]', f'["null", {decimal}]', 1)}
+    wide = Column("wide", "numeric", numeric(50, 2), encoding="decimal(50,2)")
+    records = as_read(
+        spark, "app.public.t", [in_avro(number.to_bytes(number.bit_length() // 8 + 1, signed=True))]
+    )
+    [row] = avro_changes(records, table("app.public.t", ID, wide), texts, None).collect()
+    assert row.after.wide == (None if told else "-100000000000000000000000000000000000.00")
+    assert (row.corrupt and row.corrupt[:29]) == (told and told[:29])

@@ -1,11 +1,14 @@
 """Records that can't be read go to one table, whichever topic they are of."""
 
+import pytest
 from pyspark.sql import SparkSession
 
+from pgrelay import spark as pg
+from pgrelay.errors import RecordError
 from pgrelay.spark.batches import Batches, Reading, Writing
 from pgrelay.spark.columns import Column
 from pgrelay.spark.schema_topic import SchemaTopic
-from tests.spark.records import as_read, change, rows, table
+from tests.spark.records import Row, as_read, change, changes_of, rows, table
 
 ID = Column("id", "int4", key=True, encoding="integer")
 TOPICS = [f"app.public.{name}" for name in "abc"]
@@ -24,3 +27,13 @@ def test_those_of_several_tables_in_one_batch(spark: SparkSession, target: str) 
         batches.apply_tables(parts[0].union(parts[1]).union(parts[2]).persist(), schemas)
     found = rows(spark.table(f"{target}_corrupt"), "topic", "offset")
     assert found == {(topic, offset): 1 for topic in TOPICS for offset in range(2)}
+
+
+@pytest.mark.parametrize("row", [{"id": 1, "new": 2}, {"id": 1}])
+def test_where_columns_have_changed_they_are_not_to_be_set_aside_but_read_anew(
+    spark: SparkSession, target: str, row: Row
+) -> None:
+    schema = table(TOPICS[0], ID, Column("old", "text"))
+    told = r"partition 0 offset 0: columns .*; where the columns were changed, read table_schemas again"
+    with pytest.raises(RecordError, match=told):
+        pg.apply_changes(changes_of(spark, schema, [change("c", 10, after=row)]), target, schema=schema)

@@ -42,7 +42,7 @@ from pgrelay.spark.positions import (
 )
 from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
-from pgrelay.spark.shape import INEXACT
+from pgrelay.spark.shape import INEXACT, OUTDATED
 from pgrelay.spark.summary import Summary, summarize
 from pgrelay.spark.unkeyed import append_once, apply_multiset
 
@@ -62,8 +62,10 @@ def apply_changes(
 
     The target has the table's live rows, its columns under their names, and `__commit_lsn` and `__seq` of
     each row's last change; it is made where it is missing. The last change by `(commit_lsn, seq)` wins, so
-    batches may come again. What is applied is remembered beside it, in `<target>__positions`. A table without
-    a key is appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes.
+    batches may come again. What is applied is remembered beside it, in `<target>__positions`: of a partition
+    nothing is applied that is older, so batches have to come in the topic's order. A table without a key is
+    appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes. `schema` is the one that the
+    batch was read by.
 
     on_missing  what becomes of an update that leaves out an unchanged large value, or by whole rows of any
                 update or delete, where the target has no such row: fail; or null, which writes null, and
@@ -75,11 +77,22 @@ def apply_changes(
     the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
     """
     schema.refuse_sharing()
+    _refuse_other_schema(batch, schema)
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
     schema = replace(schema, taken=TAKEN[using])
     with told_of(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
+
+
+def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
+    """Raise SetupError where the changes have other columns than the schema: they would be left out."""
+    rows = batch.schema["after"].dataType.simpleString() if "after" in batch.columns else "not there"
+    if rows != schema.row_type.simpleString():
+        raise SetupError(
+            f"{schema.topic}: the batch was not read by this schema: its column after is {rows:.200}; give "
+            "read_changes and apply_changes the same schema"
+        )
 
 
 class Target:
@@ -186,10 +199,9 @@ class Target:
         if summary.corrupt is not None and self.rejects is None:
             partition, offset, reason = summary.corrupt
             reason = " ".join(reason.splitlines())  # it has the record's text, and the cure stands behind it
-            of_column = "read the column as text (TableSchema.as_text) in a target that is made anew, or "
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
-                f"{of_column if INEXACT in reason else ''}let such records go to a table (corrupt_to)"
+                f"{_better_cure(reason)}let such records go to a table (corrupt_to)"
             )
         if summary.corrupt is not None and self.rejects is not None:
             set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))
@@ -270,3 +282,12 @@ class Target:
         records = of_keys.join(missing.select(*map(quoted, keys)), keys, "left_semi")
         set_aside(self.rejects, records.withColumn("corrupt", why_missing()))
         return rows.join(missing.select(*map(quoted, keys)), keys, "left_anti")
+
+
+def _better_cure(reason: str) -> str:
+    """What helps against a record that can't be read, before it is set aside for good."""
+    if INEXACT in reason:
+        return "read the column as text (TableSchema.as_text) in a target that is made anew, or "
+    if any(told in reason for told in OUTDATED):
+        return "where the columns were changed, read table_schemas again and start the stream anew, or "
+    return ""

@@ -20,7 +20,7 @@ from pgrelay.spark.columns import Column
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import TableSchema
-from pgrelay.spark.shape import INEXACT, PLACED, SIDES, key_of, unidentified
+from pgrelay.spark.shape import INEXACT, PLACED, SIDES, UNKNOWN, UNREGISTERED, key_of, unidentified
 from pgrelay.spark.unchanged import doubtful, named_now
 
 
@@ -121,15 +121,17 @@ class _Rows:
     def corrupt(self) -> Expression:
         """Why the record can't be read exactly, and its bytes; null where it can."""
         known = set(self._schema.known_names())
+        ids = [writer.id for writer in self._writers]
         reasons = [
             F.when(F.col("id").isNull(), F.lit("no record in the schema registry's wire format")),
+            F.when(~F.col("id").isin(ids), F.concat(F.lit(UNREGISTERED), F.col("id"))),
             F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("no value of schema "), F.col("id"))),
         ]
         if flat := [writer.id for writer in self._writers if writer.flat]:
             reasons.append(unidentified(F.col("id").isin(flat)))
         for writer in self._writers:
             if unknown := ", ".join(sorted(writer.columns.keys() - known)):
-                told = f"columns that the schema does not have: {unknown}"
+                told = f"{UNKNOWN}{unknown}"
                 reasons.append(F.when(F.col("id") == writer.id, F.lit(told)))
         for side in SIDES:
             for column in self._schema.columns:

@@ -24,7 +24,7 @@ from pgrelay.spark.documents import document_of, documents_of, needs_document, v
 from pgrelay.spark.names import quoted
 from pgrelay.spark.order import before
 from pgrelay.spark.schema import Position, TableSchema
-from pgrelay.spark.shape import INEXACT, PLACED, SIDES, key_of, unidentified
+from pgrelay.spark.shape import ABSENT, INEXACT, PLACED, SIDES, UNKNOWN, key_of, unidentified
 from pgrelay.spark.unchanged import doubtful, named_now
 from pgrelay.spark.values import JSON_OPTIONS, value_of
 from pgrelay.spark.widening import widened
@@ -222,9 +222,9 @@ def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
     told = F.coalesce("told", F.array().cast("array<string>"))
     absent = F.array_except(expected, F.array_union(names, told))
     unknown = F.filter(names, lambda name: ~name.isin(schema.known_names()))
-    reasons = {"columns that the schema does not have: ": unknown}
+    reasons = {UNKNOWN: unknown}
     if side == "after":
-        reasons = {"columns of the schema that are missing: ": absent} | reasons
+        reasons = {ABSENT: absent} | reasons
     # Few rows have other names than these, and they alone are looked at closely.
     return [
         F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(why), F.array_join(which, ", ")))

@@ -15,6 +15,12 @@ SIDES: Final = ("before", "after")
 # In why a change is corrupt: that a column has such a value.
 INEXACT: Final = "is not exactly a "
 
+# And that it has other columns, or another writer schema, than the reader knows.
+UNKNOWN: Final = "columns that the schema does not have: "
+ABSENT: Final = "columns of the schema that are missing: "
+UNREGISTERED: Final = "written under a schema that was registered after the reader was made: "
+OUTDATED: Final = (UNKNOWN, ABSENT, UNREGISTERED)
+
 
 def key_of(schema: TableSchema) -> Expression:
     """The struct of the key's columns, out of the row; null where the record has no key."""
