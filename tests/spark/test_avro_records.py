@@ -1,6 +1,7 @@
 """Avro records that are made by hand, without a registry."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -8,9 +9,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
 from pgrelay.spark.avro_records import avro_changes
+from pgrelay.spark.changes import Decoder
 from pgrelay.spark.columns import Column
+from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema, TableVersion
-from tests.spark.records import Message, as_read, numeric, table
+from tests.spark.records import Message, as_read, change, numeric, table, tombstone
 
 ID = Column("id", "int4", key=True, encoding="int")
 N = Column("n", "text", encoding="string")
@@ -106,10 +109,35 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
     assert told == ["an update in the flat envelope without a record key", None, None]
 
 
+class Registered(Registry):
+    """A registry that has one schema, of this id."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self._texts = {number: text}
+
+
 def in_avro(value: bytes) -> Message:
     """An update of row 1 at LSN 10, written under schema 1, with these bytes in its second column."""
     after = b"\2" + b"\2" + b"\2" + bytes([2 * len(value)]) + value
     return Message(b"\0\0\0\0\1" + b"\0" + after + b"\0" + b"\2u" + b"\x14\0\x0e\0", b"{}")
+
+
+def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spark: SparkSession) -> None:
+    before = (replace(ID, encoding="integer"), N)
+    schema = TableSchema(
+        "app.public.t", "public", "t", (TableVersion((1, 0), before), TableVersion((9, 0), (ID, N)))
+    )
+    in_json = change("c", 5, after={"id": 2, "n": "b"})
+    written = [in_avro(b"a"), in_json, Message(b"garbage"), tombstone({"id": 3})]
+    decoder = Decoder(Registered(1, writer_schema("n")))
+    found = decoder.changes(as_read(spark, "app.public.t", written), schema).collect()
+    assert {
+        row.offset: (row.after and tuple(row.after), row.corrupt and row.corrupt[:25]) for row in found
+    } == {
+        0: ((1, "a"), None),
+        1: ((2, "b"), None),
+        2: (None, "no record in the schema r"),
+    }
 
 
 def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -14,6 +15,8 @@ from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema import TableSchema
 
 _SCHEMAS: Final = 16  # whose expressions are kept from one read to the next
+
+_JSON: Final = -1  # in place of a schema's id
 
 
 def read_changes(
@@ -70,14 +73,26 @@ class Decoder:
         schema.refuse_clash()
         if self._registry is None:
             return self._of_json(records, schema)
-        ids = records.select(schema_id(F.col("value")).alias("id")).where("id IS NOT NULL").distinct()
-        found = [row["id"] for row in ids.collect()]
-        if not found:
+        kind = F.when(_is_json(), _JSON).otherwise(schema_id(F.col("value")))
+        kinds = records.select(kind.alias("kind")).where("kind IS NOT NULL").distinct()
+        found = {row["kind"] for row in kinds.collect()}
+        ids = found - {_JSON}
+        if not ids:
             return self._of_json(records, schema)
-        return avro_changes(records, schema, self._registry.of_ids(found), self._placeholder)
+        texts = self._registry.of_ids(ids)
+        if _JSON not in found:
+            return avro_changes(records, schema, texts, self._placeholder)
+        # Of before the relay wrote Avro, in a partition that was not read as far.
+        in_avro = avro_changes(records.where(~_is_json()), schema, texts, self._placeholder)
+        return self._of_json(records.where(_is_json()), schema).unionByName(in_avro)
 
     def _of_json(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         json = self._json.get(schema.topic)
         if json is None or json.schema != schema:
             json = self._json[schema.topic] = JsonRecords(schema, self._placeholder)
         return json.changes(records)
+
+
+def _is_json() -> Expression:
+    """Whether a value is an object in JSON; null of a tombstone."""
+    return F.substring("value", 1, 1) == F.lit(b"{")
