@@ -37,6 +37,7 @@ class HandmadeRelay:
         partitions: int = 1,
         called: str = "",
         relation: int = 0,
+        systemid: str = "1",
     ) -> str:
         """Tell of a table, and make its topic where this is its first version. Returns the topic's name.
 
@@ -46,7 +47,7 @@ class HandmadeRelay:
         if since == 1:
             create_topic(self.bootstrap, topic, partitions)
         record: dict[str, Any] = {
-            "systemid": "1",
+            "systemid": systemid,
             "topic": topic,
             "schema": "public",
             "table": called or name,

@@ -1,5 +1,6 @@
 """A mirror's micro-batches: versions of a schema inside one, and records that can't be read."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -93,6 +94,21 @@ def test_a_topic_of_several_tables_is_refused_by_name(
     with pytest.raises(Exception, match=refused):
         handmade.mirror({"orders": target})
     assert not spark.catalog.tableExists(target)
+
+
+def test_rows_of_two_clusters_are_refused_until_a_query_begins_behind_the_first_ones(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("a", ID, since=1)
+    handmade.table("a", ID, since=2, systemid="2")
+    handmade.write("a", change("c", 500, after={"id": 1}), change("c", 10, after={"id": 2}))
+    with pytest.raises(Exception, match=r"GapError: .* of Postgres clusters 1, 2, .*take a new checkpoint"):
+        handmade.mirror({"a": target})
+    behind = {"startingOffsets": json.dumps({topic: {"0": 1}})}
+    with pytest.raises(Exception, match="GapError: "):  # Spark heeds it in a new checkpoint alone
+        handmade.mirror({"a": target}, options=behind)
+    handmade.mirror({"a": target}, options=behind, checkpoint="new")
+    assert rows(spark.table(target), "id") == {(2,): 1}
 
 
 def test_tables_with_records_are_applied_by_jobs_that_end_with_the_query_and_others_once(

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pgrelay.errors import GapError, SetupError
 from pgrelay.spark.apply import OnMissing, Target
 from pgrelay.spark.changes import Decoder
+from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import TAKEN, Using, lake_table
 from pgrelay.spark.order import before
@@ -33,11 +34,16 @@ class Reading:
     registry: Registry | None = None
     placeholder: bool | None = None
     text_columns: Mapping[str, list[str]] = field(default_factory=dict)
-    starts_told: bool = False  # from which offsets; by default from the topics' beginning
+    told_start: Checkpoint | None = None  # the query's, where `options` say from which offsets it is to begin
 
     def schema(self, schema: TableSchema) -> TableSchema:
         columns = self.text_columns.get(schema.topic)
         return schema.as_text(*columns) if columns else schema
+
+    def begins_behind(self, topic: str) -> bool:
+        """Whether the query began behind a topic's first record, as it was told to."""
+        # Spark heeds that in a new checkpoint alone, and it may be the beginning that was told.
+        return self.told_start is not None and any(self.told_start.begins().get(topic, {}).values())
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         return self._decoder.changes(records, schema)
@@ -168,10 +174,13 @@ class Batches:
     def _refuse_two_clusters(self, target: Target, topic: str) -> None:
         """Raise GapError where a new target would take in the rows of two clusters."""
         clusters = self._schemas.clusters(topic)
-        if target.positions.schema_position is None and len(clusters) > 1 and not self._reading.starts_told:
+        if target.positions.schema_position is not None or len(clusters) < 2:
+            return
+        if not self._reading.begins_behind(topic):
             raise GapError(
                 f"{topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs do not compare: "
-                f"pass startingOffsets in options, where those of {clusters[-1]} begin, or use a new prefix"
+                "take a new checkpoint, and pass startingOffsets in options, where those of "
+                f"{clusters[-1]} begin; or use a new prefix"
             )
 
 

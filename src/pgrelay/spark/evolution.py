@@ -108,8 +108,8 @@ def _refuse_null_keys(
             raise SetupError(
                 f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is of the "
                 f"key, and rows of {target.name} have no value of it, so that changes would not find them: "
-                "no record told it, or those that do are in a partition not read as far (then without "
-                f"maxOffsetsPerTrigger, or by whole_transactions); {CURE}"
+                "no record told it, or those that do are in a partition not read as far (then with a new "
+                f"checkpoint, and without maxOffsetsPerTrigger or by whole_transactions); {CURE}"
             )
 
 

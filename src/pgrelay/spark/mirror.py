@@ -60,9 +60,9 @@ def mirror(
     transactions, and where `text_columns` has another topic; what goes wrong later ends the query, which then
     raises it from `awaitTermination`.
     """
-    reading = _reading(tables, registry, placeholder, text_columns, options)
-    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
+    reading = _reading(tables, registry, placeholder, text_columns, source)
+    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
 
@@ -91,9 +91,9 @@ def history(
     `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
-    reading = _reading(tables, registry, placeholder, text_columns, options)
-    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
+    reading = _reading(tables, registry, placeholder, text_columns, source)
+    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
@@ -102,14 +102,17 @@ def _reading(
     registry: str | Mapping[str, Any] | None,
     placeholder: bool | None,
     text_columns: Mapping[str, list[str]] | None,
-    options: Mapping[str, str] | None,
+    source: QuerySource,
 ) -> Reading:
     for topic in text_columns or {}:
         if topic not in tables:
             raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
-    starts_told = any(name.startswith("starting") for name in options or {})
+    told_start = any(name.lower().startswith("starting") for name in source.options or {})
     return Reading(
-        None if registry is None else Registry(registry), placeholder, text_columns or {}, starts_told
+        None if registry is None else Registry(registry),
+        placeholder,
+        text_columns or {},
+        source.checkpoint if told_start else None,
     )
 
 
