@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StructType, TimestampType
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake import Using, lake_table
@@ -53,6 +53,20 @@ def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse
 def test_a_name_that_the_session_s_catalog_does_not_take_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(SetupError, match="letters from a to z, digits and _ alone"):
         lake_table(spark, name, "delta")
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_moment_is_one_whatever_the_session_takes_a_timestamp_for(
+    spark: SparkSession, target: str, using: Using
+) -> None:
+    columns = StructType().add("at", TimestampType()).add("ats", ArrayType(TimestampType()))
+    table = lake_table(spark, target, using)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        table.create(columns)
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert table.rows().schema == columns
 
 
 def test_iceberg_takes_any_name(spark: SparkSession, prefix: str) -> None:

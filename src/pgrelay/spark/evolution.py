@@ -17,7 +17,7 @@ from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import LakeTable
-from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
 from pgrelay.spark.positions import birth_properties
 from pgrelay.spark.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.widening import widens
@@ -85,7 +85,7 @@ def _step(
     for name, column in there.items():
         kind = column.spark_type
         if name not in kept and name not in present:
-            _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {kind.simpleString()}")
+            _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
         elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
             _widen(target, schema, later, column)
 

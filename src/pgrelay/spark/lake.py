@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.delta_folders import remove_unmade
-from pgrelay.spark.names import COMMIT_LSN, literal, quoted
+from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
 
 Using = Literal["delta", "iceberg"]
 
@@ -114,7 +114,7 @@ class LakeTable:
         self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
 
     def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
-        listed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in columns)
+        listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
         told = _listed({**_PROPERTIES[self.using], **properties})
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 

@@ -1,9 +1,11 @@
 """Names in Spark SQL, and those that pgrelay adds to a table."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import Row
+from pyspark.sql.types import DataType
 
 COMMIT_LSN: Final = "__commit_lsn"
 SEQ: Final = "__seq"
@@ -35,3 +37,8 @@ def literal(text: str) -> str:
     """A text as SQL writes it, between quotes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def sql_type(kind: DataType) -> str:
+    """A type as SQL writes it, where `timestamp` is what a setting of the session says."""
+    return re.sub(r"\btimestamp\b", "timestamp_ltz", kind.simpleString())
