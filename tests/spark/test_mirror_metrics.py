@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,6 +85,22 @@ def test_what_queries_hold_back_is_told_of_the_oldest_until_it_ends(spark: Spark
     assert held() == 0
 
 
+def test_queries_that_began_before_the_listener_are_counted_when_it_hears_of_them(
+    spark: SparkSession,
+) -> None:
+    listener, registry = listener_of(spark, "p.a")
+    one, other = progressed("one"), progressed("other")
+
+    def running(told: Callable[[Any], None], of: Any) -> float | None:
+        told(of)
+        return registry.get_sample_value("pgrelay_mirror_running")
+
+    assert running(listener.onQueryProgress, one) == 1
+    assert running(listener.onQueryIdle, one) == 1
+    assert running(listener.onQueryTerminated, other) == 1  # which it never heard of
+    assert running(listener.onQueryTerminated, one) == 0
+
+
 def test_what_a_query_takes_in_is_counted_from_where_it_began(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
@@ -92,7 +109,7 @@ def test_what_a_query_takes_in_is_counted_from_where_it_began(
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
     query = handmade.mirror({"a": target}, options={"startingOffsets": json.dumps({topic: {"0": 3}})})
     listener, registry = listener_of(spark, topic)
-    for start, end, taken in ((None, 5, 2), (5, 12, 9)):
+    for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last of a topic that was made anew
         listener.onQueryProgress(progressed(str(query.id), topic, start, end))
         assert registry.get_sample_value("pgrelay_mirror_records_total", {"table": topic}) == taken
 

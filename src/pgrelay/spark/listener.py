@@ -60,15 +60,18 @@ class MirrorListener(StreamingQueryListener):
         self._metrics = MirrorMetrics(metrics)
         known = Registry(registry) if registry else None
         self._ends = TopicEnds(spark, servers, prefix=prefix, options=options, registry=known)
+        self._running = set[str]()  # runs of queries
         self._read: dict[str, Offsets] = {}  # by the query's run
         self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        self._metrics.started()
+        self._runs_now(str(event.runId), True)
         _log.info("query started", query=str(event.id), run=str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
+        # Of a query that was there before the listener, this is the first word.
+        self._runs_now(str(progress.runId), True)
         end = self._offsets(progress, "endOffset")
         if not end:
             return  # somebody else's query
@@ -83,17 +86,22 @@ class MirrorListener(StreamingQueryListener):
         self._tell(end, taken, batch=progress.batchId, seconds=seconds)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        self._runs_now(str(event.runId), True)
         if read := self._read.get(str(event.runId)):
             self._tell(read, {})
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._metrics.ended()
+        self._runs_now(str(event.runId), False)
         self._read.pop(str(event.runId), None)
         self._holds(str(event.runId), None)  # it says no more what it holds
         if event.exception is None:
             _log.info("query ended", query=str(event.id))
         else:
             _log.error("query failed", query=str(event.id))
+
+    def _runs_now(self, run: str, runs: bool) -> None:
+        (self._running.add if runs else self._running.discard)(run)
+        self._metrics.running(len(self._running))
 
     def _holds(self, run: str, since_s: float | None) -> None:
         if since_s is None:
@@ -160,4 +168,5 @@ def _parsed(offsets: str | None) -> dict[str, dict[str, int]]:
 
 def _count(start: Mapping[int, int], end: Mapping[int, int]) -> int:
     """Offsets from the one to the other; a partition that is new begins at 0."""
-    return sum(offset - start.get(number, 0) for number, offset in end.items())
+    # A topic that was made anew ends before where the last batch did.
+    return sum(max(0, offset - start.get(number, 0)) for number, offset in end.items())

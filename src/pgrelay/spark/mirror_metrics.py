@@ -61,11 +61,8 @@ class MirrorMetrics:
         )
         self._running = Gauge("pgrelay_mirror_running", "Queries that run", registry=at)
 
-    def started(self) -> None:
-        self._running.inc()
-
-    def ended(self) -> None:
-        self._running.dec()
+    def running(self, queries: int) -> None:
+        self._running.set(queries)
 
     def batch(self, seconds: float) -> None:
         self._batch.observe(seconds)
