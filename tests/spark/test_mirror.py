@@ -47,6 +47,13 @@ def test_two_topics_share_no_target(spark: SparkSession, tmp_path: Path) -> None
         pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path))
 
 
+def test_nor_is_a_target_the_table_of_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"corrupt_to=LAKE\.a is the target of p\.a: name another table"):
+        pg.mirror(
+            spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint=str(tmp_path), corrupt_to="LAKE.a"
+        )
+
+
 def test_a_topic_that_was_read_is_not_left_out_in_silence(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:

@@ -50,4 +50,6 @@ def _cause(error: Py4JJavaError | CapturedException) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
+    first, _, rest = text.strip().partition("\n")
+    # Some say what it is on the next line.
+    return f"{first.rstrip()} {_first_line(rest)}" if first.rstrip().endswith(":") and rest else first

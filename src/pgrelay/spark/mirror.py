@@ -62,7 +62,7 @@ def mirror(
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
-    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to)
+    writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
 
 
@@ -93,7 +93,7 @@ def history(
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
-    writing = Writing(_targets(spark, tables, using), using, on_missing, corrupt_to, history=True)
+    writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
     return _query(source, reading, writing, prefix, trigger, query_name)
 
 
@@ -116,7 +116,9 @@ def _reading(
     )
 
 
-def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> dict[str, str]:
+def _targets(
+    spark: SparkSession, tables: Mapping[str, str], using: Using, corrupt_to: str | None
+) -> dict[str, str]:
     taken = dict[str, str]()  # the topic, by what the catalog makes of the target's name
     for topic, target in tables.items():
         other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
@@ -125,6 +127,8 @@ def _targets(spark: SparkSession, tables: Mapping[str, str], using: Using) -> di
                 f"two topics share a target: {other} has {tables[other]} and {topic} has {target}, which are "
                 "one table: name another for one of them"
             )
+    if corrupt_to and (name := lake_table(spark, corrupt_to, using).plain_name()) in taken:
+        raise SetupError(f"corrupt_to={corrupt_to} is the target of {taken[name]}: name another table")
     return dict(tables)
 
 

@@ -19,7 +19,7 @@ from pgrelay import spark as pg
 from pgrelay.early_stop import noted
 from pgrelay.errors import SetupError
 from pgrelay.spark_mirror.config import MirrorConfig
-from pgrelay.spark_mirror.failure import reason
+from pgrelay.spark_mirror.failure import reason, told_at_start, told_of_java
 
 _log = structlog.get_logger(__name__)
 
@@ -42,12 +42,15 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
     stop = threading.Event()
     metrics = CollectorRegistry()
     try:
-        with _asked_to_stop(stop), _served(config, metrics):
-            spark = _session(config)
+        with _asked_to_stop(stop), _served(config, metrics), told_of_java(stop):
+            with told_at_start("spark, lake.warehouse"):
+                spark = _session(config)
             _on_signals(stop)  # PySpark has put a handler of its own in their place
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
-                _follow(_mirror(spark, config, once), stop)
+                with told_at_start("kafka.options, lake"):
+                    query = _mirror(spark, config, once)
+                _follow(query, stop)
                 _let_the_listener_finish(spark)
             finally:
                 spark.stop()
