@@ -94,6 +94,20 @@ def test_what_a_column_was_follows_renames_and_types() -> None:
     assert known.until((0, 0)).columns == (ID, TITLE, PRICE)
 
 
+@pytest.mark.parametrize("name", ["at", "on"])
+def test_a_column_that_is_read_as_text_is_so_under_all_its_names(name: str) -> None:
+    at = Column("at", "timestamptz", encoding="iso-timestamp")
+    on, due = replace(at, name="on"), replace(at, name="due")
+    known = schema(version(1, ID, at, due), version(2, ID, on, due), version(3, ID, on, due, at)).as_text(
+        name
+    )
+    texts = [[column.name for column in each.columns if column.text] for each in known.versions]
+    assert texts == [["at"], ["on"], ["on", "at"] if name == "at" else ["on"]]
+    # Or the rename would be taken for a drop and an add.
+    last = schema(version(1, ID, at), version(2, ID, on)).as_text(name)
+    assert last.became(*last.versions) == {"id": "id", "at": "on"}
+
+
 def test_columns_that_differ_in_case_alone_are_refused_by_name() -> None:
     with pytest.raises(SetupError, match="'id' and 'ID' are the same"):
         table("app.public.t", ID, Column("ID", "text")).refuse_clash()

@@ -79,7 +79,8 @@ class TableSchema:
         """The same with these columns read as strings, in the record's own words.
 
         For values that the exact type can't hold: NaN in numeric(p,s), infinite dates, years before Christ,
-        arrays of several dimensions. Raises SetupError where there is no such column.
+        arrays of several dimensions. A column that was renamed is one by any of its names. Raises SetupError
+        where there is no such column.
         """
         known = {column.name for version in self.versions for column in version.columns}
         if unknown := set(names) - known:
@@ -87,10 +88,20 @@ class TableSchema:
                 f"{self.topic}: no column {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}"
             )
         versions = [
-            replace(v, columns=tuple(replace(c, text=c.text or c.name in names) for c in v.columns))
-            for v in self.versions
+            replace(v, columns=tuple(replace(c, text=c.text or c.name in of_v) for c in v.columns))
+            for v, of_v in zip(self.versions, self._in_each(names), strict=True)
         ]
         return replace(self, versions=tuple(versions))
+
+    def _in_each(self, names: Iterable[str]) -> list[set[str]]:
+        """These columns' names in each version: there, and where they had others."""
+        found = [set(names) for _ in self.versions]
+        became = [self.became(was, now) for was, now in pairwise(self.versions)]
+        for number, renames in enumerate(became):
+            found[number + 1] |= {now for was, now in renames.items() if was in found[number]}
+        for number, renames in reversed([*enumerate(became)]):
+            found[number] |= {was for was, now in renames.items() if now in found[number + 1]}
+        return found
 
     def until(self, position: Position) -> Self:
         """The same as of a position: without the versions that come later, but for the first one.
