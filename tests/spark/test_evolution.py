@@ -104,9 +104,12 @@ def test_a_target_without_rows_follows_any_change(topic: Topic, target: str, usi
     swapped = versions(topic, [ID, A, B], [ID, B, A])
     topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}), change("d", 11, before={"id": 1}))
     apply(topic, swapped.until((1, 0)), target, using)
+    table = lake_table(topic.spark, target, using)
+    table.set_properties({"pgrelay.mirror": "mine"})
     topic.write(change("c", 110, after={"id": 2, "b": "A", "a": "B"}))
     apply(topic, swapped, target, using, since=2)
     assert found(topic, target, using) == Counter([(2, "A", "B")])
+    assert table.properties()["pgrelay.mirror"] == "mine"
 
 
 def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(

@@ -101,8 +101,9 @@ class LakeTable:
         return self.spark.table(self.name)
 
     def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
-        """Give the table these columns, and no rows."""
-        self._make("CREATE OR REPLACE TABLE", columns, properties)
+        """Give the table these columns, and no rows. What else it tells of itself stays."""
+        told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
+        self._make("CREATE OR REPLACE TABLE", columns, {**told, **properties})
 
     def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
         """Make the table, and the namespace that it stands in, where they are missing."""
