@@ -15,7 +15,7 @@ from pgrelay.spark.evolution import evolve
 from pgrelay.spark.lake import LakeTable, Using, lake_table
 from pgrelay.spark.positions import birth_properties, read_positions
 from pgrelay.spark.schema import TableSchema, TableVersion
-from tests.spark.records import Topic, change, rows
+from tests.spark.records import Topic, change, numeric, rows
 
 ID = Column("id", "int4", key=True, encoding="integer")
 A, B = Column("a", "text"), Column("b", "text")
@@ -44,8 +44,10 @@ def made(spark: SparkSession, target: str, using: Using, schema: TableSchema, *v
     return table
 
 
-def apply(topic: Topic, schema: TableSchema, target: str, using: Using, since: int = 0) -> None:
-    changes = topic.changes(schema).where(f"offset >= {since}")
+def apply(
+    topic: Topic, schema: TableSchema, target: str, using: Using, since: int = 0, until: int = 9
+) -> None:
+    changes = topic.changes(schema).where(f"offset >= {since} AND offset < {until}")
     pg.apply_changes(changes, target, schema=schema, using=using)
 
 
@@ -159,6 +161,22 @@ def test_a_column_that_takes_a_dropped_ones_name_survives_a_kill_in_between(
     assert since is not None
     evolve(table, known, since, live=table.rows)
     assert rows(table.rows()) == Counter([(1, "B")])
+
+
+def test_a_type_that_iceberg_can_not_change_to_is_refused_while_there_are_rows(
+    spark: SparkSession, topic: Topic, target: str
+) -> None:
+    number = Column("n", "int4", encoding="integer")
+    wide = replace(number, type_name="numeric", type_modifier=numeric(12, 0), encoding="string")
+    known = versions(topic, [ID, number], [ID, wide])
+    topic.write(change("c", 10, after={"id": 1, "n": 5}), change("c", 110, after={"id": 2, "n": "6"}))
+    apply(topic, known.until((1, 0)), target, "iceberg", until=1)
+    told = r"iceberg can't follow the change of column 'n' at LSN 0/65: .*int -> decimal.*; to go on, drop"
+    with pytest.raises(SetupError, match=told):
+        apply(topic, known, target, "iceberg", since=1)
+    spark.sql(f"DELETE FROM iceberg.{target}")
+    apply(topic, known, target, "iceberg", since=1)
+    assert found(topic, target, "iceberg") == Counter([(2, 6)])
 
 
 @both_formats

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.columns import Column
+from pgrelay.spark.failures import cause
 from pgrelay.spark.lake import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
 from pgrelay.spark.positions import birth_properties
@@ -30,6 +32,10 @@ CURE: Final = (
     "to go on, drop the target by pgrelay.spark.drop, mirror from behind that LSN (startingOffsets, a new "
     "checkpoint), and UPDATE every row"
 )
+
+
+# What Spark says of a change that Iceberg refuses, in an error that it has no class for.
+_UNSUPPORTED: Final = "Unsupported table change"
 
 
 def evolve(
@@ -145,8 +151,10 @@ def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Positi
 def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: str, change: str) -> None:
     try:
         target.spark.sql(f"ALTER TABLE {target.name} {change}")
-    except PySparkException as error:
-        reason = str(error).partition("\n")[0]
+    except (PySparkException, Py4JJavaError) as error:
+        if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
+            raise  # such as a disk that is full, which passes
+        reason = cause(error) if isinstance(error, Py4JJavaError) else str(error).partition("\n")[0]
         raise SetupError(
             f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
             f"{format_lsn(later.position[0])}: {reason}; {CURE}"

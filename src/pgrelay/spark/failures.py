@@ -20,7 +20,7 @@ def told_of(where: str) -> Iterator[None]:
         yield
     except (Py4JJavaError, CapturedException) as error:
         # Java's own words stay with it: by them Spark tells a query that was stopped from one that failed.
-        raise PgrelayError(f"{where}: {_cause(error)}") from error
+        raise PgrelayError(f"{where}: {cause(error)}") from error
 
 
 @contextmanager
@@ -38,7 +38,8 @@ def refused_by(told: str, refusal: Callable[[str], PgrelayError]) -> Iterator[No
         raise refusal(format_lsn(int(found[1]))) from error
 
 
-def _cause(error: Py4JJavaError | CapturedException) -> str:
+def cause(error: Py4JJavaError | CapturedException) -> str:
+    """What Java says was at the bottom of it, in one line."""
     java: JavaObject | None = (
         error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     )
