@@ -244,7 +244,7 @@ class Target:
         changes = changes.where(F.col("op") != "t")
         if schema.key:
             self._write_by_key(changes, summary, schema)
-        elif schema.latest.replica_identity == "full":
+        elif schema.latest.replica_identity == "full" or (summary.replaced and schema.was_full):
             with self.table.marking(mark_of(schema.topic, summary.highest, truncated)):
                 strict = self.on_missing == "fail" and self.rejects is None
                 apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
@@ -287,7 +287,10 @@ class Target:
 def _better_cure(reason: str) -> str:
     """What helps against a record that can't be read, before it is set aside for good."""
     if INEXACT in reason:
-        return "read the column as text (TableSchema.as_text) in a target that is made anew, or "
+        return (
+            "where the column was changed, read table_schemas again and start the stream anew, else read it "
+            "as text (TableSchema.as_text) in a target that is made anew, or "
+        )
     if any(told in reason for told in OUTDATED):
         return "where the columns were changed, read table_schemas again and start the stream anew, or "
     return ""

@@ -71,6 +71,11 @@ class TableSchema:
         return tuple(column.name for column in self.columns if column.key)
 
     @property
+    def was_full(self) -> bool:
+        """Whether whole rows were told of, now or before."""
+        return any(version.replica_identity == "full" for version in self.versions)
+
+    @property
     def row_type(self) -> StructType:
         """The type of `before` and `after`."""
         return StructType([StructField(c.name, c.spark_type) for c in self.columns])

@@ -22,6 +22,7 @@ class Summary:
     moved: bool = False
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
     lacking: bool = False  # as `lacks` has it
+    replaced: bool = False  # rows, by updates or deletes
     untold: tuple[int, int, str] | None = None  # partition, offset, op, as `key_untold` has it
     foreign: str | None = None  # another topic than the schema's
 
@@ -42,6 +43,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
             F.max(sound & key_moved(schema)).alias("moved"),
             F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
             F.max(sound & lacks(schema)).alias("lacking"),
+            F.max(sound & F.col("op").isin("u", "d")).alias("replaced"),
             F.min(F.when(sound & key_untold(schema), F.struct("offset", "op"))).alias("untold"),
         )
         .collect()
@@ -59,6 +61,7 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
         summary.unchanged |= row["unchanged"]
         summary.moved |= bool(row["moved"])
         summary.lacking |= bool(row["lacking"])
+        summary.replaced |= bool(row["replaced"])
         if row["corrupt"] is not None and summary.corrupt is None:
             summary.corrupt = (row["partition"], *row["corrupt"])
         if row["untold"] is not None and summary.untold is None:

@@ -38,7 +38,8 @@ def append_once(
     if other is not None:
         raise RecordError(
             f"{schema.topic} partition {other['partition']} offset {other['offset']}: op {other['op']!r} of "
-            f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL"
+            f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL, or "
+            "where it was that, read table_schemas again"
         )
     columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
     rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
