@@ -81,8 +81,10 @@ class Program:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
+        """Whoever forked it may have seen its end ahead of us."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -1,12 +1,16 @@
 """The relay that the other tests drive, from its start to its end."""
 
 import signal
+from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.program import Program
 from tests.integration.relays import Relay
+from tests.integration.waiting import wait_until
 
 
 def test_rows_arrive_and_the_slot_follows(relay: Relay, database: Database) -> None:
@@ -52,3 +56,15 @@ def test_a_superuser_s_relay_makes_the_publication_itself(database: Database, ne
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
+
+
+def test_a_signal_to_a_process_that_has_ended_and_has_not_told_us_is_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with TemporaryFile() as output:
+        program = Program(["--version"], output)
+        wait_until(lambda: not Path(f"/proc/{program.pid}").exists(), "its end")
+        with monkeypatch.context() as untold:
+            untold.setattr(program, "poll", lambda: None)
+            program.send_signal(signal.SIGTERM)
+        assert program.wait() == 0
