@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def threads(pid: int | str = "self") -> set[str]:
-    """The ids of those that a process has. Some may be earlier tests', and end meanwhile."""
+    """The ids of those that a process has."""
     return set(os.listdir(f"/proc/{pid}/task"))
 
 
 def librdkafka_threads() -> set[str]:
-    """The ids of those of our threads that are librdkafka's, which names them so."""
+    """The ids of those of our threads that are librdkafka's, which names them so. Some may end meanwhile."""
     return {thread for thread, name in thread_names().items() if name.startswith("rdk:")}
 
 

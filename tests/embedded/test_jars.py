@@ -49,7 +49,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, folder: Path, port: int) -> None:
     monkeypatch.setattr(cache, "cache_folder", lambda: folder)
     remote = {"ours": f"http://127.0.0.1:{port}"}
     monkeypatch.setattr(
-        jars, "_maven", lambda: MavenContext(repo_cache=folder / "m2", remote_repos=remote, timeout=2)
+        jars, "_maven", lambda: MavenContext(repo_cache=folder / "m2", remote_repos=remote, timeout=30)
     )
 
 

@@ -26,7 +26,7 @@ def queries() -> dict[str, str]:
     found = {}
     for panel in DASHBOARD["panels"]:
         for target in panel["targets"]:
-            expression = target["expr"].replace("$instance", ".*").replace("$__rate_interval", "10s")
+            expression = target["expr"].replace("$instance", ".*").replace("$__rate_interval", "1m")
             found[f"{panel['title']} {target['refId']}"] = expression
     return found
 
@@ -92,7 +92,8 @@ def test_the_rules_are_evaluated_and_quiet(prometheus: Prometheus) -> None:
         return [rule["name"] for rule in rules if rule["health"] == "ok"]
 
     wait_until(lambda: len(evaluated()) == len(prometheus.rules()) > 0, "every rule to be evaluated")
-    assert [rule["name"] for rule in prometheus.rules() if rule["state"] != "inactive"] == []
+    # One scrape may be late; what lasts is an alert.
+    wait_until(lambda: all(rule["state"] == "inactive" for rule in prometheus.rules()), "no alert to be left")
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)

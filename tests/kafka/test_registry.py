@@ -183,7 +183,7 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
     with pytest.raises(RegistryUnavailable):
         asking.result()
     await registry.close()
-    assert turns > 10
+    assert turns > 3  # as often as a busy machine lets it; a loop that waits turns once
 
 
 @pytest.mark.parametrize(

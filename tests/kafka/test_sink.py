@@ -17,7 +17,7 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
 from tests.clock import Clock
-from tests.threads import librdkafka_threads, threads, without_collections
+from tests.threads import librdkafka_threads, without_collections
 
 TOO_LARGE = 1_000_001  # bytes
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
@@ -300,14 +300,14 @@ def test_who_waits_for_a_transactional_call_rests(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("make", [lambda: Sink(SinkConfig(kafka=NOBODY)), lambda: transactional_sink()])
 async def test_nothing_of_a_closed_sink_is_left(make: Callable[[], Sink]) -> None:
-    await asyncio.to_thread(threads)  # the loop's own thread for such calls stays
     with without_collections():
-        before = threads()
+        before = librdkafka_threads()
         sink = make()
+        assert librdkafka_threads() - before
         closed = weakref.ref(sink)
         await sink.close()
         del sink
-        assert threads() <= before
+        assert librdkafka_threads() <= before
         assert closed() is None
 
 

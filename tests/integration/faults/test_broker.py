@@ -31,7 +31,7 @@ CUTS = 10
 OF_A_SINK = 7 + 2  # threads, and of the pool that calls it
 ROWS = 10_000  # of 10 kB, 100 MB in all
 QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
-PATIENCE = timedelta(seconds=2)  # of the server
+PATIENCE = timedelta(seconds=4)  # of the server
 STALLED = "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost"
 
 
