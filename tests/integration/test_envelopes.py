@@ -60,7 +60,7 @@ class TestFlat:
         database.execute("INSERT INTO people SELECT generate_series(1, 3)")
         for relay in (flat, whole):
             relay.caught_up()
-        for row, record in zip(flat.records("people"), whole.records("people"), strict=True):
+        for row, record in zip(flat.records("people", 3), whole.records("people", 3), strict=True):
             source = record.json["source"]
             told = row.json["__commit_lsn"], row.json["__seq"], row.json["__ts_ms"]
             assert told == (source["commit_lsn"], source["seq"], source["ts_ms"])

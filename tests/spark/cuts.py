@@ -45,6 +45,7 @@ class Cuts:
         self._counts = lambda what: of in what and not (but and but in what)
         while not self._passes(run):
             pass
+        assert self._killed, "there was no write to be killed behind"
 
     def _passes(self, run: Callable[[], None]) -> bool:
         self._run.clear()

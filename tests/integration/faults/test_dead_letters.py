@@ -10,6 +10,7 @@ from pgrelay.lsn import format_lsn
 from tests.integration.conftest import NewDatabase, NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import UNDELIVERABLE, WRONG, last_words
+from tests.integration.faults.slots import exists
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, create_topic
@@ -164,12 +165,13 @@ def test_an_lsn_at_which_nothing_commits_leaves_out_nothing(database: Database, 
     assert ids(relay) == [1]
 
 
-def test_a_slot_that_is_not_there_is_not_made(new_relay: NewRelay) -> None:
+def test_a_slot_that_is_not_there_is_not_made(database: Database, new_relay: NewRelay) -> None:
+    database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
     relay = new_relay()
-    relay.sections["source"] = {"publications": ["other"]}
     done = skip(relay, "0/1")
+    assert f"source.slot: {relay.prefix} does not exist" in done.stderr
     assert done.returncode == WRONG
-    assert relay.confirmed_lsn() == 0
+    assert not exists(database, relay.prefix)
 
 
 def test_a_relay_that_runs_must_be_stopped_first(new_relay: NewRelay) -> None:

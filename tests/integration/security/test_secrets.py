@@ -88,14 +88,25 @@ def bad_hash_key(relay: Relay) -> None:
     relay.sections["records"]["columns"]["hash_key"] = [WRONG_PASSWORD]
 
 
-REFUSALS = [postgres_password, kafka_password, unknown_option, not_an_option, unescaped, bad_hash_key]
+# Each with a word of why it is refused, so that it is for that.
+REFUSALS = [
+    (postgres_password, "password authentication failed"),
+    (kafka_password, "correct the credentials in sink.kafka"),
+    (unknown_option, "sasl.passwords"),
+    (not_an_option, "max.retries"),
+    (unescaped, "source.dsn"),
+    (bad_hash_key, "records.columns.hash_key"),
+]
 
 
-@pytest.mark.parametrize("spoil", REFUSALS)
-def test_where_it_is_refused(relay: Relay, everything: list[str], spoil: Callable[[Relay], None]) -> None:
+@pytest.mark.parametrize(("spoil", "why"), REFUSALS)
+def test_where_it_is_refused(
+    relay: Relay, everything: list[str], spoil: Callable[[Relay], None], why: str
+) -> None:
     spoil(relay)
     relay.start()
     assert relay.wait_exit() == WRONG
+    assert why in relay.log_text
     assert_untold({"the log": relay.log_text, **checks(relay)}, everything)
 
 
