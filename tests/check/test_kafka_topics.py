@@ -227,7 +227,8 @@ def test_a_broker_that_says_where_it_is_not() -> None:
     assert "advertised.listeners" in finding.cure
 
 
-async def test_a_complaint_does_not_show_a_secret() -> None:
+async def test_a_complaint_does_not_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 0.0)  # nobody is there
     options = {
         "bootstrap.servers": "127.0.0.1:1",
         "security.protocol": "SASL_PLAINTEXT",

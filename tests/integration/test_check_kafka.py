@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclBinding, AdminClient  # type: ignore[attr-defined]
@@ -16,6 +17,7 @@ from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
 from tests.integration.servers import KafkaServer
 from tests.integration.test_check import Setup, only
+from tests.unavailable import skip
 
 PASSWORD = secrets.token_hex(8)
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -47,22 +49,29 @@ def secured() -> Iterator[Kafka]:
         try:
             kafka = stack.enter_context(Kafka(settings=SECURED))
         except Unavailable as error:
-            pytest.skip(str(error))
+            skip(error)
         stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
+        # The first whom a broker asks who they are waits longest, and some tests have little patience.
+        AdminClient(credentials(kafka)).list_topics(timeout=60)
         yield kafka
 
 
-@pytest.fixture
-def guarded(setup: Setup, secured: Kafka) -> Setup:
-    """A set-up whose broker asks who we are."""
-    setup.bootstrap = secured.bootstrap
-    setup.sink["kafka"] = {
+def credentials(secured: Kafka) -> dict[str, Any]:
+    """The options of the one who is let in."""
+    return {
         "bootstrap.servers": secured.proxied_bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "relay",
         "sasl.password": PASSWORD,
     }
+
+
+@pytest.fixture
+def guarded(setup: Setup, secured: Kafka) -> Setup:
+    """A set-up whose broker asks who we are."""
+    setup.bootstrap = secured.bootstrap
+    setup.sink["kafka"] = credentials(secured)
     return setup
 
 

@@ -22,6 +22,7 @@ from tests.integration.debezium.reasons import REASONS
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import Record, read_topic
+from tests.unavailable import skip
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,7 +48,7 @@ def found(
         try:
             stack.enter_context(connector(database, kafka, theirs, tmp_path, THEIRS))
         except Unavailable as error:
-            pytest.skip(str(error))
+            skip(error)
         relay.start().wait_streaming()
         workload.run(database)
         relay.caught_up()

@@ -11,6 +11,7 @@ from tests.integration.databases import Database
 from tests.integration.debezium.connector import connector
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import read_topic
+from tests.unavailable import skip
 
 
 @pytest.mark.timeout(600)
@@ -26,7 +27,7 @@ def test_nothing_is_missing_and_the_topic_goes_on(
         try:
             stack.enter_context(connector(database, kafka, prefix, tmp_path, options))
         except Unavailable as error:
-            pytest.skip(str(error))
+            skip(error)
         database.execute("INSERT INTO t VALUES (1, 0), (2, 0)")
         database.execute("UPDATE t SET v = 1 WHERE id = 1")
         by_debezium = read_topic(kafka.bootstrap, topic, 3, timeout=120)

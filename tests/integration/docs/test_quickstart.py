@@ -58,7 +58,7 @@ class Reader:
 
     def _shell(self, line: str) -> str:
         if line.startswith("pip "):
-            return ""  # how the wheel is made and installed is tested in tests/test_wheel.py
+            return ""  # how the wheel is made and installed is tested by .ci/packages
         if line.startswith("export "):
             name, _, value = line.removeprefix("export ").partition("=")
             self._environment[name] = value

@@ -9,6 +9,7 @@ from pgrelay.embedded.jars import Unavailable
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
 from tests.integration.servers import KafkaServer, PostgresServer
+from tests.unavailable import skip
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def postgres(request: pytest.FixtureRequest, version: str) -> Iterator[PostgresS
         try:
             embedded = stack.enter_context(Postgres(version=version, contrib=True, settings=settings))
         except Unavailable as error:
-            pytest.skip(f"needs a server of its own: {error}")
+            skip(error)
         yield PostgresServer(version, embedded.dsn, embedded)
 
 
@@ -37,7 +38,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaServer]:
         try:
             embedded = stack.enter_context(Kafka(settings=settings))
         except Unavailable as error:
-            pytest.skip(f"needs a broker of its own: {error}")
+            skip(error)
         yield KafkaServer(embedded.bootstrap, embedded)
 
 

@@ -36,6 +36,7 @@ from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.security.certificates import Authority
 from tests.integration.servers import DEFAULT_VERSION, KafkaServer, PostgresServer
+from tests.unavailable import skip
 
 HBA = "hostssl all pgrelay all scram-sha-256\nhost all postgres all trust\n"
 
@@ -92,7 +93,7 @@ def server(folder: Path, authority: Authority) -> Iterator[Postgres]:
                 )
             )
         except Unavailable as error:
-            pytest.skip(f"needs a server of its own: {error}")
+            skip(error)
         (postgres.data / "pg_hba.conf").write_text(HBA)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("SELECT pg_reload_conf()")
@@ -109,7 +110,7 @@ def broker(folder: Path, authority: Authority, passwords: Secrets) -> Iterator[K
         try:
             kafka = stack.enter_context(Kafka(settings=settings))
         except Unavailable as error:
-            pytest.skip(f"needs a broker of its own: {error}")
+            skip(error)
         # Clients of the secured listener are sent to a proxy.
         stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
         client = AdminClient({"bootstrap.servers": kafka.bootstrap})
