@@ -100,6 +100,23 @@ def test_the_cure_of_a_bug_in_streaming_is_told(text: str) -> None:
     assert "source.two_phase" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("sqlstate", "text"),
+    [
+        ("XX000", "invalid memory alloc request size 1200000003"),
+        ("54000", "out of memory"),
+    ],
+)
+def test_a_row_that_is_too_large_as_text_is_not_waited_for(sqlstate: str, text: str) -> None:
+    error = server_error(sqlstate, text, "in the change callback")
+    assert type(error) is SetupError
+    assert str(error) == (
+        f"the server can't send a row: {text} (in the change callback): as text it is too large for "
+        "Postgres; set source.binary: true, and where that is no help begin anew with pgrelay reset, and "
+        "copy the tables"
+    )
+
+
 PARAMETER = "correct that parameter in source.dsn, or the PG* variable that gives it"
 
 

@@ -115,8 +115,10 @@ def test_a_column_with_a_name_of_the_formats_own_is_refused_until_it_is_renamed(
     column = Column("__Row_Operation", "text")
     told = TableVersion((1, 0), (ID, column)), TableVersion((20, 0), (ID, replace(column, name="operation")))
     schema = TableSchema("app.public.t", "public", "t", told, "1", taken=TAKEN["iceberg"])
-    first = changes_of(spark, schema, [change("c", 10, after={"ts": 1, "__Row_Operation": "a"})])
+    before = replace(schema, versions=told[:1])
+    messages = [change("c", 10, after={"ts": 1, "__Row_Operation": "a"})]
     with pytest.raises(SetupError, match="'__Row_Operation' is the lake format's own: rename it"):
-        pg.apply_changes(first, target, schema=replace(schema, versions=told[:1]), using="iceberg")
+        pg.apply_changes(changes_of(spark, before, messages), target, schema=before, using="iceberg")
+    first = changes_of(spark, schema, messages)
     pg.apply_changes(first, target, schema=schema.until((1, 0)), using="iceberg")
     assert rows(spark.table(f"iceberg.{target}"), "ts", "operation") == {(1, "a"): 1}

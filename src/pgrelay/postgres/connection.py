@@ -66,6 +66,10 @@ _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 # From 15 on also where a PREPARE was rolled back before it is decoded, if the slot has two-phase commit.
 _UNMAPPED: Final = ("could not map filenode", "could not map filenumber")
 
+# Of a gigabyte, which neither a value that is printed nor a row of them may pass.
+_PROGRAM_LIMIT_EXCEEDED: Final = "54000"
+_UNPRINTABLE: Final = "invalid memory alloc request size"
+
 # libpq tells a refused connection by text alone, so these are all there is to go by.
 _REFUSALS: Final = (
     "password authentication failed",
@@ -151,17 +155,11 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
             f"{text}: create it, or correct source.slot and source.publications; if it was dropped and made "
             f"again, rows written meanwhile can't be decoded: {BEGIN_ANEW}"
         )
-    if sqlstate in _NO_UTF_8:
-        return RecordError(
-            f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
-        )
     if sqlstate == _IN_USE:
         return SourceUnavailable(f"{text}; another relay or client has it: this one takes over when it goes")
-    if text.startswith(_UNMAPPED):
-        return SourceUnavailable(
-            f"{text}: a bug of Postgres's streaming; set source.streaming: off; where that is no help, and "
-            "source.two_phase is on: docs/operations.md, A transaction that Postgres can't stream"
-        )
+    undecoded = _undecoded(sqlstate, text, context)
+    if undecoded is not None:
+        return undecoded
     if sqlstate is None or sqlstate.startswith(_PASSING):
         return SourceUnavailable(text)
     if context:
@@ -169,6 +167,25 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
             f"{text} ({context}): the server can't decode this by the publication of that time; {BEGIN_ANEW}"
         )
     return SetupError(text)
+
+
+def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | None:
+    """What keeps the server from sending a change, of what it is known for; None of all else."""
+    if sqlstate in _NO_UTF_8:
+        return RecordError(
+            f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
+        )
+    if text.startswith(_UNPRINTABLE) or (sqlstate == _PROGRAM_LIMIT_EXCEEDED and context):
+        return SetupError(
+            f"the server can't send a row: {text} ({context}): as text it is too large for Postgres; set "
+            f"source.binary: true, and where that is no help {BEGIN_ANEW}"
+        )
+    if text.startswith(_UNMAPPED):
+        return SourceUnavailable(
+            f"{text}: a bug of Postgres's streaming; set source.streaming: off; where that is no help, and "
+            "source.two_phase is on: docs/operations.md, A transaction that Postgres can't stream"
+        )
+    return None
 
 
 def query_error(error: psycopg.Error) -> PgrelayError:

@@ -7,6 +7,7 @@ from psycopg import sql
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.kafka_admin import allow_records_of
+from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.faults.own_servers import own_kafka
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
@@ -15,6 +16,7 @@ from tests.integration.topics import create_topic
 TABLES = 2000
 COLUMNS = 1600  # the most that Postgres allows
 LARGE = 40 << 20  # bytes
+UNPRINTABLE = 540_000_000  # bytes of a bytea, whose text takes twice as many and passes a gigabyte
 LARGEST = 100 << 20  # of a request that a broker takes, unless its socket.request.max.bytes says more
 
 
@@ -62,3 +64,10 @@ def test_a_value_of_tens_of_megabytes(
     large, small = relay.records("t")
     assert large.json["after"] == {"id": 1, "body": "0123456789abcdef" * (LARGE // 16)}
     assert small.json["after"] == {"id": 2, "body": "small"}
+
+
+def test_a_value_that_postgres_can_not_print(relay: Relay, database: Database) -> None:
+    """It is not waited for, as it would never pass."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, body bytea)")
+    database.execute(f"INSERT INTO t VALUES (1, repeat('x', {UNPRINTABLE})::bytea)")
+    assert "source.binary: true" in last_words(relay, WRONG)
