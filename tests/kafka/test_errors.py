@@ -2,8 +2,7 @@
 
 import struct
 from collections.abc import Iterator
-from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import Thread
+from socketserver import StreamRequestHandler
 
 import pytest
 from confluent_kafka import KafkaError
@@ -12,6 +11,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
 from pgrelay.kafka.errors import delivery_error, denied, uncreated, unreached
 from pgrelay.kafka.sink import Sink
+from tests.answering import answering
 
 UNSPOKEN = "sasl_ssl://k:9093/1: SASL PLAIN mechanism handshake failed:"
 NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
@@ -145,12 +145,8 @@ class Leaving(StreamRequestHandler):
 @pytest.fixture
 def leaving() -> Iterator[int]:
     """The port of such a broker."""
-    with ThreadingTCPServer(("127.0.0.1", 0), Leaving) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+    with answering(Leaving) as port:
+        yield port
 
 
 async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(

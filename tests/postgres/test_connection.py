@@ -3,9 +3,8 @@
 import asyncio
 import re
 from collections.abc import Iterator
-from socketserver import StreamRequestHandler, ThreadingTCPServer
+from socketserver import StreamRequestHandler
 from struct import pack
-from threading import Thread
 
 import pytest
 from psycopg import OperationalError
@@ -13,6 +12,7 @@ from psycopg.errors import CharacterNotInRepertoire, ObjectNotInPrerequisiteStat
 
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
 from pgrelay.postgres.connection import connect, connection_error, query_error, server_error
+from tests.answering import answering
 
 
 @pytest.mark.parametrize(
@@ -197,12 +197,8 @@ class Mute(StreamRequestHandler):
 @pytest.fixture
 def mute() -> Iterator[int]:
     """The port of such a server."""
-    with ThreadingTCPServer(("127.0.0.1", 0), Mute) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+    with answering(Mute) as port:
+        yield port
 
 
 async def test_a_server_that_lets_us_in_and_does_not_answer_is_given_up(
