@@ -17,16 +17,17 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Broker, Cluster, Overview
+from pgrelay.kafka.errors import NO_TOKEN, UNHEARD
 from pgrelay.kafka.sink import Sink
 
 # What librdkafka's text or code says, and what to do about it; the first that fits counts.
 _CURES: Final = (
     (
-        ("OAUTHBEARER token",),
+        NO_TOKEN,
         "start what sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in "
         "sink.kafka",
     ),
-    (("mechanisms: (n/a)",), "see whether the broker is well"),
+    ((UNHEARD,), "see whether the broker is well"),
     (("_AUTHENTICATION", "SASL"), "correct sasl.mechanism, sasl.username and sasl.password in sink.kafka"),
     (
         ("_SSL", "SSL handshake", "certificate"),

@@ -18,8 +18,8 @@ UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTI
 DENIED: Final = UNAUTHORIZED | UNKNOWN
 # By the same codes librdkafka tells that nobody has answered: a broker amid the handshake of SASL, or whoever
 # gives out tokens, who refuses in the words of OAuth (RFC 6749, section 5.2).
-_UNHEARD: Final = "broker's supported mechanisms: (n/a)"
-_NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
+UNHEARD: Final = "broker's supported mechanisms: (n/a)"
+NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
 _REFUSED_TOKEN: Final = ("invalid_", "unauthorized_client", "unsupported_", "sasl.oauthbearer.config")
 # What passes by itself where a topic is to be made; `KafkaError.retriable` is of transactions alone.
 _LATER: Final = frozenset(
@@ -78,15 +78,15 @@ def denied(error: KafkaError) -> bool:
     if error.code() not in DENIED:
         return False
     text = error.str()
-    if any(told in text for told in _NO_TOKEN):
+    if any(told in text for told in NO_TOKEN):
         return any(word in text for word in _REFUSED_TOKEN)
-    return _UNHEARD not in text
+    return UNHEARD not in text
 
 
 def unreached(reason: str) -> KafkaUnavailable:
     """What it means that nobody has told the cluster's topics, for a reason that librdkafka gave."""
     cure = "start the brokers, or correct bootstrap.servers"
-    if any(told in reason for told in _NO_TOKEN):
+    if any(told in reason for told in NO_TOKEN):
         cure = "start whoever gives out tokens, or correct sasl.oauthbearer.*"
     return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure} in sink.kafka")
 
