@@ -48,12 +48,18 @@ class Relaying:
     """A session's ledger, encoder and commits, and what the session does with them."""
 
     def __init__(
-        self, delivered: Delivered | None = None, slot_lsn: int = SLOT, wal_end: int = WAL_END
+        self,
+        delivered: Delivered | None = None,
+        slot_lsn: int = SLOT,
+        wal_end: int = WAL_END,
+        known: Delivered | None = None,
     ) -> None:
         self.kafka = FakeKafka(delivered)
         self.ledger = Ledger(slot_lsn)
         self.encoder = encoder_of(replace(OPTIONS, headers=True))
-        self.commits = Commits(self.kafka, self.ledger, self.encoder, upstream(slot_lsn, answer(wal_end)))
+        self.commits = Commits(
+            self.kafka, self.ledger, self.encoder, upstream(slot_lsn, answer(wal_end)), known
+        )
 
     def take(self, events: list[Event]) -> list[int]:
         """Encodes events and enters them into the ledger; returns the `seq` of each record."""
@@ -318,7 +324,7 @@ async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
         asked.append(kafka.last)
         return WAL_END
 
-    commits = Commits(kafka, ledger, encoder, upstream(SLOT, wal_end))
+    commits = Commits(kafka, ledger, encoder, upstream(SLOT, wal_end), None)
     kafka.last = Delivered(WAL_END)
     await commits.recover()
     assert asked == [Delivered(WAL_END)]
@@ -328,6 +334,19 @@ async def test_a_slot_beyond_the_position_is_refused() -> None:
     relaying = Relaying(Delivered(SLOT - 1))
     with pytest.raises(GapError, match="the slot stands at 0/1000, and Kafka has everything up to 0/FFF"):
         await relaying.commits.recover()
+
+
+async def test_a_slot_that_moved_before_kafka_had_a_position_is_refused() -> None:
+    """Nothing was written since the slot was made, so no commit told where it stood; this process knows."""
+    relaying = Relaying(None, slot_lsn=SLOT, known=Delivered(SLOT - 1))
+    with pytest.raises(GapError, match="the slot stands at 0/1000, and Kafka has everything up to 0/FFF"):
+        await relaying.commits.recover()
+
+
+async def test_what_kafka_has_counts_for_more_than_what_this_process_knows() -> None:
+    """Another relay had the slot meanwhile, and moved it as it should."""
+    relaying = Relaying(Delivered(WAL_END), known=Delivered(SLOT - 1))
+    await relaying.commits.recover()
 
 
 @pytest.mark.parametrize("delivered", [Delivered(SLOT), Delivered(WAL_END)])

@@ -33,9 +33,17 @@ _IDLE_EVERY_S: Final = 1.0
 class Commits:
     """The Kafka transactions of one session."""
 
-    def __init__(self, sink: TransactionalSink, ledger: Ledger, encoder: Encoder, upstream: Upstream) -> None:
-        """`upstream` as it was before streaming began."""
+    def __init__(
+        self,
+        sink: TransactionalSink,
+        ledger: Ledger,
+        encoder: Encoder,
+        upstream: Upstream,
+        known: Delivered | None,
+    ) -> None:
+        """`upstream` as it was before streaming began, `known` what this process then knew of Kafka."""
         self._upstream = upstream
+        self._known = known
         self._sink = sink
         self._ledger = ledger
         self._encoder = encoder
@@ -48,7 +56,7 @@ class Commits:
 
     async def recover(self) -> None:
         """Learn what was delivered, and have the encoder skip it. Raises GapError on what can't be true."""
-        position = await self._sink.recover()
+        position = await self._sink.recover() or self._known
         if position is None:
             return
         # Only now: the relay that had the slot before us may have gone on until we got it.

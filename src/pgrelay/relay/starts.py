@@ -17,7 +17,7 @@ from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import KafkaUnavailable
-from pgrelay.kafka.offsets import Offsets
+from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -85,11 +85,12 @@ class Starts:
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
             await self._hold_against_kafka(met, self._sink, slot)
+        delivered = self.known.delivered
         self.known.started(met.system, slot, source.walsender_pid, met.standby)
         if not self._observer.spool_failing:
             start = format_lsn(self.known.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
-        return await self._make_session(met, source, self._sink, slot)
+        return await self._make_session(met, source, self._sink, slot, delivered)
 
     def ended(self, session: Session) -> None:
         """Keep what a session has learnt of the position, whatever ended it."""
@@ -154,8 +155,10 @@ class Starts:
             )
         self.known.check_unmoved(slot)
 
-    async def _make_session(self, met: Met, source: Source, sink: Sink, slot: Slot) -> Session:
-        """A session of its own state; the slot must be ours already."""
+    async def _make_session(
+        self, met: Met, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None
+    ) -> Session:
+        """A session of its own state. The slot must be ours already; `delivered` is what was known before."""
         config, catalog, systemid = self._config, met.catalog, met.system.systemid
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
@@ -166,7 +169,7 @@ class Starts:
         commits = positions = None
         upstream = met.upstream(slot)
         if isinstance(sink, TransactionalSink):
-            commits = Commits(sink, ledger, encoder, upstream)
+            commits = Commits(sink, ledger, encoder, upstream, delivered)
         elif sink.has_topic(met.offsets.topic):
             positions = Positions(sink, met.offsets, upstream.slot_lsn, upstream.timeline)
         return Session(
