@@ -13,7 +13,7 @@ from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
-from pgrelay.relay.recall import Upstream
+from pgrelay.relay.gap_checks import Upstream
 from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
@@ -309,7 +309,7 @@ async def test_what_was_delivered_is_skipped_and_confirmed_all_the_same(clock: C
 
 
 async def test_a_position_beyond_the_end_of_wal_is_not_believed() -> None:
-    """What it means is in test_recall.py; here the server is a standby."""
+    """What it means is in test_gap_checks.py; here the server is a standby."""
     relaying = Relaying(Delivered(WAL_END + 1))
     with pytest.raises(SourceUnavailable, match="the standby has not come to 0/9001"):
         await relaying.commits.recover()

@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.look import Look
 from pgrelay.relay.observer import Observer
+from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 from tests.clock import Clock
@@ -46,7 +46,7 @@ class FakeConfirmations(Confirmations):
         return self.waits_s
 
 
-class FakeLook(Look):
+class FakePoll(ServerPoll):
     """Has found nothing yet."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class FakeSession(Session):
         self.sink = self.kafka = FakeSink()
         self.committing = False
         self.recovering = recovering
-        self.look = FakeLook()
+        self.server_poll = FakePoll()
 
 
 class Watching(Observer):

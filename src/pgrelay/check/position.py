@@ -14,8 +14,8 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
-from pgrelay.relay.met import Met
-from pgrelay.relay.recall import delivered, refuse_new_slot
+from pgrelay.relay.gap_checks import delivered, refuse_new_slot
+from pgrelay.relay.server import Server
 from pgrelay.relay.setup import check_own
 
 
@@ -31,7 +31,7 @@ async def position_findings(
         return []
     try:
         async with Source(config.source.dsn) as source:
-            met = Met(config, catalog, await source.identify(), standby)
+            server = Server(config, catalog, await source.identify(), standby)
         sink = Sink(config.sink)
     except PgrelayError:
         return []
@@ -41,7 +41,7 @@ async def position_findings(
         await sink.close()
         return []
     try:
-        return await _held_against(met, sink, slot)
+        return await _held_against(server, sink, slot)
     except StandbyNotReady as waits:
         return [refused(waits, "a run would wait")]
     except GapError as gap:
@@ -54,15 +54,15 @@ async def position_findings(
         await sink.close()
 
 
-async def _held_against(met: Met, sink: Sink, slot: Slot | None) -> list[Finding]:
+async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
     if slot is None:
-        await refuse_new_slot(sink, met.offsets, met.standby)
+        await refuse_new_slot(sink, server.offsets, server.standby)
         return []
-    name = met.config.source.slot
-    if met.standby:
+    name = server.config.source.slot
+    if server.standby:
         check_own(slot, name)
-    position = await delivered(sink, met.offsets)
+    position = await delivered(sink, server.offsets)
     if position is None:
         return []
-    await met.upstream(slot).check(position)
+    await server.upstream(slot).check(position)
     return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} fits")]

@@ -19,7 +19,7 @@ from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.recall import Upstream
+from pgrelay.relay.gap_checks import Upstream
 
 # A Kafka transaction under load; and one that a single Postgres transaction stretches, as a part of
 # transaction.timeout.ms, after which brokers abort it.

@@ -93,7 +93,7 @@ class Daemon:
             heartbeat.cancel()
             await cancelled(self._advice)
             await self._starts.close()
-        _log.info("stopped", confirmed=format_lsn(self._starts.known.confirmed_lsn))
+        _log.info("stopped", confirmed=format_lsn(self._starts.resume_point.confirmed_lsn))
 
     async def _try(self) -> None:
         """A session, and what its end asks for before the next. Raises what ends the process."""
@@ -179,7 +179,7 @@ class Daemon:
             await session.close()
             self._session_now = None
             self._observer.publish(session)
-            if session.ledger.flush_lsn > self._starts.known.flush_lsn:
+            if session.ledger.flush_lsn > self._starts.resume_point.flush_lsn:
                 self._backoff.reset()
             self._starts.ended(session)
 

@@ -80,8 +80,8 @@ class Observer:
             self._publish_at = now + _PUBLISH_EVERY_S
             self.publish(session)
             self._watch_kafka(session, now)
-            if session.look.published is not None:
-                self._watch_tables(session.look.published)
+            if session.server_poll.published is not None:
+                self._watch_tables(session.server_poll.published)
 
     def publish(self, session: Session) -> None:
         """Hand over what was counted since the last time."""
@@ -90,10 +90,10 @@ class Observer:
             received=ledger.server_lsn,
             acknowledged=ledger.flush_lsn,
             confirmed=session.confirmations.confirmed_lsn,
-            server=max(ledger.server_lsn, session.look.wal_end),
+            server=max(ledger.server_lsn, session.server_poll.wal_end),
         )
-        if session.look.wal is not None:
-            metrics.set_slot_wal(retained=session.look.wal.retained, safe=session.look.wal.safe)
+        if session.server_poll.wal is not None:
+            metrics.set_slot_wal(retained=session.server_poll.wal.retained, safe=session.server_poll.wal.safe)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
         metrics.set_open_transactions(session.assembler.open_transactions)

@@ -20,7 +20,7 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
-from pgrelay.relay.recall import offsets_of
+from pgrelay.relay.gap_checks import offsets_of
 from pgrelay.relay.setup import check_free, check_kind
 
 _PATIENCE_S: Final = 30.0

@@ -36,8 +36,8 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.look import Look
 from pgrelay.relay.outbox import Outbox
+from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.supply import Supply
 from pgrelay.relay.tasks import cancelled
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
@@ -80,7 +80,7 @@ class Session:
         confirmations: Confirmations,
         commits: Commits | None,
         supply: Supply,
-        look: Look,
+        server_poll: ServerPoll,
     ) -> None:
         self.source = source
         self.sink = sink
@@ -89,7 +89,7 @@ class Session:
         self.ledger = ledger
         self.confirmations = confirmations
         self.spool = spool
-        self.look = look
+        self.server_poll = server_poll
         self.committing = False
         self.recovering = commits is not None
         self._metrics = metrics
@@ -111,14 +111,14 @@ class Session:
             while not stop.is_set():
                 self._acknowledge()
                 watcher.turned(self)
-                self.look.turn(self.ledger.flush_lsn)
+                self.server_poll.turn(self.ledger.flush_lsn)
                 if self._work():
                     # Let signals and other tasks have their turn.
                     await asyncio.sleep(0)
                 else:
                     await self._rest()
         finally:
-            await self.look.close()
+            await self.server_poll.close()
             if self._commits is None:
                 # A commit under way must come to its end: what it did could not be told any more.
                 await cancelled(self._errand)
@@ -309,7 +309,7 @@ class Session:
         """Wait for bytes, for a report, or for the next status update or look at the server."""
         if self._commits is None and self.sink.hurry():
             return
-        rest_s = min(self.confirmations.rest_s(), self.look.rest_s())
+        rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
         waiting = self.confirmations.waiting or not self.ledger.idle
         if waiting or self._outbox or self._errand is not None:
             rest_s = min(rest_s, self._rest_s)

@@ -1,4 +1,4 @@
-"""What must be true before a stream begins: of slot, publications, topics and connections."""
+"""What must be true before a stream begins: of the slot, the publications, the topics and the connections."""
 
 import structlog
 
@@ -7,39 +7,43 @@ from pgrelay.errors import BEGIN_ANEW, GapError, SetupError, SourceUnavailable
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
-from pgrelay.relay.known import Known
+from pgrelay.relay.gap_checks import unpromoted
 from pgrelay.relay.publications import Publications
-from pgrelay.relay.recall import unpromoted
 from pgrelay.relay.records import selection_of, topics_of
+from pgrelay.relay.resume_point import ResumePoint
 
 _log = structlog.get_logger(__name__)
 
 
 async def prepare(
-    catalog: Catalog, config: SourceConfig, publications: Publications, known: Known, slot: Slot | None
+    catalog: Catalog,
+    config: SourceConfig,
+    publications: Publications,
+    resume_point: ResumePoint,
+    slot: Slot | None,
 ) -> Slot:
     """Make the publication and the slot where the configuration says so, and return the slot.
 
-    `slot` is the slot as it was found; None: it is not there. Raises SetupError where something is missing or
-    not what it should be, GapError where the slot is gone.
+    `slot` is the slot as it was found, None if there is none. Raises SetupError if something is missing or
+    not what it should be, GapError if the slot is gone.
     """
-    if slot is None and known.system is not None:
+    if slot is None and resume_point.system is not None:
         raise GapError(
-            f"slot {config.slot} is gone: changes since {format_lsn(known.confirmed_lsn)} are lost to it; "
-            f"{BEGIN_ANEW}"
+            f"slot {config.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} are lost to "
+            f"it; {BEGIN_ANEW}"
         )
     if slot is not None:
         check_kind(slot, config.slot, catalog.database)
     await publications.require(catalog, slot)
-    await publications.check(catalog, known.flush_lsn)
+    await publications.check(catalog, resume_point.flush_lsn)
     return slot or await _make_slot(catalog, config)
 
 
 async def check_topics(catalog: Catalog, config: Config) -> None:
-    """Refuse published tables that would share a topic by accident, before a row of theirs comes.
+    """Refuse published tables that would share a topic by accident, before one of their rows comes.
 
-    Raises SetupError. Tables that can't be looked at now, or are published later, are looked at when their
-    first row comes.
+    Raises SetupError. Tables that can't be listed now, or are published later, are checked when their first
+    row comes.
     """
     topics, selection = topics_of(config), selection_of(config)
     for schema, table in await catalog.published_tables(config.source.publications) or ():
@@ -67,13 +71,13 @@ async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
 
 
 def check_own(slot: Slot, name: str) -> None:
-    """Called on a standby. Raises SourceUnavailable where its slot is a primary's, which it follows."""
+    """Refuse, on a standby, a slot that is synchronised from the primary. Raises SourceUnavailable."""
     if slot.synced:
         raise unpromoted(f"and slot {name} there is kept for when its primary has gone")
 
 
 async def check_same(catalog: Catalog, source: Source) -> None:
-    """Raises SourceUnavailable where one connection leads to another server than the other."""
+    """Raises SourceUnavailable if the two connections lead to different servers."""
     if await catalog.server_started_us() != source.server_started_us:
         raise SourceUnavailable(
             "source.dsn leads to two servers, one for the stream and one for questions: name one host, or "
@@ -82,7 +86,7 @@ async def check_same(catalog: Catalog, source: Source) -> None:
 
 
 def check_kind(slot: Slot, name: str, database: str) -> None:
-    """Raises SetupError where the slot is none that we could read."""
+    """Raises SetupError if the slot is of a kind or a database that we can't read."""
     if slot.slot_type != "logical":
         raise SetupError(f"source.slot: {name} is a physical slot; choose another name")
     if slot.plugin != "pgoutput":
@@ -95,6 +99,6 @@ def check_kind(slot: Slot, name: str, database: str) -> None:
 
 
 def check_free(slot: Slot, name: str) -> None:
-    """Raises SetupError where a relay runs."""
+    """Raises SetupError if somebody reads the slot."""
     if slot.active_pid is not None:
         raise SetupError(f"slot {name} is in use by PID {slot.active_pid}: stop that relay first")

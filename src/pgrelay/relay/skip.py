@@ -166,7 +166,7 @@ class Passing(Observer):
             encoder.leave_out(self._lsn, self.message)
             self._encoder = encoder
         self.begin = self.begin or flush_lsn
-        self.end = self.end or session.look.wal_end
+        self.end = self.end or session.server_poll.wal_end
         passed = False
         if encoder.left_out is not None:
             self.changes, end_lsn = encoder.left_out

@@ -1,9 +1,10 @@
 """How each session begins: what must be there and fit at both ends, in the order that loses nothing.
 
-Theory of operation. Early comes whatever refuses a start: a slot that is made and then read by nobody holds
-back WAL for ever. Only a slot that was not there is made, and only once; whatever was waited for meanwhile,
-it is asked for again. The stream comes last, since a server cuts one that goes nowhere; and only with it the
-slot is ours, so what was held against Kafka before is held against it again where the slot has moved.
+Theory of operation. Whatever may refuse a start is checked before a slot is made, since one that is made and
+then read by nobody holds back WAL for ever. A slot is made only before the first stream of the process, and
+is looked up again after every wait. The stream begins last, since the server cuts a client that is silent.
+Only from then on is the slot ours: if it has moved since it was held against Kafka's position, it is held
+against it once more.
 """
 
 import contextlib
@@ -29,15 +30,15 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.known import Known
-from pgrelay.relay.look import Look
-from pgrelay.relay.met import Met
+from pgrelay.relay.gap_checks import check_kept, refuse_new_slot
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
-from pgrelay.relay.recall import check_kept, refuse_new_slot
 from pgrelay.relay.records import record_options, topics_of
 from pgrelay.relay.refusals import Refusals
+from pgrelay.relay.resume_point import ResumePoint
+from pgrelay.relay.server import Server
+from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
 from pgrelay.relay.supply import Supply
@@ -46,13 +47,14 @@ _log = structlog.get_logger(__name__)
 
 
 class Starts:
-    """Those of one process. What outlives a session is here: `known`, the producer, the registry's client.
+    """Begins the sessions of one process, and keeps what outlives one: the producer, the registry's client.
 
-    `sink_is_spent`: what is open in the producer belongs to the last session, and the next one's aborts it.
+    `resume_point` is where the next session begins. `sink_is_spent`: the producer's open transaction belongs
+    to the last session; a new producer aborts it.
     """
 
     def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
-        self.known = Known()
+        self.resume_point = ResumePoint()
         self._config = config
         self._metrics = metrics
         self._observer = observer
@@ -69,36 +71,39 @@ class Starts:
         await check_same(catalog, source)
         # Whatever is waited for from here on, how far behind the slot is stays true.
         self._observer.asked(await catalog.slot_wal(config.source.slot))
-        met = await Met.by(config, catalog, source)
-        self.known.check_cluster(met.system, met.standby)
-        await self.known.check_history(met.system, source)
+        server = await Server.identify(config, catalog, source)
+        self.resume_point.check_cluster(server.system, server.standby)
+        await self.resume_point.check_history(server.system, source)
         # Ahead of the slot: what is refused here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
         if self._sink is None:
-            self._sink = self._make_sink(met.offsets)
+            self._sink = self._make_sink(server.offsets)
         if self._registry is None and config.records.format == "avro":
             self._registry = Registry(config.records.schema_registry)
-        before = await self._make_ready(met, self._sink)
+        before = await self._make_ready(server, self._sink)
         options = stream_options(config.source, source.server_version)
-        await source.start(config.source.slot, self.known.flush_lsn, options)
+        await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # Ours only now; until then another relay, or who knows who, may have moved it.
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
-            await self._hold_against_kafka(met, self._sink, slot)
-        delivered = self.known.delivered
-        self.known.started(met.system, slot, source.walsender_pid, met.standby)
+            await self._hold_against_kafka(server, self._sink, slot)
+        delivered = self.resume_point.delivered
+        self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
         if not self._observer.spool_failing:
-            start = format_lsn(self.known.flush_lsn)
+            start = format_lsn(self.resume_point.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
-        return await self._make_session(met, source, self._sink, slot, delivered)
+        return await self._make_session(server, source, self._sink, slot, delivered)
 
     def ended(self, session: Session) -> None:
         """Keep what a session has learnt of the position, whatever ended it."""
-        self.known.moved(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
+        self.resume_point.advance(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
         self.sink_is_spent = isinstance(self._sink, TransactionalSink)
 
     async def close_sink(self, after: Exception | None = None) -> None:
-        """Once the session has ended: what it holds while an error ends it would keep the producer."""
+        """Close the producer, if there is one. Only once the session has ended, which refers to it.
+
+        `after`: the error that made it necessary.
+        """
         sink, self._sink, self.sink_is_spent = self._sink, None, False
         if sink is not None:
             self._metrics.set_inflight_records(0)
@@ -109,42 +114,42 @@ class Starts:
         if self._registry is not None:
             await self._registry.close()
 
-    async def _make_ready(self, met: Met, sink: Sink) -> Slot:
-        """See that both ends are there and fit each other, and return the slot."""
-        config, catalog = self._config, met.catalog
-        first = self.known.system is None
+    async def _make_ready(self, server: Server, sink: Sink) -> Slot:
+        """Check that both ends are there and fit each other, and return the slot, made if it was missing."""
+        config, catalog = self._config, server.catalog
+        first = self.resume_point.system is None
         found = await catalog.slot(config.source.slot)
-        if met.standby and found is not None:
+        if server.standby and found is not None:
             check_own(found, config.source.slot)
         if first and found is None:
-            # Without Kafka it is made all the same, to miss nothing meanwhile; and then looked at again. What
-            # Kafka refuses, such as a topic, must not leave a slot that nobody reads.
+            # If Kafka is away the slot is made all the same, so that nothing is missed meanwhile; it is
+            # checked below. What Kafka refuses, such as a topic, must not leave a slot that nobody reads.
             with contextlib.suppress(KafkaUnavailable):
-                await refuse_new_slot(sink, met.offsets, met.standby)
+                await refuse_new_slot(sink, server.offsets, server.standby)
                 if config.source.create:
                     await self._require_topics(sink)
-            # Kafka may have taken its time, and another relay have made it.
+            # Kafka may have taken its time, and another relay may have made the slot.
             found = await catalog.slot(config.source.slot)
-        slot = await prepare(catalog, config.source, self._publications, self.known, found)
+        slot = await prepare(catalog, config.source, self._publications, self.resume_point, found)
         await check_topics(catalog, config)
-        self.known.check_slot(slot, config.source.slot)
-        self.known.seen(slot)
-        # A stream that has nowhere to go is better not begun: the server would cut it for its silence.
+        self.resume_point.check_slot(slot, config.source.slot)
+        self.resume_point.seen(slot)
+        # Before the stream: while we wait here we would be silent, and the server would cut it.
         await sink.connect()
         await self._require_topics(sink)
-        await self._hold_against_kafka(met, sink, slot)
+        await self._hold_against_kafka(server, sink, slot)
         if self._registry is not None:
             await self._registry.connect()
         return slot
 
-    async def _hold_against_kafka(self, met: Met, sink: Sink, slot: Slot) -> None:
-        """At least once: see that the slot skips nothing, and that its position is kept. Raises GapError."""
+    async def _hold_against_kafka(self, server: Server, sink: Sink, slot: Slot) -> None:
+        """At least once: check that the slot skips nothing, and keep its position. Raises GapError."""
         if isinstance(sink, TransactionalSink):
-            # Exactly once asks after the start, when nobody else may write any more.
+            # Exactly once checks after the stream has begun, when nobody else can write any more.
             return
-        if not self.known.leaves_open(slot) and sink.has_topic(met.offsets.topic):
+        if not self.resume_point.may_have_moved(slot) and sink.has_topic(server.offsets.topic):
             return
-        unkept = await check_kept(sink, met.offsets, met.upstream(slot), self.known.delivered)
+        unkept = await check_kept(sink, server.offsets, server.upstream(slot), self.resume_point.delivered)
         if unkept is None:
             return
         if unkept != self._unkept:
@@ -153,25 +158,25 @@ class Starts:
                 "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
                 reason=unkept,
             )
-        self.known.check_unmoved(slot)
+        self.resume_point.check_unmoved(slot)
 
     async def _make_session(
-        self, met: Met, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None
+        self, server: Server, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None
     ) -> Session:
-        """A session of its own state. The slot must be ours already; `delivered` is what was known before."""
-        config, catalog, systemid = self._config, met.catalog, met.system.systemid
+        """A session with state of its own; the stream has begun, and `delivered` was known before it did."""
+        config, catalog, systemid = self._config, server.catalog, server.system.systemid
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
         encoder = Encoder(records, topics_of(config))
-        ledger = Ledger(self.known.flush_lsn)
+        ledger = Ledger(self.resume_point.flush_lsn)
         spool, prepared = _open_spool(config, systemid, slot)
         commits = positions = None
-        upstream = met.upstream(slot)
+        upstream = server.upstream(slot)
         if isinstance(sink, TransactionalSink):
             commits = Commits(sink, ledger, encoder, upstream, delivered)
-        elif sink.has_topic(met.offsets.topic):
-            positions = Positions(sink, met.offsets, upstream.slot_lsn, upstream.timeline)
+        elif sink.has_topic(server.offsets.topic):
+            positions = Positions(sink, server.offsets, upstream.slot_lsn, upstream.timeline)
         return Session(
             source=source,
             sink=sink,
@@ -185,7 +190,7 @@ class Starts:
             confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits=commits,
             supply=Supply(encoder, catalog, sink, self._registry),
-            look=Look(catalog, config.source.slot, self._publications, prepared, source.wake),
+            server_poll=ServerPoll(catalog, config.source.slot, self._publications, prepared, source.wake),
         )
 
     def _make_sink(self, offsets: Offsets) -> Sink:
@@ -204,7 +209,7 @@ class Starts:
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
-    """Whoever has the slot owns its directory too, so what an earlier run left in it is nobody's."""
+    """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed."""
     spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
     spool.open()
     spool.remove_stale()
@@ -215,6 +220,6 @@ def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, Prepa
 
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:
-    """Seconds between status updates: what is configured, and often enough for the server's patience."""
+    """Seconds between status updates: as configured, but at most a third of wal_sender_timeout."""
     patience_s = await catalog.wal_sender_timeout_s()
     return min(config.source.status_interval_s, patience_s / 3 if patience_s else float("inf"))

@@ -10,23 +10,23 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog, SlotWal
-from pgrelay.relay.look import Look
 from pgrelay.relay.publications import Publications
+from pgrelay.relay.server_poll import ServerPoll
 from tests.clock import Clock
 
 WAL: Final = SlotWal(wal_end=0x9000, confirmed_lsn=0x1000, restart_lsn=0x800, safe=float("inf"))
 
 
 class FakeCatalog(Catalog):
-    """A server with one table; each look takes so many seconds."""
+    """A server with one table; each poll takes so many seconds."""
 
     def __init__(self, clock: Clock, takes_s: float = 0) -> None:
         self._clock = clock
         self._takes_s = takes_s
-        self.looks = 0
+        self.polls = 0
 
     async def slot_wal(self, slot: str) -> SlotWal:
-        self.looks += 1
+        self.polls += 1
         self._clock.now += self._takes_s
         return WAL
 
@@ -59,59 +59,59 @@ class FakeStore(PreparedStore):
         return purged
 
 
-class Looking:
-    """A look and all around it."""
+class Polling:
+    """A poll and all around it."""
 
     def __init__(self, clock: Clock, takes_s: float = 0, gone: bool = False) -> None:
         self.catalog = FakeCatalog(clock, takes_s)
         self.store = FakeStore()
         self.woken = asyncio.Event()
-        self.look = Look(self.catalog, "s", FakePublications(gone), self.store, self.woken.set)
+        self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, self.woken.set)
 
     async def once(self) -> None:
         """Begins one and waits for its end, which nobody has been told yet."""
-        self.look.turn(7)
+        self.poll.turn(7)
         await asyncio.wait_for(self.woken.wait(), 10)
         self.woken.clear()
 
 
 async def test_what_was_found_is_there_when_the_loop_is_woken(clock: Clock) -> None:
-    looking = Looking(clock)
-    assert (looking.look.wal_end, looking.look.published) == (0, None)
-    await looking.once()
-    assert looking.look.wal_end == WAL.wal_end
-    assert looking.look.published == frozenset({"public.t"})
-    assert looking.store.left == 0
+    polling = Polling(clock)
+    assert (polling.poll.wal_end, polling.poll.published) == (0, None)
+    await polling.once()
+    assert polling.poll.wal_end == WAL.wal_end
+    assert polling.poll.published == frozenset({"public.t"})
+    assert polling.store.left == 0
 
 
 async def test_what_is_wrong_is_raised_in_the_next_turn(clock: Clock) -> None:
-    looking = Looking(clock, gone=True)
-    await looking.once()
+    polling = Polling(clock, gone=True)
+    await polling.once()
     with pytest.raises(SetupError, match="gone after 7"):
-        looking.look.turn(8)
+        polling.poll.turn(8)
 
 
 @pytest.mark.parametrize(("takes_s", "rests_s"), [(0, 2), (0.1, 2), (1, 10)])
 async def test_it_rests_ten_times_as_long_as_it_took_and_two_seconds_at_least(
     takes_s: float, rests_s: float, clock: Clock
 ) -> None:
-    looking = Looking(clock, takes_s)
-    await looking.once()
-    looking.look.turn(7)
-    assert looking.look.rest_s() == pytest.approx(rests_s)
+    polling = Polling(clock, takes_s)
+    await polling.once()
+    polling.poll.turn(7)
+    assert polling.poll.rest_s() == pytest.approx(rests_s)
     clock.now += rests_s - 0.01
-    looking.look.turn(7)
-    assert looking.catalog.looks == 1
+    polling.poll.turn(7)
+    assert polling.catalog.polls == 1
     clock.now += 0.02
-    await looking.once()
-    assert looking.catalog.looks == 2
+    await polling.once()
+    assert polling.catalog.polls == 2
 
 
 async def test_one_is_under_way_at_a_time_and_its_end_is_not_waited_for_when_all_ends(clock: Clock) -> None:
-    looking = Looking(clock)
-    looking.look.turn(7)
-    assert looking.look.rest_s() == float("inf")
+    polling = Polling(clock)
+    polling.poll.turn(7)
+    assert polling.poll.rest_s() == float("inf")
     clock.now += 100
-    looking.look.turn(7)
-    await looking.look.close()
-    assert looking.catalog.looks <= 1
+    polling.poll.turn(7)
+    await polling.poll.close()
+    assert polling.catalog.polls <= 1

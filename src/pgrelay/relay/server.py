@@ -1,4 +1,4 @@
-"""The server as a start meets it, by what it says of itself on both connections."""
+"""The server that a session starts on: which cluster it is, and what a position in Kafka is held against."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,12 +7,12 @@ from pgrelay.config import Config
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
-from pgrelay.relay.recall import Upstream, offsets_of
+from pgrelay.relay.gap_checks import Upstream, offsets_of
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Which cluster it is, and whether a `standby` of it; `catalog` asks it for more."""
+class Server:
+    """`system` is its cluster and timeline, `standby` whether it is one; `catalog` asks it for more."""
 
     config: Config
     catalog: Catalog
@@ -20,14 +20,15 @@ class Met:
     standby: bool
 
     @classmethod
-    async def by(cls, config: Config, catalog: Catalog, source: Source) -> Self:
-        # First, since a standby that is promoted meanwhile would tell the timeline that it leaves.
+    async def identify(cls, config: Config, catalog: Catalog, source: Source) -> Self:
+        # First: a standby that is promoted between the two questions must not pass for a primary that is
+        # still on the timeline that it leaves.
         standby = await catalog.in_recovery()
         return cls(config, catalog, await source.identify(), standby)
 
     @property
     def offsets(self) -> Offsets:
-        """Where the position of the configured slot is."""
+        """Where Kafka keeps the position of the configured slot."""
         return offsets_of(self.config, self.system.systemid, self.catalog.database)
 
     def upstream(self, slot: Slot) -> Upstream:

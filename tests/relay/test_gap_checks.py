@@ -9,7 +9,7 @@ from pgrelay.errors import GapError, SetupError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
-from pgrelay.relay.recall import Upstream, check_kept
+from pgrelay.relay.gap_checks import Upstream, check_kept
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000

@@ -1,6 +1,7 @@
-"""What the stream does not tell, so that the server is asked beside it, now and then.
+"""What the stream does not tell, so that the server is asked for it every few seconds, beside the stream.
 
-How far behind the slot is, what is published, and which prepared transactions can't be asked for any more.
+That is: how far behind the slot is, which tables are published, and which prepared transactions the server
+can't ask for any more.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.tasks import cancelled
 
-# Less often where a look takes long, as with thousands of tables: it rests so many times as long as it took.
+# Less often if a poll takes long, as with thousands of tables: it rests this many times as long as it took.
 _EVERY_S: Final = 2.0
 _REST: Final = 10
 
@@ -21,9 +22,9 @@ _REST: Final = 10
 _PURGED_AT_ONCE: Final = 10
 
 
-class Look:
-    """`wal` is what the server last said of its WAL and the slot, `published` the tables that it would send
-    rows of then; both are None before.
+class ServerPoll:
+    """`wal` is what the server last said of its WAL and the slot, `published` the tables that it then sent
+    rows of, as `schema.table`; both are None before the first answer.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Look:
         prepared: PreparedStore,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when there is something to tell."""
+        """`wake` is called at the end of each poll."""
         self.wal: SlotWal | None = None
         self.published: frozenset[str] | None = None
         self._catalog = catalog
@@ -52,7 +53,10 @@ class Look:
         return 0 if self.wal is None else self.wal.wal_end
 
     def turn(self, relayed_lsn: int) -> None:
-        """Raise what the last look found, and begin the next where it is time to."""
+        """Raise what was wrong in the last poll, and begin the next if it is due.
+
+        `relayed_lsn`: up to where all is in Kafka, to be named in errors.
+        """
         if self._task is not None and self._task.done():
             self._task.result()
             self._task = None
@@ -64,7 +68,7 @@ class Look:
             self._task.add_done_callback(lambda _: self._wake())
 
     def rest_s(self) -> float:
-        """How long it is until the next begins; inf while one is under way."""
+        """Seconds until the next poll begins; inf while one is under way."""
         return float("inf") if self._task is not None else self._due - time.monotonic()
 
     async def close(self) -> None:
@@ -79,7 +83,7 @@ class Look:
         await self._purge_prepared(self.wal.restart_lsn or 0)
 
     async def _purge_prepared(self, restart_lsn: int) -> None:
-        """Let go of prepared transactions whose commit the server can't send again."""
+        """Delete prepared transactions whose commit the server can't send again."""
         while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
             # Let the stream have its turn.
             await asyncio.sleep(0)

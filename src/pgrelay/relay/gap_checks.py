@@ -1,7 +1,7 @@
-"""What Kafka remembers of earlier runs is held against the server before it is believed.
+"""Refuses to stream where changes would be missing: Kafka's position held against the slot and the server.
 
-The order of the questions matters, since another relay may have the slot meanwhile: the slot is asked for its
-position before Kafka is, and the server for its WAL's end afterwards.
+The order of the questions matters, since another relay may be using the slot meanwhile: first the slot's
+position is read, then Kafka's, and last the end of the server's WAL.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from pgrelay.relay.records import topics_of
 class Upstream:
     """What a position is held against: the slot, and the server's WAL and timelines.
 
-    `slot_lsn` is what the slot's user had confirmed, `timeline` the primary's; None of a standby. `wal_end`
-    asks for the end of WAL now, `left_at` where the server left an earlier timeline.
+    `slot_lsn` is the slot's confirmed position, `timeline` the primary's, None on a standby. `wal_end` asks
+    for the end of WAL now, `left_at` for the LSN at which the server left an earlier timeline.
     """
 
     slot_lsn: int
@@ -30,9 +30,9 @@ class Upstream:
     timeline: int | None
 
     async def check(self, delivered: Delivered) -> None:
-        """Raises GapError where the position can't be true of this server and its slot.
+        """Raises GapError if the position can't be true of this server and its slot.
 
-        StandbyNotReady where it is a standby that has not come so far, be it again after a crash.
+        Raises StandbyNotReady if the server is a standby that has not replayed so far yet.
         """
         check_reached(delivered.lsn, await self.wal_end(), standby=self.timeline is None)
         check_skips_nothing(self.slot_lsn, delivered.lsn)
@@ -44,7 +44,7 @@ class Upstream:
 def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
     """Refuse a server whose WAL ends before what was relayed. Raises GapError.
 
-    StandbyNotReady where it is a standby: after a crash it has to replay again what it had.
+    Raises StandbyNotReady if it is a standby, which after a crash replays again what it had.
     """
     if relayed_lsn <= wal_end:
         return
@@ -70,7 +70,7 @@ def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
 
 
 def unpromoted(found: str) -> StandbyNotReady:
-    """What it means that a standby is met in place of the primary. `found`: how that shows."""
+    """The error for a standby found in place of the primary; `found` says how that shows."""
     return StandbyNotReady(
         f"source.dsn leads to a standby, {found}: waiting for its promotion; where source.dsn names several "
         "hosts, add target_session_attrs=read-write"
@@ -78,10 +78,11 @@ def unpromoted(found: str) -> StandbyNotReady:
 
 
 def check_received(timeline: int, relayed_lsn: int, now: int, left_at: int | None) -> None:
-    """Refuse a server that never had all that was relayed, on `timeline`. Raises GapError.
+    """Refuse a server that never received all that was relayed of `timeline`. Raises GapError.
 
-    Its WAL may have grown past that since, and what it has there is none of what was relayed. `now` is the
-    server's timeline, and `left_at` where it left the other; None: it was never there, or has not left it.
+    The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `now` is
+    the server's timeline, `left_at` the LSN at which it left `timeline`, None if it was never on it or is
+    still.
     """
     if now < timeline:
         raise GapError(
@@ -99,15 +100,15 @@ def check_received(timeline: int, relayed_lsn: int, now: int, left_at: int | Non
 
 
 def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
-    """Where the position of the configured slot is."""
+    """Where Kafka keeps the position of the configured slot."""
     return Offsets(config.sink, topics_of(config).offsets, Identity(systemid, database, config.source.slot))
 
 
 async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
-    """Called where there is no slot. Raises GapError where Kafka has a position: a new slot hides a gap.
+    """Call if there is no slot. Raises GapError if Kafka has a position, since a new slot would hide the gap.
 
-    StandbyNotReady where the position is of a primary, and the server a standby. PositionError where that
-    can't be known.
+    Raises StandbyNotReady if the position is a primary's and the server a standby, PositionError if the
+    position can't be read.
     """
     await sink.connect()
     try:
@@ -127,11 +128,11 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
 
 
 async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: Delivered | None) -> str | None:
-    """At least once: hold what Kafka has against the server, and see that there is a topic to keep more in.
+    """At least once: hold Kafka's position against the server, and make the topic if it is missing.
 
-    Returns why Kafka does not let us make that or read it, where we do without; one that may be read and not
-    written ends the run with its first record. `known` is what this process knows to be there.
-    Raises GapError, PositionError.
+    Returns None, or why Kafka does not let us read or make the topic: then the run goes on without positions.
+    A topic that we may read but not write ends the run at its first record. `known` is what this process has
+    delivered itself. Raises GapError, PositionError.
     """
     try:
         # Ahead of the topic's making: a new one need not be read.
@@ -149,5 +150,5 @@ async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: De
 
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
-    """The position, of a sink that is connected; None where Kafka has none. Raises as `Offsets.read`."""
+    """The position in Kafka, by a sink that is connected; None if there is none. Raises as `Offsets.read`."""
     return await asyncio.to_thread(offsets.read) if sink.has_topic(offsets.topic) else None

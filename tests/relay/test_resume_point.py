@@ -1,0 +1,79 @@
+"""What a process knows of its slot between two streams."""
+
+from typing import Final
+
+import pytest
+
+from pgrelay.errors import GapError, SourceUnavailable
+from pgrelay.kafka.offsets import Delivered
+from pgrelay.postgres.catalog import Slot
+from pgrelay.postgres.source import System
+from pgrelay.relay.resume_point import ResumePoint
+
+CONFIRMED: Final = 0x1000
+OURS: Final = 17  # PIDs of walsenders
+OTHER: Final = 18
+PRIMARY: Final = System("7", 1, 0x9000)
+
+
+def slot(confirmed: int = CONFIRMED, active_pid: int | None = None) -> Slot:
+    return Slot("pgoutput", "logical", "db", active_pid, confirmed, 1, "reserved")
+
+
+@pytest.fixture
+def resume_point() -> ResumePoint:
+    """After a stream that confirmed 0/1000."""
+    resume_point = ResumePoint()
+    resume_point.started(PRIMARY, slot(), OURS, standby=False)
+    return resume_point
+
+
+def test_a_slot_that_stands_where_we_left_it_is_ours(resume_point: ResumePoint) -> None:
+    """Also while the server has not yet noticed that we are gone."""
+    resume_point.seen(slot(active_pid=OURS))
+    assert not resume_point.may_have_moved(slot())
+    assert resume_point.delivered == Delivered(CONFIRMED)
+    resume_point.check_unmoved(slot())
+
+
+def test_before_the_first_stream_only_kafka_knows() -> None:
+    assert ResumePoint().may_have_moved(slot())
+    assert ResumePoint().delivered is None
+
+
+def test_so_it_is_once_another_had_the_slot_until_it_is_ours_again(resume_point: ResumePoint) -> None:
+    resume_point.seen(slot(active_pid=OTHER))
+    resume_point.seen(slot())
+    assert resume_point.may_have_moved(slot())
+    resume_point.started(PRIMARY, slot(), OURS, standby=False)
+    assert not resume_point.may_have_moved(slot())
+
+
+def test_so_it_is_where_it_has_moved(resume_point: ResumePoint) -> None:
+    assert resume_point.may_have_moved(slot(CONFIRMED + 1))
+
+
+def test_without_positions_a_slot_moved_by_nobody_that_was_seen_is_refused(resume_point: ResumePoint) -> None:
+    with pytest.raises(GapError, match="the slot stands at 0/1001, and Kafka has everything up to 0/1000:"):
+        resume_point.check_unmoved(slot(CONFIRMED + 1))
+    resume_point.seen(slot(active_pid=OTHER))
+    resume_point.check_unmoved(slot(CONFIRMED + 1))
+
+
+def test_a_primary_that_is_a_standby_now_is_waited_for_however_much_wal_it_has(
+    resume_point: ResumePoint,
+) -> None:
+    for wal_end in 0, CONFIRMED:
+        with pytest.raises(SourceUnavailable, match=r"leads to a standby.*: waiting for its promotion"):
+            resume_point.check_cluster(System("7", 1, wal_end), standby=True)
+
+
+def test_a_server_that_lost_wal_is_refused_and_a_standby_may_replay_it_yet() -> None:
+    shorter = System("7", 1, CONFIRMED - 1)
+    resume_point = ResumePoint()
+    resume_point.started(PRIMARY, slot(), OURS, standby=True)
+    resume_point.check_cluster(PRIMARY, standby=True)
+    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/1000"):
+        resume_point.check_cluster(shorter, standby=True)
+    with pytest.raises(GapError, match="lost WAL"):
+        resume_point.check_cluster(shorter, standby=False)
