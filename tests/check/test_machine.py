@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pgrelay.assembly.base import OWN_BASE
 from pgrelay.assembly.spool import base_directory
+from pgrelay.assembly.spool_base import CURE
 from pgrelay.check import machine
 from pgrelay.check.findings import Finding
 from pgrelay.check.machine import listen, machine_findings, outlived, spool
@@ -64,7 +64,7 @@ def test_a_default_directory_that_others_can_write_to(
     base.chmod(0o777)
     config = {"source": {"dsn": ""}, "sink": {"kafka": {"bootstrap.servers": "a"}}, "http": {"listen": None}}
     (finding,) = machine_findings(Config.model_validate(config))
-    assert (finding.level, finding.cure) == ("error", OWN_BASE)
+    assert (finding.level, finding.cure) == ("error", CURE)
     config["transactions"] = {"spool_dir": str(base)}
     (finding,) = machine_findings(Config.model_validate(config))
     assert finding.level == "ok"

@@ -29,7 +29,7 @@ from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
 from pgrelay.kafka.sink import largest_record
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.relay.records import selection_of
+from pgrelay.relay.record_options import selection_of
 
 __all__ = ["Finding", "check"]
 

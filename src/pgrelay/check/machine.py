@@ -8,8 +8,8 @@ from errno import EADDRINUSE, ENOSPC
 from pathlib import Path
 from typing import Final
 
-from pgrelay.assembly.base import OWN_BASE, foreign
 from pgrelay.assembly.spool import base_directory
+from pgrelay.assembly.spool_base import CURE, why_not_ours
 from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.config import Config
 from pgrelay.figures import size
@@ -19,8 +19,8 @@ _LITTLE: Final = 1 << 30
 
 def machine_findings(config: Config) -> list[Finding]:
     base = base_directory(config.transactions.spool_dir)
-    why = foreign(config.transactions.spool_dir)
-    found = [spool(base) if why is None else error(f"spool directory {base}", why, OWN_BASE)]
+    why = why_not_ours(config.transactions.spool_dir)
+    found = [spool(base) if why is None else error(f"spool directory {base}", why, CURE)]
     found += outlived(config)
     address = config.http.address
     return found if address is None else [*found, listen(*address)]

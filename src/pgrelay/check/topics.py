@@ -9,7 +9,7 @@ from pgrelay.config import Config
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.topics import TopicOf
-from pgrelay.relay.records import topics_of
+from pgrelay.relay.record_options import topics_of
 
 _SHOWN: Final = 5
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from pgrelay.encode import oids
 from pgrelay.encode.binary_addresses import inet_text, macaddr8_text, macaddr_text, uuid_text
+from pgrelay.encode.binary_fields import sized, u16, u32
 from pgrelay.encode.binary_numbers import (
     bits_text,
     double_text,
@@ -52,7 +53,6 @@ from pgrelay.encode.binary_times import (
     timestamptz_text,
     timetz_text,
 )
-from pgrelay.encode.fields import sized, u16, u32
 from pgrelay.encode.refusal import refusal
 from pgrelay.encode.text import string_converter, text_encoding, whole_converter
 from pgrelay.encode.types import (

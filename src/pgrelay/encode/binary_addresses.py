@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pgrelay.encode.fields import sized, take
+from pgrelay.encode.binary_fields import sized, take
 
 # Families as ``src/include/utils/inet.h`` numbers them: IPv6 is the server's AF_INET + 1.
 _IPV4: Final = 2

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pgrelay.encode.fields import at_end, count, f32, f64, i16, i32, i64, sized, take, u16, u32
+from pgrelay.encode.binary_fields import at_end, count, f32, f64, i16, i32, i64, sized, take, u16, u32
 from pgrelay.encode.floats import float4_text, float8_text
 
 _U64: Final = 0xFFFF_FFFF_FFFF_FFFF

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pgrelay.encode.fields import at_end, count, i32, take
+from pgrelay.encode.binary_fields import at_end, count, i32, take
 from pgrelay.encode.types import Converter
 
 # Flags of ``src/include/utils/rangetypes.h``.

@@ -3,7 +3,7 @@
 from typing import Final
 
 from pgrelay.encode.arrays import MAX_DIMENSIONS, check_dimensions
-from pgrelay.encode.fields import at_end, count, i16, i32, i64, take, u16, u32
+from pgrelay.encode.binary_fields import at_end, count, i16, i32, i64, take, u16, u32
 from pgrelay.encode.hstore import joined
 from pgrelay.encode.marks import JSON_ARRAY, JSON_OBJECT, Marks
 from pgrelay.encode.types import Converter

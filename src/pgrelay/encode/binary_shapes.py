@@ -1,6 +1,6 @@
 """Postgres's text of geometric types that come in binary: doubles, as ``geo_ops.c`` sends and prints them."""
 
-from pgrelay.encode.fields import at_end, count, f64, sized
+from pgrelay.encode.binary_fields import at_end, count, f64, sized
 from pgrelay.encode.floats import float8_text
 
 

@@ -6,8 +6,8 @@ infinity and -infinity.
 
 from typing import Final
 
+from pgrelay.encode.binary_fields import i32, i64, sized
 from pgrelay.encode.civil import DAY_US, civil_from_days
-from pgrelay.encode.fields import i32, i64, sized
 
 _EPOCH_DAYS: Final = 10_957  # from 1970-01-01 to 2000-01-01
 _I32_MAX: Final = 2**31 - 1

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
-from pgrelay.encode.ahead import Ahead, relations_ahead
 from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.changes import Changes
 from pgrelay.encode.dead_letter import DeadLetters
+from pgrelay.encode.lookahead import RelationAhead, relations_ahead
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
@@ -173,7 +173,7 @@ class Encoder:
         """
         self._needs.met(ids, ahead)
 
-    def _ahead(self) -> Iterator[Ahead]:
+    def _ahead(self) -> Iterator[RelationAhead]:
         return relations_ahead(self._events, self._next, self._body, self._changes.envelope.commit_lsn)
 
     def _use(self, plan: Plan) -> None:

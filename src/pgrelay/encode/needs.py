@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pgrelay.encode.ahead import Ahead
 from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.formats import plan_of, refused_values, schemas_of, schemas_of_topic
+from pgrelay.encode.lookahead import RelationAhead
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partitions
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
@@ -97,13 +97,13 @@ class Needs:
         self._known_ahead.discard(body)
         return plan
 
-    def ask_facts(self, body: bytes, relation: pgoutput.Relation, coming: Iterable[Ahead]) -> None:
+    def ask_facts(self, body: bytes, relation: pgoutput.Relation, coming: Iterable[RelationAhead]) -> None:
         """Need the facts of a relation, whose message is `body`, and name what of `coming` needs them too."""
         self._needed_by = body
         self._bodies_ahead = []
         self.need = FactsNeeded(relation, tuple(self._unknown(body, coming)))
 
-    def _unknown(self, body: bytes, coming: Iterable[Ahead]) -> Iterator[pgoutput.Relation]:
+    def _unknown(self, body: bytes, coming: Iterable[RelationAhead]) -> Iterator[pgoutput.Relation]:
         for ahead in coming:
             if ahead.body == body or ahead.body in self._made:
                 continue
@@ -157,7 +157,7 @@ class Needs:
                 if plan.relation.oid == oid:
                     plan.publishes(self._partitions.of(oid))
 
-    def announce(self, plan: Plan, coming: Iterable[Ahead], lsn: int, seq: int) -> None:
+    def announce(self, plan: Plan, coming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
         """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well.
 
         Raises SetupError where its rows can't be relayed.

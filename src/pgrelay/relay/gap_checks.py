@@ -13,7 +13,7 @@ from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, Stan
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.relay.records import topics_of
+from pgrelay.relay.record_options import topics_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ passed. What is prepared in it may be committed yet, so what is kept of that sta
 import asyncio
 from typing import Final
 
-from pgrelay.assembly.base import require_own_base
 from pgrelay.assembly.prepared import remove_all
 from pgrelay.assembly.spool import slot_directory
+from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.errors import GapError, KafkaUnavailable, SetupError
 from pgrelay.kafka.offsets import Offsets

@@ -9,7 +9,7 @@ from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.gap_checks import unpromoted
 from pgrelay.relay.publications import Publications
-from pgrelay.relay.records import selection_of, topics_of
+from pgrelay.relay.record_options import selection_of, topics_of
 from pgrelay.relay.resume_point import ResumePoint
 
 _log = structlog.get_logger(__name__)

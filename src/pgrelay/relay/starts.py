@@ -12,9 +12,9 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.base import require_own_base
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool, slot_directory
+from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import KafkaUnavailable
@@ -34,7 +34,7 @@ from pgrelay.relay.gap_checks import check_kept, refuse_new_slot
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
-from pgrelay.relay.records import record_options, topics_of
+from pgrelay.relay.record_options import record_options, topics_of
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server

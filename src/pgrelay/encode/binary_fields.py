@@ -1,4 +1,4 @@
-"""Fields out of a value in binary form: network byte order; a cut or leftover raises ValueError.
+"""The fields of a value in binary form, network byte order. Missing or leftover bytes raise ValueError.
 
 `at` is the index of a field's first byte.
 """

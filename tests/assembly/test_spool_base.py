@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.assembly.base import require_own_base
 from pgrelay.assembly.spool import base_directory
+from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.errors import SetupError
 
 

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrelay.encode import fields
+from pgrelay.encode import binary_fields
 
 
 @pytest.mark.parametrize(
     ("read", "layout", "value"),
     [
-        (fields.i16, ">h", -2),
-        (fields.u16, ">H", 65_535),
-        (fields.i32, ">i", -(2**31)),
-        (fields.u32, ">I", 2**32 - 1),
-        (fields.i64, ">q", -(2**63)),
-        (fields.f32, ">f", 1.5),
-        (fields.f64, ">d", -0.1),
+        (binary_fields.i16, ">h", -2),
+        (binary_fields.u16, ">H", 65_535),
+        (binary_fields.i32, ">i", -(2**31)),
+        (binary_fields.u32, ">I", 2**32 - 1),
+        (binary_fields.i64, ">q", -(2**63)),
+        (binary_fields.f32, ">f", 1.5),
+        (binary_fields.f64, ">d", -0.1),
     ],
 )
 def test_a_number_is_read_where_it_stands_and_never_past_the_end(
@@ -32,15 +32,15 @@ def test_a_number_is_read_where_it_stands_and_never_past_the_end(
 
 
 def test_sized_takes_one_size() -> None:
-    assert fields.sized(b"ab", 2) == b"ab"
+    assert binary_fields.sized(b"ab", 2) == b"ab"
     with pytest.raises(ValueError, match="has 3 bytes where its binary form has 2"):
-        fields.sized(b"abc", 2)
+        binary_fields.sized(b"abc", 2)
 
 
 @given(st.binary(max_size=8), st.integers(0, 10), st.integers(-5, 10))
 def test_take_gives_so_many_bytes_or_refuses(value: bytes, at: int, size: int) -> None:
     try:
-        taken = fields.take(value, at, size)
+        taken = binary_fields.take(value, at, size)
     except ValueError:
         assert size < 0 or at + size > len(value)
     else:
@@ -49,12 +49,12 @@ def test_take_gives_so_many_bytes_or_refuses(value: bytes, at: int, size: int) -
 
 
 def test_a_count_is_never_negative() -> None:
-    assert fields.count(b"\0\0\0\x05", 0) == 5
+    assert binary_fields.count(b"\0\0\0\x05", 0) == 5
     with pytest.raises(ValueError, match="a count of -1"):
-        fields.count(b"\xff\xff\xff\xff", 0)
+        binary_fields.count(b"\xff\xff\xff\xff", 0)
 
 
 def test_nothing_is_left_over() -> None:
-    fields.at_end(b"ab", 2)
+    binary_fields.at_end(b"ab", 2)
     with pytest.raises(ValueError, match="has 2 bytes where its fields end at 1"):
-        fields.at_end(b"ab", 1)
+        binary_fields.at_end(b"ab", 1)

@@ -1,8 +1,8 @@
 """What the encoder will need soon, found among the events that wait for it.
 
-A table's first row costs round trips to catalogue, broker and registry. Where many tables are new at once it
-pays to ask for all of them together: so when the encoder must stop for one, it looks ahead for others. What
-is found is a hint: whatever is not asked for ahead is asked for when its row comes.
+A table's first row costs round trips to the catalogue, the broker and the registry. If many tables are new at
+once it pays to ask for all of them together: so when the encoder must stop for one, it looks ahead for more.
+What is found is a hint: whatever is not asked for ahead is asked for when its row comes.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """The first row of a relation among the events, or its truncate.
+class RelationAhead:
+    """A relation that the events describe, and of which they have a row or a truncate.
 
-    `body` is the Relation message behind its tag and xid, `frame` the whole of it, `start` where the body
-    begins in it; `commit_lsn` is the transaction's.
+    `frame` is the frame of its Relation message, `start` the offset in it behind the tag and the xid, `body`
+    the message from there on. `commit_lsn` is that of the transaction with its first row or truncate.
     """
 
     oid: int
@@ -29,11 +29,11 @@ class Ahead:
     commit_lsn: int
 
 
-def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int) -> Iterator[Ahead]:
+def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int) -> Iterator[RelationAhead]:
     """The relations that the events from `begin` on describe and have changes of, each once.
 
-    `body` and `commit_lsn` are those of the transaction in which `begin` lies. One that is described twice,
-    and not the same way, is left to its turn.
+    `body`, where a change's fields begin in its frame, and `commit_lsn` are those of the transaction in which
+    `begin` lies. A relation that is described twice, and differently, is left out.
     """
     described: dict[int, tuple[bytes, bytes, int]] = {}
     changed: set[int] = set()
@@ -59,11 +59,11 @@ def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int)
                         used.setdefault(truncated, commit_lsn)
     for oid, first_lsn in used.items():
         if oid not in changed:
-            yield Ahead(oid, *described[oid], first_lsn)
+            yield RelationAhead(oid, *described[oid], first_lsn)
 
 
 def _truncated(event: bytes, body: int) -> list[int]:
-    """The relations of a Truncate: their number, a byte of options, their OIDs. It may be cut."""
+    """The OIDs in a Truncate: Int32 number of relations, a byte of options, the OIDs. It may be cut short."""
     first = body + 5
     last = min(first + 4 * read_u32(event, body), len(event) - 3)
     return [read_u32(event, position) for position in range(first, last, 4)]

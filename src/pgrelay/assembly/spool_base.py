@@ -1,4 +1,4 @@
-"""Whose the directory is that all relays of this account keep their spools in, where none is configured."""
+"""Who owns the directory under the system's temporary one that holds the spools if none is configured."""
 
 import contextlib
 import os
@@ -9,13 +9,14 @@ from typing import Final
 from pgrelay.assembly.spool import base_directory
 from pgrelay.errors import SetupError
 
-OWN_BASE: Final = "remove it, or set transactions.spool_dir to a directory that is ours"
+CURE: Final = "remove it, or set transactions.spool_dir to a directory that is ours"
 
 
-def foreign(configured: Path | None) -> str | None:
-    """Why the directory may be another account's work; None where it is ours alone, or not there.
+def why_not_ours(configured: Path | None) -> str | None:
+    """Why the directory may be another account's doing; None if it is ours alone, missing, or configured.
 
-    One that is configured may well be another's, such as a volume: who may write there, its owner decides.
+    A configured one may well belong to another account, such as a volume: who may write there is its owner's
+    decision.
     """
     if configured is not None:
         return None
@@ -23,7 +24,7 @@ def foreign(configured: Path | None) -> str | None:
     try:
         found = base.lstat()
     except OSError:
-        # Who wants to use it is told why it can't be made.
+        # Missing, or not to be looked at: whoever makes the spool says why it can't be made.
         return None
     others = found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if others or not stat.S_ISDIR(found.st_mode):
@@ -32,9 +33,9 @@ def foreign(configured: Path | None) -> str | None:
 
 
 def require_own_base(configured: Path | None) -> None:
-    """Make the directory if it is missing, and see that nobody else can write there. Raises SetupError.
+    """Make the directory if it is missing, and check that nobody else can write there. Raises SetupError.
 
-    Its name can be guessed: whoever was there before us could lead us to files of ours that are no spool's.
+    Its name can be guessed, so whoever made it before us could have us delete files of ours by a link in it.
     """
     if configured is None:
         base = base_directory(None)
@@ -42,5 +43,5 @@ def require_own_base(configured: Path | None) -> None:
             base.mkdir(mode=0o700)
             # Not left to mkdir: it takes away what the umask says.
             base.chmod(0o700)
-    if (why := foreign(configured)) is not None:
-        raise SetupError(f"{why}: {OWN_BASE}")
+    if (why := why_not_ours(configured)) is not None:
+        raise SetupError(f"{why}: {CURE}")
