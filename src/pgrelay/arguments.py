@@ -23,10 +23,10 @@ exit codes:
   2    the configuration or the set-up is wrong; one line says what to do
   3    the stream cannot go on without losing data: slot lost, a gap, another cluster
   4    a record can't be encoded or delivered, and the policy says stop
-  1    anything else; of reset and plan also a server that is away
+  1    anything else; of reset and plan also a server that can't be reached
   130  Ctrl-C ended a command other than run, or any stop ended skip, before it was done
   143  SIGTERM ended a command other than run and skip before it was done
-check ends with 3 or 2 where a run would, or where a server is away, and with 0 where it has warnings alone.
+check exits with 3 or 2 where a run would, or where a server can't be reached, and with 0 if it only warns.
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
@@ -34,7 +34,7 @@ Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """`does` is its line in the list of commands, `more` what to know before it is given."""
+    """`does` is its line in the list of commands, `more` the rest of its own help."""
 
     name: str
     does: str
@@ -44,7 +44,7 @@ class _Command:
 
 
 def parser() -> ArgumentParser:
-    """Gives the name of the command as `command`, and its options. Ends the process on wrong usage."""
+    """A parser whose result has the command's name as `command`. It ends the process on wrong usage."""
     top = _Parser(
         prog="pgrelay",
         description="Relay every committed row change of a Postgres logical replication slot to Kafka.",
@@ -68,7 +68,7 @@ def parser() -> ArgumentParser:
 
 
 class _Parser(ArgumentParser):
-    """Tells wrong usage in one line, which ends in an `example` of the right one."""
+    """Reports wrong usage in one line, which ends in an `example` of the right one."""
 
     example = _EXAMPLE
 
@@ -97,7 +97,7 @@ def _skip(command: ArgumentParser) -> None:
         type=_lsn,
         metavar="X/Y",
         required=True,
-        help="where the transaction commits, as the log tells when a run ends with 4",
+        help="the transaction's commit LSN, from the log line of the run that ended with 4",
     )
 
 
@@ -106,30 +106,32 @@ def _reset(command: ArgumentParser) -> None:
     command.add_argument(
         "--keep-slot",
         action="store_true",
-        help="forget the position alone: the next run goes on where the slot stands",
+        help="forget only the position: the next run goes on where the slot stands",
     )
 
 
 def _check(command: ArgumentParser) -> None:
     _config(command)
-    command.add_argument("--json", action="store_true", help="the findings as a JSON array")
+    command.add_argument("--json", action="store_true", help="print the findings as a JSON array")
 
 
 def _status(command: ArgumentParser) -> None:
     _config(command)
-    command.add_argument("--json", action="store_true", help="as the relay's /status answers it")
+    command.add_argument("--json", action="store_true", help="print what the relay's /status answers")
 
 
 def _spark_mirror(command: ArgumentParser) -> None:
     _config(command)
-    command.add_argument("--once", action="store_true", help="take in what the topics hold by now, and end")
+    command.add_argument("--once", action="store_true", help="apply what the topics hold now, then end")
 
 
 def _demo(command: ArgumentParser) -> None:
     command.add_argument(
-        "--rows", type=_positive, metavar="N", help="end after N row changes were shown; else at Ctrl-C"
+        "--rows", type=_positive, metavar="N", help="end after showing N row changes; by default at Ctrl-C"
     )
-    command.add_argument("--keep", action="store_true", help="leave the servers up, and tell how to connect")
+    command.add_argument(
+        "--keep", action="store_true", help="leave the servers running, and print how to connect"
+    )
     command.add_argument(
         "--spark", action="store_true", help="mirror the tables to a lake too, and show both"
     )
@@ -139,10 +141,12 @@ def _plan(command: ArgumentParser) -> None:
     _config(command)
     command.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
     command.add_argument(
-        "--output", type=Path, metavar="DIR", help="where the files go, made at need; else beside FILE"
+        "--output", type=Path, metavar="DIR", help="where to write, made if missing; by default beside FILE"
     )
     command.add_argument(
-        "--ignore-foreign-keys", action="store_true", help="let tables go apart that reference each other"
+        "--ignore-foreign-keys",
+        action="store_true",
+        help="allow tables that reference each other to go apart",
     )
 
 
@@ -173,31 +177,31 @@ _COMMANDS: Final = (
         "pgrelay skip --config relay.yaml --lsn 16/B374D848",
         _skip,
         """\
-Stop the relay first. The changes of that transaction are in no topic afterwards, but for those that were
-delivered before; they can't be had again.""",
+Stop the relay first. The changes of that transaction are in no topic afterwards, except for those that were
+delivered before; there is no way to get them back.""",
     ),
     _Command(
         "reset",
-        "after a gap: drop the slot and forget its position, so that the next run begins anew",
+        "after a gap: drop the slot and forget its position, so that the next run starts over",
         "pgrelay reset --config relay.yaml",
         _reset,
         """\
-Stop the relay first. What the slot still held is lost to the topics, and so is what is written until the next
-run has made a new slot: copy the tables after that, and replace what is downstream. What was kept on disk of
-prepared transactions is deleted.
+Stop the relay first. What the slot still held is lost to the topics, and so is whatever is written until the
+next run has made a new slot: copy the tables after that, and replace what is downstream. Prepared
+transactions that were kept on disk are deleted.
 
-Not after another client had the slot and relayed what it passed, as Debezium does, nor where pg_upgrade took
-the slot along: for these there is --keep-slot.""",
+If another client moved the slot and relayed what it passed, as Debezium does, or if pg_upgrade took the slot
+along, use --keep-slot.""",
     ),
     _Command(
         "check",
-        "tell everything that would stop or hurt a run, each with its cure; change nothing",
+        "report everything that would stop or hurt a run, each with its cure; change nothing",
         "pgrelay check --config relay.yaml --json",
         _check,
     ),
     _Command(
         "status",
-        "tell how the relay is that runs with this configuration: lag, rates, tables, errors",
+        "show how the relay with this configuration is doing: lag, rates, tables, errors",
         "pgrelay status --config relay.yaml",
         _status,
     ),
@@ -208,7 +212,7 @@ the slot along: for these there is --keep-slot.""",
         _spark_mirror,
         """\
 Needs the extra spark: pip install 'pgrelay[spark]', and 'pgrelay[avro,spark]' where records are in Avro.
-A stop waits for the batch under way, 20 s at most; what is cut off comes again.
+A stop waits for the batch under way, 20 s at most; a batch that is cut off is repeated at the next start.
 Exit codes: pgrelay --help.""",
     ),
     _Command(
