@@ -71,6 +71,6 @@ def test_a_mistake_that_nobody_can_read_is_2_all_the_same(stderr: str) -> None:
 
 
 def test_a_character_that_the_locale_has_not_is_escaped() -> None:
-    code = r"from pgrelay.standard_streams import *; open_closed(); tell('\u6ce8 and more')"
+    code = r"from pgrelay.standard_streams import *; open_closed(); print_result('\u6ce8 and more')"
     done = shell("", "-X", "utf8=0", "-c", f"import sys; sys.stdout.reconfigure(encoding='ascii'); {code}")
     assert (done.stdout, done.returncode) == ("\\u6ce8 and more\n", 0)

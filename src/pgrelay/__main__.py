@@ -7,7 +7,7 @@ from pgrelay.early_stop import Note
 
 def main() -> int:
     """Run the command that the process was started with; returns its exit code."""
-    # Ahead of the commands, whose imports take their time.
+    # Before the commands are imported, which takes a while: a SIGTERM meanwhile must be a clean stop, too.
     Note()
     from pgrelay.cli import main as command
 

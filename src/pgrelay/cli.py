@@ -1,5 +1,5 @@
-"""The commands. No logic lives here: they load the configuration, call the room that does the work, and turn
-its results into text on stdout and its errors into exit codes."""
+"""The commands. No logic lives here: each loads the configuration, calls the package that does the work, and
+turns its result into text on stdout and its errors into exit codes."""
 
 import asyncio
 import importlib.util
@@ -16,7 +16,7 @@ from pgrelay import early_stop
 from pgrelay.arguments import parser
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn
-from pgrelay.standard_streams import complain, end, open_closed, tell, while_read
+from pgrelay.standard_streams import flush_or_drop, open_closed, print_error, print_result, reader_may_go
 
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
 
@@ -37,15 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _COMMANDS[options.command](options)
     except PgrelayError as error:
         for line in str(error).splitlines():
-            complain(f"pgrelay: {line}")
+            print_error(f"pgrelay: {line}")
         return exit_code(error)
     except KeyboardInterrupt:
         return 130
     except Exception:
-        complain(f"{traceback.format_exc()}pgrelay: {_BUG}")
+        print_error(f"{traceback.format_exc()}pgrelay: {_BUG}")
         return 1
     finally:
-        end()
+        flush_or_drop()
 
 
 def _run(options: Namespace) -> int:
@@ -56,7 +56,7 @@ def _run(options: Namespace) -> int:
 
     config = load(options.config)
     log.configure(config.log.level)
-    # After the configuration, so that its mistakes are told without waiting for the clients to load.
+    # After the configuration, so that its mistakes are reported without waiting for the clients to load.
     from pgrelay.check.advice import advise
     from pgrelay.relay import run
 
@@ -74,7 +74,7 @@ def _run(options: Namespace) -> int:
 
 
 def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
-    """The command that gives up what can't be relayed: one transaction, or all since a gap."""
+    """The command that gives up what can't be relayed (one transaction, or all since a gap), for the log."""
     if isinstance(error, GapError):
         return {"to_begin_anew": f"pgrelay reset --config {file}"}
     if isinstance(error, RecordError) and error.commit_lsn:
@@ -90,8 +90,8 @@ def _skip(options: Namespace) -> int:
     log.configure(config.log.level)
     from pgrelay.relay.skip import skip
 
-    told = asyncio.run(skip(config, options.lsn))
-    tell(told)
+    summary = asyncio.run(skip(config, options.lsn))
+    print_result(summary)
     return 0
 
 
@@ -103,8 +103,8 @@ def _reset(options: Namespace) -> int:
     log.configure("warning")
     from pgrelay.relay.reset import reset
 
-    told = asyncio.run(reset(config, keep_slot=options.keep_slot))
-    tell(told)
+    summary = asyncio.run(reset(config, keep_slot=options.keep_slot))
+    print_result(summary)
     return 0
 
 
@@ -116,21 +116,21 @@ def _check(options: Namespace) -> int:
         config = load(options.config)
     except SetupError as mistakes:
         if options.json:
-            tell(_mistakes_as_json(mistakes))
+            print_result(_mistakes_as_json(mistakes))
         raise
     log.configure("warning")
     from pgrelay.check import check
     from pgrelay.check.report import as_json, as_text
 
     findings = asyncio.run(check(config))
-    tell(as_json(findings) if options.json else as_text(findings, _colours_wanted()))
+    print_result(as_json(findings) if options.json else as_text(findings, _colours_wanted()))
     if any(finding.gap for finding in findings):
         return GapError.exit_code
     return SetupError.exit_code if any(finding.level == "error" for finding in findings) else 0
 
 
 def _mistakes_as_json(mistakes: SetupError) -> str:
-    """A finding for each line, which is a mistake in the configuration."""
+    """One finding for each line, each of which is a mistake in the configuration."""
     from pgrelay.check.findings import refused
     from pgrelay.check.report import as_json
 
@@ -146,9 +146,9 @@ def _status(options: Namespace) -> int:
 
     document = ask(load(options.config), options.config)
     if options.json:
-        tell(json.dumps(document, indent=2))
+        print_result(json.dumps(document, indent=2))
     else:
-        tell(render(Snapshot.from_json(document), _colours_wanted()))
+        print_result(render(Snapshot.from_json(document), _colours_wanted()))
     return 0
 
 
@@ -175,7 +175,7 @@ def _demo(options: Namespace) -> int:
         _need_pyspark("demo --spark")
     from pgrelay.demo import demo
 
-    with while_read():
+    with reader_may_go():
         return demo(options.rows, options.keep, options.spark)
     return 0
 
@@ -183,22 +183,22 @@ def _demo(options: Namespace) -> int:
 def _plan(options: Namespace) -> int:
     from pgrelay.plan import plan
 
-    told = asyncio.run(
+    summary = asyncio.run(
         plan(Path(options.config), options.shards, options.output, apart=options.ignore_foreign_keys)
     )
-    tell(told)
+    print_result(summary)
     return 0
 
 
 def _schema(options: Namespace) -> int:
     from pgrelay.config import Config
 
-    tell(json.dumps(Config.model_json_schema(), indent=2))
+    print_result(json.dumps(Config.model_json_schema(), indent=2))
     return 0
 
 
 def _colours_wanted() -> bool:
-    """For a person who did not say no (https://no-color.org)."""
+    """Colours are for a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -214,5 +214,5 @@ _COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = {
     "schema": _schema,
 }
 
-# They look themselves at what was noted ahead of them.
+# They handle signals themselves, and look at what was noted before they could.
 _STOP_CLEANLY: Final = ("run", "skip", "spark-mirror")

@@ -1,6 +1,7 @@
-"""A stop that is asked for before anybody listens, while Python still imports what the command needs.
+"""A stop that is asked for before the command handles signals, while Python still imports what it needs.
 
-By default such a SIGTERM kills, a SIGINT shows a traceback, and process 1 of a container sees neither.
+By default such a SIGTERM kills the process, a SIGINT prints a traceback, and process 1 of a container ignores
+SIGTERM.
 """
 
 import signal
@@ -10,7 +11,7 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Note:
-    """Handles both signals by remembering the first: `number` is 0 until then."""
+    """Handles SIGTERM and SIGINT by remembering the first: `number` is 0 until one comes."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -26,6 +27,6 @@ class Note:
 
 
 def noted() -> Note | None:
-    """What takes notes now; None where the signals are handled otherwise."""
+    """The note that handles the signals now; None if something else does."""
     handler = signal.getsignal(signal.SIGTERM)
     return handler if isinstance(handler, Note) else None
