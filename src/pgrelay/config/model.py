@@ -4,8 +4,7 @@ Sections are attributes of `Config`, keys are attributes of the sections: `confi
 description is what `pgrelay schema` gives to editors.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 from pydantic import (
@@ -21,11 +20,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from pgrelay.config import addresses, fields, kafka_options, secrets
 from pgrelay.config.section import Section
 from pgrelay.config.selection import Columns, Route, Tables
-
-# Choices that the contract names and a later release brings: the key, and the one value that works now.
-LATER: Final[Mapping[str, object]] = {
-    "source.snapshot": "never",
-}
 
 # The protocol version that first has a feature (manual, "Logical Streaming Replication Parameters").
 _STREAMING_SINCE: Final = {"on": 2, "parallel": 4}
@@ -73,6 +67,13 @@ class SourceConfig(Section):
     status_interval_s: fields.Seconds = Field(
         default=1.0, description="seconds between the status updates that the server gets at least"
     )
+
+    @field_validator("snapshot")
+    @classmethod
+    def _built_already(cls, value: str) -> str:
+        if value != "never":
+            raise ValueError(f"{value} comes in a later release; use never")
+        return value
 
     @field_validator("streaming", "two_phase")
     @classmethod
@@ -237,8 +238,8 @@ class Config(Section):
     log: Log = Field(default=Log(), description="what is logged, on stderr")
 
     @model_validator(mode="after")
-    def _built_already(self) -> "Config":
-        _raise_faults(chain(_not_yet(self), _lacking(self)))
+    def _has_what_it_needs(self) -> "Config":
+        _raise_faults(_lacking(self))
         return self
 
     def masked(self) -> dict[str, Any]:
@@ -250,17 +251,6 @@ class Config(Section):
             shown["records"]["columns"]["hash_key"] = secrets.MASK
         shown["records"]["schema_registry"] = secrets.mask_options(self.records.schema_registry)
         return shown
-
-
-def _not_yet(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (path, message) for each choice that a later release brings."""
-    for key, works in LATER.items():
-        section, name = key.split(".")
-        value = getattr(getattr(config, section), name)
-        if value != works:
-            what = "" if isinstance(value, dict) else f"{str(value).lower()} "
-            cure = "leave it out" if isinstance(value, dict) else f"use {str(works).lower()}"
-            yield (section, name), f"{what}comes in a later release; {cure}"
 
 
 def _lacking(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
