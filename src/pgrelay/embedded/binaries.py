@@ -16,7 +16,7 @@ from typing import Any
 
 from pgrelay.embedded.account import closed_parent
 from pgrelay.embedded.cache import cached
-from pgrelay.embedded.jars import Progress, Unavailable, extra_missing, fetch_jars
+from pgrelay.embedded.jars import Unavailable, extra_missing, fetch_jars
 
 _PACKAGE_FOLDERS = {"16": "pginstall", "18": "pginstall18"}
 
@@ -44,14 +44,14 @@ _JAR_PLATFORMS = {
 CAREFULLY: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
 
 
-def postgres_programs(version: str, *, contrib: bool, progress: Progress | None = None) -> Path:
+def postgres_programs(version: str, *, contrib: bool) -> Path:
     """The folder that holds `initdb` and `postgres` of the major version "10" to "18". Raises Unavailable.
 
     Whoever runs the server can reach it. Out of the package where that has the version, unless `contrib`.
     """
     if version in _PACKAGE_FOLDERS and not contrib:
         return _from_package(version) / "bin"
-    return _from_jar(version, progress) / "bin"
+    return _from_jar(version) / "bin"
 
 
 def _from_package(version: str) -> Path:
@@ -73,7 +73,7 @@ def _copy(package: Path, target: Path) -> None:
             shutil.copytree(folder, target / folder.name, symlinks=True)
 
 
-def _from_jar(version: str, progress: Progress | None) -> Path:
+def _from_jar(version: str) -> Path:
     if version not in _JAR_VERSIONS:
         raise Unavailable(f"no embedded Postgres {version}: there are {', '.join(_JAR_VERSIONS)}")
     where = _JAR_PLATFORMS.get((platform.system(), platform.machine()))
@@ -83,7 +83,7 @@ def _from_jar(version: str, progress: Progress | None) -> Path:
     coordinate = f"io.zonky.test.postgres:{name}:{_JAR_VERSIONS[version]}"
 
     def unpack(target: Path) -> None:
-        [jar] = fetch_jars([coordinate], progress)
+        [jar] = fetch_jars([coordinate])
         _unpack(jar, target)
 
     return cached(f"postgres-{where}-{_JAR_VERSIONS[version]}", unpack)

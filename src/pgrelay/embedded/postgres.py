@@ -14,7 +14,6 @@ from psycopg import sql
 from pgrelay.embedded.account import server_account, server_folder
 from pgrelay.embedded.binaries import postgres_programs
 from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
-from pgrelay.embedded.jars import Progress
 from pgrelay.embedded.ports import free_port
 
 StopMode = Literal["smart", "fast", "immediate"]
@@ -63,18 +62,16 @@ class Postgres:
         contrib: bool = False,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
-        progress: Progress | None = None,
     ) -> None:
         self.version = version
         self.settings = dict(settings or {})
         self._contrib = contrib
         self._directory = directory
         self._port = port
-        self._progress = progress
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.bin = postgres_programs(self.version, contrib=self._contrib, progress=self._progress)
+            self.bin = postgres_programs(self.version, contrib=self._contrib)
             self._account = server_account()
             folder = stack.enter_context(server_folder(self._directory, "postgres", self._account))
             self.port = self._port or free_port()

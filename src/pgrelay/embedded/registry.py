@@ -12,7 +12,7 @@ from pgrelay.embedded.account import server_folder
 from pgrelay.embedded.binaries import CAREFULLY
 from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, StrPath
-from pgrelay.embedded.jars import Progress, fetch_jars, java
+from pgrelay.embedded.jars import fetch_jars, java
 from pgrelay.embedded.ports import free_ports
 
 VERSION: Final = "3.3.3"
@@ -40,13 +40,9 @@ class SchemaRegistry:
     def __init__(
         self,
         *,
-        port: int | None = None,
         compatibility: str | None = "BACKWARD",
-        progress: Progress | None = None,
     ) -> None:
-        self._port = port
         self._compatibility = compatibility
-        self._progress = progress
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -54,8 +50,7 @@ class SchemaRegistry:
             self._programs = cached(f"apicurio-{VERSION}", self._unpack)
             self._folder = stack.enter_context(server_folder(None, "registry"))
             self.log = self._folder / "registry.log"
-            port, self._management_port = free_ports(2)
-            self.port = self._port or port
+            self.port, self._management_port = free_ports(2)
             self._daemon = Daemon("Apicurio Registry", self.log)
             stack.callback(self.kill)
             self.start()
@@ -116,6 +111,6 @@ class SchemaRegistry:
         urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT).close()
 
     def _unpack(self, target: Path) -> None:
-        [archive] = fetch_jars([_ARCHIVE], self._progress)
+        [archive] = fetch_jars([_ARCHIVE])
         with tarfile.open(archive) as packed:
             packed.extractall(target, **CAREFULLY)
