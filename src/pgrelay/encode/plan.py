@@ -11,7 +11,7 @@ from typing import Final
 from pgrelay.encode.binary import binary_encoding
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
-from pgrelay.encode.records import PLACEHOLDER, Opening
+from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
 from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
@@ -137,7 +137,12 @@ class Plan:
 
     def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of its records since the last call, where there were any."""
-        counts = (("c", self.creates), ("u", self.updates), ("d", self.deletes), ("t", self.truncates))
+        counts = (
+            (CREATE, self.creates),
+            (UPDATE, self.updates),
+            (DELETE, self.deletes),
+            (TRUNCATE, self.truncates),
+        )
         self.creates = self.updates = self.deletes = self.truncates = 0
         return [(self.table, op, count) for op, count in counts if count]
 

@@ -24,7 +24,7 @@ def clear_frames(error: BaseException | None) -> None:
         errors += each.__cause__, each.__context__
 
 
-def end(clients: list[Any]) -> None:
+def close_clients(clients: list[Any]) -> None:
     """Take in what a purged producer, the first, still reports, and let go of all clients.
 
     Blocks until their threads have ended, which may be looking up a broker's name.

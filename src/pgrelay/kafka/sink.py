@@ -23,7 +23,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
 from pgrelay.handover import Delivery, Untaken, hand_over
-from pgrelay.kafka.closing import clear_frames, end
+from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
     UNKNOWN,
     delivery_error,
@@ -385,4 +385,4 @@ class Sink:
         # Their callbacks refer to us: unless let go of, they would live until a collection of cycles.
         clients: list[Any] = [self._producer, self._admin]
         del self._producer, self._admin
-        await asyncio.to_thread(end, clients)
+        await asyncio.to_thread(close_clients, clients)

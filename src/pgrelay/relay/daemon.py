@@ -70,7 +70,7 @@ class Daemon:
         self._health = health
         self._stop = stop
         self._task: asyncio.Task[None] | None = None
-        self._session_now: Session | None = None
+        self._current: Session | None = None
         self._backoff = Backoff()
         self._observer = observer
         self._refusals = Refusals(config)
@@ -117,15 +117,15 @@ class Daemon:
         """Ask for an end. A stream finishes what it has in flight, unless asked twice; all else is cut."""
         again = self._stop.is_set()
         self._stop.set()
-        if self._session_now is not None and not again:
-            self._session_now.source.wake()
+        if self._current is not None and not again:
+            self._current.source.wake()
         elif self._task is not None:
             self._task.cancel()
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
         """What waits for its commit now."""
-        return [] if self._session_now is None else self._session_now.assembler.held()
+        return [] if self._current is None else self._current.assembler.held()
 
     async def _beat(self) -> None:
         """Tell /healthz that the loop turns, whatever it waits for."""
@@ -155,7 +155,7 @@ class Daemon:
 
     async def _stream(self, session: Session) -> None:
         """Run a session; whatever ends it, keep what it has learnt of the position."""
-        self._session_now = session
+        self._current = session
         if self._advise is not None and self._advice is None:
             # Only now: what merely waited for a server to come back is no finding.
             self._advice = optional(self._advise(self._config), "the advice of a check")
@@ -177,7 +177,7 @@ class Daemon:
             raise
         finally:
             await session.close()
-            self._session_now = None
+            self._current = None
             self._observer.publish(session)
             if session.ledger.flush_lsn > self._starts.resume_point.flush_lsn:
                 self._backoff.reset()

@@ -32,7 +32,7 @@ def record_options(
     database: str,
     systemid: str,
     server_encoding: str,
-    dead_letters: DeadLetterOptions | None = None,
+    dead_letters: DeadLetterOptions | None,
 ) -> RecordOptions:
     """What the encoder is to do: the configuration's choices, and what it must know of the server."""
     records = config.records
