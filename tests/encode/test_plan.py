@@ -1,16 +1,13 @@
 """Plans: what is known of a relation before its first row."""
 
-import json
 from dataclasses import replace
 from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pgrelay.encode import types
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, RelationFacts, column_type, json_text
+from pgrelay.encode.plan import Plan, RelationFacts, column_type
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
 from pgrelay.errors import SetupError
@@ -126,24 +123,6 @@ def test_the_operators_choices_decide_the_encoding() -> None:
 
 
 # --- Names
-
-
-names = st.text(st.characters(exclude_characters="\0"), max_size=20)
-
-
-@given(names)
-def test_any_name_is_json(name: str) -> None:
-    assert json.loads(json_text(name)) == name
-
-
-def test_names_stay_readable() -> None:
-    assert json_text('"größe"') == '"\\"größe\\""'.encode()
-
-
-@given(st.binary(max_size=20))
-def test_names_that_are_no_utf8_are_json_all_the_same(raw: bytes) -> None:
-    name = raw.decode("utf-8", "surrogateescape")
-    assert json.loads(json_text(name).decode()) == name
 
 
 def test_members_of_a_column() -> None:

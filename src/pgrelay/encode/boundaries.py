@@ -4,8 +4,8 @@ Shapes: Debezium's "Transaction metadata", with the commit LSN added. Events are
 that goes to several partitions, or a tombstone, does not count again. One id names BEGIN, END and records.
 """
 
-from pgrelay.encode.envelope import Envelope, list_of
-from pgrelay.encode.plan import json_text
+from pgrelay.encode.envelope import Envelope
+from pgrelay.encode.json_text import json_array, json_name
 from pgrelay.encode.records import Opening, Record
 
 
@@ -60,9 +60,9 @@ class Boundaries:
         events, collections = b"null", b"null"
         if counts is not None:
             events = b"%d" % sum(counts.values())
-            collections = list_of(
+            collections = json_array(
                 [
-                    b'{"data_collection":%b,"event_count":%d}' % (json_text(name), count)
+                    b'{"data_collection":%b,"event_count":%d}' % (json_name(name), count)
                     for name, count in counts.items()
                 ]
             )

@@ -6,10 +6,11 @@ a transaction and an operation at one instant. Only the change's own LSN and `se
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.envelope import JsonEnvelope, list_of
+from pgrelay.encode.envelope import JsonEnvelope
+from pgrelay.encode.json_text import json_array, json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plain import write_number
-from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.plan import Plan
 
 
 class DebeziumJson(JsonEnvelope):
@@ -19,10 +20,10 @@ class DebeziumJson(JsonEnvelope):
         self._after_lsn: bytes = b""
         self._tails: dict[str, bytes] = {}
         self._no_table: bytes = b',"schema":"","table":""'
-        self._database: bytes = json_text(options.database)
+        self._database: bytes = json_name(options.database)
         self._head: bytes = (
-            b'{"version":' + json_text(options.version) + b',"connector":"postgresql","name":'
-        ) + json_text(options.prefix)
+            b'{"version":' + json_name(options.version) + b',"connector":"postgresql","name":'
+        ) + json_name(options.prefix)
 
     def changed(self) -> None:
         previous = b"null" if self.previous_commit is None else b'\\"%d\\"' % self.previous_commit
@@ -46,13 +47,13 @@ class DebeziumJson(JsonEnvelope):
         writer.write(after)
 
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
-        writer.write(b'{"before":null,"after":null,' + json_text(name) + b":" + content)
+        writer.write(b'{"before":null,"after":null,' + json_name(name) + b":" + content)
 
     def close(
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
         if unchanged:
-            writer.write(b',"unchanged":' + list_of(unchanged))
+            writer.write(b',"unchanged":' + json_array(unchanged))
         digits = b"%d" % lsn
         writer.write(self._head_of(plan))
         writer.write(digits)

@@ -11,8 +11,9 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from pgrelay.assembly.events import TransactionBegin
+from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import Opening
 
 _ALL: Final = 1 << 62
@@ -98,7 +99,7 @@ class Envelope:
             self.previous_commit = self.commit_lsn
 
     def set_origin(self, name: str) -> None:
-        self.origin = json_text(name)
+        self.origin = json_name(name)
         self.origin_name = name
         self.changed()
 
@@ -155,19 +156,14 @@ class JsonEnvelope(Envelope):
 
     def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
         encoded = b2a_base64(content, newline=False)
-        self.rowless(writer, "message", b'{"prefix":%b,"content":"%b"}' % (json_text(prefix), encoded))
+        self.rowless(writer, "message", b'{"prefix":%b,"content":"%b"}' % (json_name(prefix), encoded))
 
     def message_key(self, prefix: str) -> bytes:
-        return b'{"prefix":%b}' % json_text(prefix)
+        return b'{"prefix":%b}' % json_name(prefix)
 
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
         """A member of that name, its content JSON, in place of rows."""
         raise NotImplementedError
-
-
-def list_of(names: list[bytes]) -> bytes:
-    """A JSON array of what is JSON already."""
-    return b"[" + b",".join(names) + b"]"
 
 
 def _boolean(value: bool) -> bytes:

@@ -2,8 +2,9 @@
 
 from librt.strings import BytesWriter
 
-from pgrelay.encode.envelope import JsonEnvelope, list_of
-from pgrelay.encode.plan import Plan, json_text
+from pgrelay.encode.envelope import JsonEnvelope
+from pgrelay.encode.json_text import json_array, json_name
+from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import DELETE, FLAT_NAMES
 from pgrelay.errors import SetupError
 
@@ -41,7 +42,7 @@ class FlatJson(JsonEnvelope):
         writer.write(after)
 
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
-        writer.write(b"{" + json_text("__" + name) + b":" + content + b"}")
+        writer.write(b"{" + json_name("__" + name) + b":" + content + b"}")
 
     def close(
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
@@ -51,7 +52,7 @@ class FlatJson(JsonEnvelope):
         if len(writer) > 1:
             writer.write(b",")
         if unchanged:
-            writer.write(b'"__unchanged":' + list_of(unchanged) + b",")
+            writer.write(b'"__unchanged":' + json_array(unchanged) + b",")
         writer.write(
             b'"__op":"%b","__deleted":%b,"__commit_lsn":%d,"__seq":%d,"__ts_ms":%d}'
             % (

@@ -4,11 +4,11 @@ Plans are built once per Relation message, so that a row costs only its bytes. T
 dataclasses, since the per-row loop reads their attributes and mypyc reads those of a plain class fastest.
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Final
 
 from pgrelay.encode.binary import binary_encoding
+from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
@@ -36,14 +36,6 @@ class RelationFacts:
     unlike: str = ""
 
 
-def json_text(text: str) -> bytes:
-    """A JSON string. Identifiers that are no UTF-8 (SQL_ASCII) keep their bytes as escaped surrogates."""
-    try:
-        return json.dumps(text, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.dumps(text).encode()
-
-
 class ColumnPlan:
     """One column. `member` is `"name":`; the others save joining it to what often follows.
 
@@ -69,11 +61,11 @@ class ColumnPlan:
         self.dropped: bool = treatment == DROP
         self.hidden: bool = treatment in (DROP, MASK)
         self.shown: bool = treatment == KEEP
-        self.shown_name: bytes = json_text(column.name)
+        self.shown_name: bytes = json_name(column.name)
         self.member: bytes = self.shown_name + b":"
         self.member_quoted: bytes = self.member + b'"'
         self.member_null: bytes = self.member + b"null,"
-        self.member_unchanged: bytes = self.member + json_text(PLACEHOLDER) + b","
+        self.member_unchanged: bytes = self.member + json_name(PLACEHOLDER) + b","
         self.member_hidden: bytes = b""
         if treatment == MASK:
             self.member_hidden = self.member + masked(options.selection.mask_with) + b","
@@ -117,7 +109,7 @@ class Plan:
         # The constant head of `source` for this table in the transaction numbered `source_of`.
         self.source_of: int = -1
         self.source_head: bytes = b""
-        names = json_text(relation.namespace) + b',"table":' + json_text(relation.name)
+        names = json_name(relation.namespace) + b',"table":' + json_name(relation.name)
         self.source_names: bytes = b',"schema":' + names
         self.opening = Opening()
         self.creates = 0
