@@ -1,5 +1,5 @@
-"""How long to wait before the next try: jittered, growing, and forgotten once things went well; and what of
-the reasons was told by then.
+"""How long to wait before the next try (jittered, growing, and reset once things went well), and which
+reasons were logged by then.
 """
 
 import random
@@ -14,7 +14,7 @@ _FIGURES: Final = re.compile(r"\b[\dA-F]+/[\dA-F]+\b|\d+")
 
 
 class Backoff:
-    """Seconds between tries, each drawn between half and all of a bound that doubles."""
+    """Pauses in seconds, each drawn between half and all of a bound that doubles."""
 
     def __init__(self) -> None:
         self._bound_s = _FIRST_S
@@ -25,7 +25,7 @@ class Backoff:
         self._told.clear()
 
     def is_news(self, reason: str) -> bool:
-        """Whether it comes for the first time, apart from its figures."""
+        """Whether it is the first of its kind since `reset`; figures in it make no difference."""
         kind = _FIGURES.sub("", reason)
         known = kind in self._told
         self._told.add(kind)

@@ -12,7 +12,10 @@ _LEAST_S: Final = 0.01
 
 
 class Confirmations:
-    """`confirmed_lsn` is what the server was last told; `positions` come ahead of it, where they are kept."""
+    """`confirmed_lsn` is what the server was last told.
+
+    With `positions` nothing is confirmed before Kafka has acknowledged its position.
+    """
 
     def __init__(
         self, source: Source, ledger: Ledger, positions: Positions | None, status_interval_s: float
@@ -27,7 +30,7 @@ class Confirmations:
 
     @property
     def _confirmable(self) -> int:
-        """Kafka has the rows, and the position."""
+        """The LSN up to which Kafka has the rows, and the position where positions are kept."""
         flush_lsn = self._ledger.flush_lsn
         return flush_lsn if self._positions is None else min(flush_lsn, self._positions.lsn)
 
@@ -38,7 +41,7 @@ class Confirmations:
 
     @property
     def position_waits_s(self) -> float:
-        """For how long it has not, and the slot stands still; 0 where it has."""
+        """Seconds since an unacknowledged position was written, while the slot stands still; else 0."""
         return 0.0 if self._positions is None else self._positions.waits_s
 
     def ask_for_one(self) -> None:
@@ -46,7 +49,7 @@ class Confirmations:
         self._due = 0.0
 
     def turn(self) -> None:
-        """Keep the position, and tell the server, where it is time to."""
+        """Write the position and send a status update, if they are due."""
         if self._positions is not None:
             self._positions.keep(self._ledger.flush_lsn)
         now = time.monotonic()
@@ -57,20 +60,20 @@ class Confirmations:
         confirmable = self._confirmable
         sent = self._source.send_status(self._ledger.server_lsn, confirmable)
         self._sent = time.monotonic()
-        # A server that takes nothing may do so for long, as one does that has ended the stream.
+        # A server that takes nothing may go on so for long, as after it has ended the stream: don't spin.
         self._due = self._sent + (self._interval_s if sent else _LEAST_S)
         if sent:
             self.confirmed_lsn = confirmable
 
     def last_position_pending(self) -> bool:
-        """Keep the last position without delay; true until Kafka has it."""
+        """Write the last position without delay; true until Kafka has acknowledged it."""
         if self._positions is None:
             return False
         self._positions.keep(self._ledger.flush_lsn, at_once=True)
         return self._positions.lsn < self._ledger.flush_lsn
 
     def rest_s(self) -> float:
-        """How long it is until there is something to do here, but for Kafka's acknowledgement."""
+        """Seconds until something is due here; Kafka's acknowledgements don't count."""
         rest_s = self._due - time.monotonic()
         if self._confirmable > self.confirmed_lsn:
             rest_s = min(rest_s, _LEAST_S)

@@ -3,9 +3,9 @@
 Theory of operation. A session that ends in trouble which passes is followed by another, after a pause that
 grows and is jittered; the producer is kept unless it was the trouble. Before the next session starts, what
 the producer still holds gets a moment to be acknowledged, so that little is sent twice. The reason is logged
-once, however often it comes back, and /readyz tells it. After a disk that was full, the server decodes all
-again for each try: so those are rarer, each is logged, and the stream flows only once one got further. What
-does not pass is raised, and ends the process.
+once, however often it comes back, and /readyz shows it. After the spool's disk was full each try makes the
+server decode everything again: so tries are rarer, each is logged, and the stream counts as flowing only once
+one got further. What does not pass is raised, and ends the process.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class Daemon:
         _log.info("stopped", confirmed=format_lsn(self._starts.resume_point.confirmed_lsn))
 
     async def _try(self) -> None:
-        """A session, and what its end asks for before the next. Raises what ends the process."""
+        """Run a session, and do what its end requires before the next. Raises what ends the process."""
         try:
             await self._session()
         except Exception as error:
@@ -104,7 +104,7 @@ class Daemon:
             if verdict(error) is Verdict.STOP and not refused:
                 raise
             if self._stop.is_set():
-                # The next run meets it again, and has the time that it takes.
+                # The next run meets the trouble again, and has the time to wait it out.
                 _log.warning("stopping in trouble: what is not confirmed is sent again", reason=str(error))
             elif not isinstance(error, RecordRefused):
                 await self._recover(error)
@@ -169,7 +169,7 @@ class Daemon:
                 _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
         except Exception as error:
             if not isinstance(error, KafkaUnavailable):
-                # A stop has one grace, whatever comes between.
+                # A stop has one grace, whatever fails meanwhile.
                 left_s = math.inf if ends is None else max(0.0, ends - clock.time())
                 await self._settle(session, error, left_s)
             if isinstance(error, SpoolError):
@@ -184,7 +184,7 @@ class Daemon:
             self._starts.ended(session)
 
     async def _settle(self, session: Session, error: Exception, most_s: float) -> None:
-        """Save what is whole before a session ends in an error, so that little is sent again."""
+        """Get what is whole acknowledged before a session ends in an error, so that little is sent again."""
         with contextlib.suppress(PgrelayError):
             if verdict(error) is Verdict.STOP:
                 await session.finish(min(self._config.sink.shutdown_grace_s, most_s))

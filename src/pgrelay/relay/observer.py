@@ -45,7 +45,7 @@ class Observer:
         self._published: frozenset[str] | None = None
 
     def asked(self, wal: SlotWal) -> None:
-        """Ahead of a session, which may not come: what the server itself says of the slot."""
+        """Publish what the server says of the slot, before a session that may not come about."""
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
@@ -122,9 +122,9 @@ class Observer:
             _log.info("the spool has room again")
 
     def _watch_kafka(self, session: Session, now: float) -> None:
-        """Kafka is away where records wait, or a commit, and none is acknowledged.
+        """Kafka is away if records or a commit wait, and none is acknowledged.
 
-        Or it is for the position alone, whose topic another broker may lead than those of rows that flow.
+        Or if only the position waits: its topic may be led by another broker than those of the rows.
         """
         sink = session.sink
         late = session.confirmations.position_waits_s > _POSITION_LATE_S
@@ -136,7 +136,7 @@ class Observer:
             else:
                 self._recovered(now)
         elif sink.in_queue == 0 and not session.committing:
-            # What a stall held up may have been a commit alone, and nothing need follow it.
+            # A stall may have held up a commit alone, with nothing behind it.
             self._recovered(now)
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
             self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")

@@ -8,10 +8,10 @@ from pgrelay.handover import Delivery
 
 
 class Outbox:
-    """In the order in which they came; false where it is empty.
+    """Records in the order in which they came; false if it is empty.
 
-    `refused`: a record could not be handed over, ever. It stays, as does all that follows it, so that nobody
-    takes what has left for all there was; what of its list went ahead of it has left.
+    `refused`: a record can never be handed over. It stays, and so does all behind it, so that the outbox does
+    not look empty. What was before it in its list has left.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Outbox:
         self._waiting.append((delivery, records))
 
     def hand_over(self, produce: Callable[[list[Record], int, Delivery], int]) -> bool:
-        """Give what there is room for to `produce`, which is the sink's; true where it took anything.
+        """Give `produce`, which is the sink's, as much as it has room for; true if it took anything.
 
-        Some may be left all the same: whether all is gone only the outbox itself tells. Raises as `produce`
-        does, once: after that nothing is given any more.
+        Some may be left even so; the outbox is false once all is gone. Raises what `produce` raises, once:
+        nothing is handed over after that.
         """
         took_any = False
         while self._waiting and not self.refused:

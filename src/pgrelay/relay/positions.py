@@ -1,6 +1,6 @@
-"""At least once: the position in Kafka, which is always ahead of the one that Postgres is told.
+"""At least once: the position in Kafka, which is acknowledged there before Postgres is told of it.
 
-So a slot that stands beyond it was moved or made anew by someone else, whoever looks at it and whenever.
+So a slot that stands beyond it was moved or made anew by someone else, whoever finds it, and whenever.
 """
 
 import time
@@ -18,7 +18,7 @@ class Positions:
     """The positions of one session. `lsn` is what Postgres may be told."""
 
     def __init__(self, sink: Sink, offsets: Offsets, slot_lsn: int, timeline: int | None) -> None:
-        """`slot_lsn` is what it was told already."""
+        """`slot_lsn` is what Postgres was told already; `timeline` is the primary's, None of a standby."""
         self.lsn = slot_lsn
         self._sink = sink
         self._offsets = offsets
@@ -35,11 +35,14 @@ class Positions:
 
     @property
     def waits_s(self) -> float:
-        """For how long it has not; 0 where it has."""
+        """Seconds since the last one was written, if Kafka has not acknowledged it; else 0."""
         return 0.0 if self._under_way is None else time.monotonic() - self._began
 
     def keep(self, lsn: int, at_once: bool = False) -> None:
-        """Have Kafka keep the position, one at a time and not too often; what it has by now, `lsn` says."""
+        """Write the position to Kafka, one at a time and not too often; `lsn` is what it has acknowledged.
+
+        `at_once`: however shortly after the last one.
+        """
         if self._under_way is not None and self._under_way.done:
             assert self._under_way.end_lsn is not None
             self._kept = self._under_way.end_lsn
@@ -59,7 +62,7 @@ class Positions:
             self._under_way = entry
 
     def rest_s(self, lsn: int) -> float:
-        """How long it is until the position may be written; inf where there is nothing to write now."""
+        """Seconds until the position may be written; inf if there is nothing to write now."""
         if self._under_way is not None or lsn <= self._kept:
             return float("inf")
         return self._due - time.monotonic()

@@ -1,4 +1,4 @@
-"""The publications that a stream is of: made where the configuration says so, and the same ones throughout.
+"""The publications of a stream: made if the configuration says so, and checked to stay the same ones.
 
 PostgreSQL 18 sends nothing of what was written while one was missing, and only warns of it in its own log.
 """
@@ -24,7 +24,7 @@ class Publications:
         self._oids: Mapping[str, int] = {}
 
     async def require(self, catalog: Catalog, slot: Slot | None) -> None:
-        """See that they are there, and make what may be made where there is no slot. Raises SetupError."""
+        """Check that all exist, and make one that is missing if there is no slot yet. Raises SetupError."""
         config = self._config
         missing = self._missing(await catalog.publications(self.names))
         if not missing:
@@ -47,7 +47,10 @@ class Publications:
         _log.info("publication created", publication=missing[0], tables=holds)
 
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
-        """Raises SetupError where one is gone, or another has its name, since this process looked first."""
+        """Raises SetupError if one was dropped, or dropped and made anew, since this process first looked.
+
+        `relayed_lsn`: up to where all was relayed, to be named in the error.
+        """
         now = await catalog.publications(self.names)
         if missing := self._missing(now):
             raise SetupError(

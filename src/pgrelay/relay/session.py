@@ -50,7 +50,7 @@ _SLICE_BYTES: Final = 256 * 1024
 _REST_LEAST_S: Final = 0.001
 _REST_MOST_S: Final = 0.05
 
-# So long a stop waits for the last position, where all else is acknowledged; without it rows come again.
+# How long a stop waits for the last position once all else is acknowledged; without it rows are repeated.
 _KEEP_S: Final = 2.0
 
 
@@ -120,11 +120,11 @@ class Session:
         finally:
             await self.server_poll.close()
             if self._commits is None:
-                # A commit under way must come to its end: what it did could not be told any more.
+                # A commit under way must run to its end, or nobody would know whether it took effect.
                 await cancelled(self._errand)
 
     async def finish(self, grace_s: float) -> bool:
-        """Wait for what is in flight, for `grace_s` at most, and confirm it; false where it was too long."""
+        """Wait up to `grace_s` for what is in flight, and confirm it; false if the time was not enough."""
         drained = await self.sink.drain(self._finishing, grace_s)
         if drained:
             await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
@@ -132,12 +132,12 @@ class Session:
         return drained
 
     async def close(self) -> None:
-        """Let go of all that is left, also of a commit whose end came in vain or not at all."""
+        """Drop whatever is left, a commit among it that has failed or not ended."""
         await cancelled(self._errand)
         self.assembler.close()
 
     def _finishing(self) -> bool:
-        """As `_settling`, but tells the server, whose patience may be shorter than the grace."""
+        """As `_settling`, with status updates: the server's patience may be shorter than the grace."""
         unsettled = self._settling()
         self.confirmations.turn()
         return unsettled
@@ -147,11 +147,11 @@ class Session:
         await self.sink.drain(self._settling, timeout_s)
 
     def _settling(self) -> bool:
-        """True while a whole transaction waits for Kafka; what the producer had no room for follows.
+        """True while a whole transaction waits for Kafka; hands over what the producer had no room for.
 
-        A record that was refused is never acknowledged, so its transaction waits for ever, and all behind it.
-        But those ahead of it may yet be, as long as the producer has anything at all to report, and Kafka
-        speaks with us.
+        A record that was refused is never acknowledged, so its transaction would wait for ever, and all
+        behind it. Those before it may yet be acknowledged, as long as the producer has anything to report and
+        Kafka lets us in.
         """
         self._advance()
         if self._commits is not None:
@@ -164,7 +164,7 @@ class Session:
         return True
 
     def _committing(self, commits: Commits) -> bool:
-        """Likewise where a commit must cover them: one that is under way, or a last one if that can be."""
+        """As `_settling`, for exactly once: true while a commit is under way, or one more is to be made."""
         if self._errand is not None and not self._errand_done(self._errand):
             return True
         self._advance()

@@ -34,10 +34,10 @@ _TRY_EVERY_S: Final = 0.2
 
 
 async def skip(config: Config, lsn: int) -> str:
-    """Leave out the transaction that commits at `lsn`, or whose change there can't be relayed; says what was.
+    """Leave out the transaction that commits at `lsn`, or that has a change there which can't be relayed.
 
-    Raises SetupError where there is none, and as `pgrelay.relay.run` does; then nothing was left out. Raises
-    Interrupted where it is asked to stop before.
+    Returns what was left out, for the user. Raises SetupError if there is no such transaction, and what
+    `pgrelay.relay.run` raises; nothing was left out then. Raises Interrupted if asked to stop before the end.
     """
     requests = StopRequests()
     stop_on_signals(requests.stop)
@@ -88,7 +88,7 @@ async def _require_free(source: SourceConfig) -> None:
 
 
 async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Passing":
-    """The transaction; or the message outside any that ends where that commits, if it is what is refused."""
+    """Leave out the transaction; or, if it is what is refused, the message outside any that ends at `lsn`."""
     try:
         return await _pass(config, lsn, requests, message=False)
     except RecordError as error:
@@ -109,7 +109,7 @@ async def _pass(config: Config, lsn: int, requests: "StopRequests", message: boo
 
 
 class StopRequests:
-    """Whether a stop was asked for at any time, and who is told now."""
+    """Remembers whether a stop was asked for, and passes it on to whoever runs now."""
 
     def __init__(self) -> None:
         self._asked = False

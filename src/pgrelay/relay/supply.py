@@ -11,14 +11,14 @@ from pgrelay.postgres.facts import Facts
 
 
 class Supply:
-    """Meets one need at a time, beside the loop. `registry` is there under Avro."""
+    """Meets one need at a time, beside the loop. `registry` is None in JSON."""
 
     def __init__(self, encoder: Encoder, catalog: Catalog, sink: Sink, registry: Registry | None) -> None:
         self._encoder = encoder
         self._facts = Facts(catalog)
         self._sink = sink
         self._registry = registry
-        # Topics of which one was refused ahead of its turn.
+        # Topics that were asked for ahead together, when one of them was refused.
         self._doubtful: set[str] = set()
 
     async def meet(self, need: Need) -> None:
@@ -36,20 +36,20 @@ class Supply:
     async def _announce_with_ahead(
         self, need: Announcement
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
-        """Tell it and what is ahead, or it alone: what is refused there waits for its own turn."""
+        """Announce the need and what it names ahead; if one of those is refused, the need alone."""
         ahead = {announcement.topic for announcement in need.ahead}
         if ahead and ahead.isdisjoint(self._doubtful):
             try:
                 return await self._announce([need, *need.ahead])
             except (SetupError, RecordError):
-                # It would be refused with each of those before it, to no gain.
+                # Asked for ahead again, it would make each announcement before its own fail once more.
                 self._doubtful |= ahead
         return await self._announce([need])
 
     async def _announce(
         self, announcements: list[Announcement]
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
-        """Tell them all, and return the ids of the first and of the others."""
+        """Announce them all, and return the schema ids of the first and of the others."""
         await self._sink.require_topics([announcement.topic for announcement in announcements])
         ids = [await self._register(announcement.schemas) for announcement in announcements]
         await self._sink.publish([announcement.record for announcement in announcements])
