@@ -1,11 +1,11 @@
-"""The session's Relations: of each table, the one by which the server goes on.
+"""The session's Relations: for each table, the description by which the server sends its next rows.
 
-Theory of operation. The server describes a table once, and again when it has changed. Of each transaction
-that it streams it does so inside the stream, whose Relations are the session's once that commits. Of all
-that describe a table it goes by the one that it sent last. That need not be the one of the last commit:
-while a stream is open, another transaction may be sent a later one, since no lock keeps a column list or a
-schema's name from changing. So each is numbered as it arrives, and what was sent later is told again behind
-the commit of a stream.
+Theory of operation. The server describes a table once, and again when it has changed. For each transaction
+that it streams it does so inside the stream, and those Relations become the session's when it commits. The
+description in force is the one that the server sent last, which need not be that of the last commit: while a
+stream is open, another transaction may be sent a later one, since no lock keeps a column list or a schema's
+name from changing. So each Relation is numbered as it arrives, and behind the commit of a stream those of the
+session that were sent later than the stream's own are given out again.
 
 Source: PostgreSQL, pgoutput.c, maybe_send_schema and cleanup_rel_sync_cache.
 """
@@ -15,14 +15,14 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, id_after_
 
 
 class StreamedRelations:
-    """Those of a transaction that is streamed: by table and (sub)transaction, which has arrived last."""
+    """Those of a streamed transaction: the number of the last to arrive, by (table's OID, xid)."""
 
     def __init__(self) -> None:
         self.arrivals: dict[tuple[int, int], int] = {}
 
 
 class Relations:
-    """Frames by OID, as they came outside of streams, those of Types as well."""
+    """`latest` has the Relation frames in force, `types` the Type frames, by OID and without an xid."""
 
     def __init__(self) -> None:
         self.latest: dict[int, bytes] = {}
@@ -45,7 +45,7 @@ class Relations:
             stream.arrivals[oid, id_after_tag(frame)] = self._count
 
     def sent_later(self, stream: StreamedRelations, aborted: set[int]) -> list[bytes]:
-        """Have a stream commit; the Relations that came later than its own. Its frames are to be replayed."""
+        """A stream commits, and will be replayed: the session's Relations that came later than its own."""
         last: dict[int, int] = {}
         for (oid, xid), number in stream.arrivals.items():
             if xid not in aborted:
@@ -56,11 +56,11 @@ class Relations:
         return later
 
     def replay(self, tag: int, frame: bytes) -> None:
-        """Take in one of a stream that has committed."""
+        """Take in a frame of a stream that has committed."""
         self._keep(tag, _without_xid(frame))
 
     def restore(self, later: list[bytes]) -> list[bytes]:
-        """Go on by what was sent later than what was replayed; those of them that differ from it."""
+        """Put what `sent_later` gave in force again; returns those that differ from what was replayed."""
         changed = []
         for frame in later:
             if self.latest[id_after_tag(frame)][HEADER_SIZE:] != frame[HEADER_SIZE:]:

@@ -10,8 +10,8 @@ from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
 class Replay:
     """The frames of a transaction that ends at `end_lsn`, less those of its `aborted` subtransactions.
 
-    `buffer` is the session's own, let go of in the end; None of a prepared transaction, which is kept.
-    `sent_later` are the session's Relations that came after the transaction's own of the same tables.
+    `buffer` is discarded at the end; None for a prepared transaction, whose files are kept. `sent_later` are
+    the session's Relations that came after the transaction's own of the same tables.
     """
 
     def __init__(

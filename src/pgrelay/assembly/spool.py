@@ -31,7 +31,7 @@ SPOOL_SUFFIX: Final = ".spool"
 # Length of the chunk and its CRC-32, each 4 bytes unsigned.
 _CHUNK_HEADER: Final = Struct("!II")
 
-# Why a directory can't be made, now or later.
+# Errors of a directory that can't be made, now or later.
 _NEVER_OURS: Final = frozenset(
     {
         errno.EACCES,
@@ -49,7 +49,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def base_directory(configured: Path | None) -> Path:
-    """Where the spool directories of all relays of this account are."""
+    """The directory that has the spool directories of all relays of this account."""
     return configured or Path(_temporary(), f"pgrelay-{os.getuid()}")
 
 
@@ -57,12 +57,12 @@ def _temporary() -> str:
     try:
         return tempfile.gettempdir()
     except FileNotFoundError:
-        # It looks for one by writing, and a full disk has none: whoever makes the spool tells what is wrong.
+        # gettempdir tries to write, which fails on a full disk: whoever makes the spool says what is wrong.
         return os.environ.get("TMPDIR") or "/tmp"
 
 
 def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:
-    """A slot's own below it, so that relays may share a disk."""
+    """A slot's own directory in it, so that relays may share a disk."""
     return base_directory(configured) / f"{systemid}-{slot}"
 
 
@@ -75,7 +75,7 @@ class Spool:
         self._written = 0
 
     def open(self) -> None:
-        """Make the directory. Raises SetupError where it can't be ours, SpoolError where the disk says no."""
+        """Make the directory. Raises SetupError if it can never be ours, SpoolError if the disk fails."""
         try:
             _make_private(self.directory)
         except OSError as error:

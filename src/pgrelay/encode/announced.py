@@ -1,13 +1,13 @@
-"""What consumers were told last of each table's schema."""
+"""Which schema of each table consumers were told last."""
 
 from pgrelay.encode.plan import Plan
 
 
 class Announced:
-    """The plans that were announced last, of each relation and of each name.
+    """The plans that were announced last, by relation and by name.
 
-    By both, since a table may take another's name and give it back: the records of a name are what consumers
-    know, and a relation that changed is told of though its name was another's since.
+    By both, since a table may take another's name and give it back: consumers go by the last plan of a name,
+    and a relation that changed supersedes its own earlier plan, whatever name that had.
     """
 
     def __init__(self) -> None:
@@ -15,11 +15,11 @@ class Announced:
         self._by_name: dict[str, Plan] = {}
 
     def is_new(self, plan: Plan) -> bool:
-        """Neither its relation nor its name was announced before."""
+        """Whether neither its relation nor its name was announced before."""
         return plan.relation.oid not in self._by_oid and plan.table not in self._by_name
 
     def add(self, plan: Plan) -> None:
-        """A plan is announced, and those of the same relation or name are no more."""
+        """Mark a plan as announced, and the last ones of the same relation and name as no longer so."""
         for previous in (self._by_oid.get(plan.relation.oid), self._by_name.get(plan.table)):
             if previous is not None:
                 previous.announced = False

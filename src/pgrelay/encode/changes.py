@@ -116,7 +116,10 @@ class Changes:
         before: bytes,
         after: bytes,
     ) -> None:
-        """A change of the key: the old key's row ends, the new key's begins; headers tell the other, JSON."""
+        """A change of the key: a delete by the old key, then a create by the new.
+
+        Each has the other key in a header, as JSON.
+        """
         value, unchanged = self._value, self._row.unchanged
         old_header, new_header = old_key, new_key
         if self._json_keys is not None:
@@ -268,7 +271,7 @@ class Changes:
 
 
 def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
-    """Raises where the old row may be of a partition whose old rows are not whole, which it does not tell."""
+    """Raises SetupError or RecordError if the old row may be of a partition that does not send whole ones."""
     if plan.unlike:
         raise SetupError(
             f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which "

@@ -47,12 +47,12 @@ class Encoder:
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
-        # Whether the transaction's changes are passed by, which were delivered before or are left out.
+        # The transaction's changes are passed over: they were delivered before, or are left out.
         self._passing = False
         self._passed = 0
-        # How many changes it had that was left out, and where it ended.
+        # Of what `leave_out` asked for, once it has come: how many changes it had, and where it ended.
         self.left_out: tuple[int, int] | None = None
-        # What the next call raises, once what was whole ahead of it is on its way.
+        # What the next call of `encode` raises, once what was whole before it has been returned.
         self._refused: PgrelayError | None = None
 
     @property
@@ -75,7 +75,7 @@ class Encoder:
         self._changes.envelope.skip(lsn, cut_lsn, cut_seq)
 
     def leave_out(self, lsn: int, message: bool = False) -> None:
-        """Relay nothing of it (see `Envelope.leave_out`) nor behind it; then `left_out` tells of it."""
+        """Leave out what `Envelope.leave_out` says, and all behind it; `left_out` tells when it came."""
         self._changes.envelope.leave_out(lsn, message)
 
     @property
@@ -102,8 +102,8 @@ class Encoder:
 
         `now_us` is since 1970.
 
-        Raises ProtocolError, RecordError or SetupError, naming the LSN, in the call behind the one that
-        returns what is whole ahead of that.
+        Raises ProtocolError, RecordError or SetupError, naming the LSN; if something whole comes before that,
+        it is returned first, and the next call raises.
         """
         if self._refused is not None:
             raise self._refused
@@ -159,17 +159,17 @@ class Encoder:
                 done.append(event)
 
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
-        """Answer FactsNeeded, and what it names ahead or nothing of that.
+        """Answer FactsNeeded; `ahead` has the facts of what it names ahead, or is empty.
 
-        Raises SetupError where the topic is another's, or a key would be hidden.
+        Raises SetupError if the topic is another table's, or a key would be hidden.
         """
         plan = self._needs.learn(facts, ahead)
         self._use(plan)
 
     def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
-        """Answer an Announcement, and what it names ahead or nothing of that; or a TopicNeeded.
+        """Answer an Announcement or a TopicNeeded, in Avro with the ids of its schemas.
 
-        In Avro with the ids of the schemas.
+        `ahead` has the ids of what an Announcement names ahead, or is empty.
         """
         self._needs.met(ids, ahead)
 
@@ -177,7 +177,7 @@ class Encoder:
         return relations_ahead(self._events, self._next, self._body, self._changes.envelope.commit_lsn)
 
     def _use(self, plan: Plan) -> None:
-        """Have a plan for the rows that follow: those of the session, or of a scoped transaction."""
+        """Encode the rows that follow by this plan, in the session or in a scoped transaction."""
         known, oid = self._known(), plan.relation.oid
         before = known.get(oid)
         known[oid] = plan
@@ -289,7 +289,7 @@ class Encoder:
         self._needs.ask_facts(body, message, self._ahead())
 
     def _lacks_boundaries(self) -> bool:
-        """Whether the transactions' topic is to be asked for, since in Avro it has schemas to be told."""
+        """Whether the transaction topic must be asked for first: in Avro it has schemas to be registered."""
         boundaries = self._changes.boundaries
         if boundaries is None or self._options.format == "json":
             return False

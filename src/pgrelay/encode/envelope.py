@@ -109,7 +109,7 @@ class Envelope:
         self.changed()
 
     def changed(self) -> None:
-        """Transaction, origin or clock are not what they were: forget what was made of them."""
+        """Called when transaction, origin or clock have changed: forget what was derived from them."""
         raise NotImplementedError
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:

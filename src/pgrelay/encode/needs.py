@@ -6,7 +6,7 @@ Announcement   a plan is about to be used for the first time, or another one was
 TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
 
 In Avro the answer to the latter two brings the ids under which a registry knows the schemas. The first two
-also name, in `ahead`, what will be needed soon: whoever can is welcome to answer that as well.
+also name, in `ahead`, what will be needed soon; it may be answered along with them, or left to its turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,13 +55,13 @@ Need = FactsNeeded | Announcement | TopicNeeded
 
 
 class Needs:
-    """One session's: `need` is the one at hand, and what the answers gave is kept: plans, topics, ids."""
+    """One session's: `need` is the one at hand. What the answers brought is kept: plans, topics, ids."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
         self.need: Need | None = None
         self._options = options
         self._topics = topics
-        # What the ids of the schemas are for that were asked for last.
+        # Where the schema ids go that were asked for last.
         self._opening = Opening()
         self._topics_met: set[str] = set()
         # Plans by the Relation message that made them: a streamed transaction sends its relations again.
@@ -79,8 +79,8 @@ class Needs:
     def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
         """Table, op and number of the records of all plans since the last call.
 
-        One that was replaced is forgotten then, unless the session goes on with it: a scoped transaction has
-        made another.
+        A plan that was replaced is forgotten then, unless the session still uses it, as when a scoped
+        transaction made another.
         """
         counts: list[tuple[str, str, int]] = []
         for plan in [*self._made.values(), *self._replaced]:
@@ -89,7 +89,7 @@ class Needs:
         return counts
 
     def plan(self, body: bytes) -> Plan | None:
-        """What a Relation message has made; None where its facts must be asked for, perhaps again."""
+        """The plan that a Relation message made; None if its facts must be asked for, perhaps again."""
         plan = self._made.get(body)
         # What is the catalogue's to tell may change with the same Relation message.
         if plan is None or (plan.asks_again and body not in self._known_ahead):
@@ -113,10 +113,7 @@ class Needs:
                 yield message
 
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:
-        """Answer FactsNeeded, and what it names ahead or nothing of that; returns the relation's plan.
-
-        Raises SetupError where the topic is another's, or a key would be hidden.
-        """
+        """Answer FactsNeeded, as `Encoder.learn` does; returns the relation's plan."""
         need = self.need
         assert isinstance(need, FactsNeeded), "no facts are needed"
         self.need = None
@@ -173,7 +170,7 @@ class Needs:
             new = self._made.get(other.body)
             if new is None or not self._announced.is_new(new):
                 continue
-            # Else it is told in its turn, as rows of others come before.
+            # Otherwise it is refused in its turn, as rows of other tables come before.
             if refused_values(new, self._options) is None:
                 self._plans_ahead.append(new)
                 # The relation is new, so its schema may as well hold from the transaction's first record.
@@ -193,7 +190,7 @@ class Needs:
         return True
 
     def met(self, ids: SchemaIds | None, ahead: Sequence[SchemaIds | None]) -> None:
-        """Answer an Announcement, and what it names ahead or nothing of that; or a TopicNeeded."""
+        """Answer an Announcement or a TopicNeeded, as `Encoder.met` does."""
         need = self.need
         if isinstance(need, TopicNeeded):
             self._topics_met.add(need.topic)
