@@ -1,4 +1,4 @@
-"""How Kafka's clients are let go of, so that no memory, thread or socket of them lives on."""
+"""How Kafka's clients are closed, so that none of their memory, threads or sockets lives on."""
 
 import contextlib
 import traceback
@@ -10,9 +10,9 @@ _PURGE_S: Final = 5.0
 
 
 def clear_frames(error: BaseException | None) -> None:
-    """Let go of what an error refers to by its frames, and by those of all that led to it.
+    """Drop the local variables that an error refers to by its traceback, and all errors that led to it.
 
-    Where a call of a client failed they hold its bound methods, for as long as anybody has the error.
+    If a client's call failed they hold its bound methods, for as long as anybody has the error.
     """
     errors, seen = [error], set[int]()
     while errors:
@@ -25,11 +25,11 @@ def clear_frames(error: BaseException | None) -> None:
 
 
 def close_clients(clients: list[Any]) -> None:
-    """Take in what a purged producer, the first, still reports, and let go of all clients.
+    """Take in what the first, a purged producer, still reports, and drop the references to all of them.
 
     Blocks until their threads have ended, which may be looking up a broker's name.
     """
-    # A report that nobody takes in is never freed, nor what it refers to.
+    # A report that is not taken in is never freed, nor is what it refers to.
     with contextlib.suppress(KafkaException):
         clients[0].flush(_PURGE_S)
     clients.clear()

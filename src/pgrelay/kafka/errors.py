@@ -10,7 +10,7 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.lsn import format_lsn
 
-# What rights cure, and where we are not known at all.
+# What rights cure, and what means that we are not let in at all.
 UNAUTHORIZED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
@@ -36,7 +36,7 @@ _LATER: Final = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-# How a file may call what librdkafka complains of under another name.
+# Names that a file may use for options which librdkafka's errors call otherwise.
 _ALIASES: Final[Mapping[str, str]] = {
     "linger.ms": "queue.buffering.max.ms",
     "compression.type": "compression.codec",
@@ -47,7 +47,7 @@ _ALLOW_MORE: Final = (
     "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
     "small records that is too large, lower batch.size there"
 )
-# What no later try makes better, and what does.
+# Errors that no retry makes better, and their cures.
 POISON: Final[Mapping[int, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
     KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
@@ -84,7 +84,7 @@ def denied(error: KafkaError) -> bool:
 
 
 def unreached(reason: str) -> KafkaUnavailable:
-    """What it means that nobody has told the cluster's topics, for a reason that librdkafka gave."""
+    """The error where no broker answers, for the reason that librdkafka gave."""
     cure = "start the brokers, or correct bootstrap.servers"
     if any(told in reason for told in NO_TOKEN):
         cure = "start whoever gives out tokens, or correct sasl.oauthbearer.*"
@@ -92,10 +92,10 @@ def unreached(reason: str) -> KafkaUnavailable:
 
 
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None) -> PgrelayError:
-    """What it means that a record was refused for good.
+    """The error for a record that was refused for good.
 
-    `commit_lsn` is 0 where it is of no transaction. `key` is None as well where a broker refused it: that
-    refuses whole batches, and another record of it may be what is wrong.
+    `commit_lsn` is 0 if it is of no transaction. `key` is None also if a broker refused the record: a broker
+    refuses whole batches, and what is wrong may be another record of it.
     """
     code = error.code()
     if code in POISON:
@@ -129,7 +129,7 @@ def _named(key: bytes | None) -> str:
 
 
 def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
-    """What it means that a topic could not be made."""
+    """The error for a topic that could not be made."""
     if reason.code() in _LATER or fenced(reason):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
@@ -139,15 +139,15 @@ def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
 
 
 def fenced(reason: KafkaError) -> bool:
-    """Whether a topic could not be made since no broker takes part now: they start, or were out of touch.
+    """Whether a topic could not be made because all brokers are fenced: they start, or were out of touch.
 
-    Kafka has one code for this and for a replication factor that no try makes fit; its text tells them apart.
+    Kafka has one code for this and for a replication factor that is too large; its text tells them apart.
     """
     return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in reason.str()
 
 
 def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
-    """What it means that librdkafka takes no client with `sink.kafka`."""
+    """The error where librdkafka refuses the options of `sink.kafka`."""
     if (missing := unreadable(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")
     told = " ".join(what_it_says(error).split())

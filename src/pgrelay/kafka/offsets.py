@@ -79,7 +79,7 @@ class Offsets:
         return self.topic, _json(self.identity), _json(position), None, 0
 
     def read(self) -> Delivered | None:
-        """The position; None: nothing yet. Takes as long as Kafka does, so call it off the loop.
+        """The position, None if there is none yet. Blocks, so call it in a thread.
 
         Raises GapError where the slot's name has a position of another cluster, KafkaUnavailable where the
         topic can't be read to its end, SetupError where we may not, PositionError on a record that is none.
@@ -98,7 +98,7 @@ class Offsets:
         return None
 
     def forgetting(self) -> list[Record]:
-        """The records that make the topic forget the slot, in whatever cluster. As `read`, for the rest."""
+        """The tombstones that make the topic forget the slot, in any cluster. Blocks and raises as `read`."""
         return [(self.topic, each.key, None, None, 0) for each in self._of_slot(self._latest())]
 
     def _of_slot(self, kept: Iterable[Kept]) -> list[Kept]:

@@ -1,7 +1,7 @@
-"""The schema registry: schemas in, ids out, by Confluent's own client, which several registries answer to.
+"""The schema registry: schemas in, ids out, by Confluent's own client, which works with several registries.
 
-Asked when a table's schema is announced, never for a row; the client keeps what it was told. Nothing blocks:
-the client is asynchronous. A registry that does not answer, or answers that it is ill, will be asked again
+Asked when a table's schema is announced, never for a row; the client caches the answers. Nothing blocks: the
+client is asynchronous. A registry that does not answer, or answers with a server error, will be asked again
 (RegistryUnavailable); one that refuses a schema or us is a SetupError. Source: Confluent's "Schema Registry
 API Reference" and confluent-kafka's SchemaRegistryClient.
 """
@@ -66,7 +66,7 @@ class Registry:
             raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
-        """Return once the registry answers, whatever it does. Raises RegistryUnavailable."""
+        """Return once the registry answers, even if it refuses us. Raises RegistryUnavailable."""
         try:
             await self._client.get_schema_types()
         except self._unreachable as error:

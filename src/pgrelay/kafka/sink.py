@@ -148,7 +148,7 @@ class Sink:
 
     @property
     def failed(self) -> bool:
-        """A record was refused for good, or we are: what is raised, again and again."""
+        """A record was refused for good, or we are; `poll` raises that, again and again."""
         return self._failure is not None
 
     @property
@@ -157,14 +157,14 @@ class Sink:
         return len(self._producer)
 
     def poll(self) -> int:
-        """Take in the reports that have come; returns how many events. Raises what a refusal means."""
+        """Take in the reports that have come; returns how many events. Raises the error of a refusal."""
         return self._serve(self._producer.poll, 0)
 
     def hurry(self) -> bool:
-        """Send what there is without lingering, once all that was sent so is acknowledged, or takes long.
+        """Send what is queued without lingering, unless what was last sent so is still on its way.
 
-        Blocks for a millisecond at most, which whoever has nothing else to do would rest; true where it did.
-        Where the configuration says how long to linger, that stands.
+        For when there is nothing else to do: blocks for a millisecond at most, and returns true if it did.
+        Does nothing if the configuration says how long to linger.
         """
         if self._lingers or not self.in_queue:
             return False
@@ -189,7 +189,7 @@ class Sink:
         return events
 
     def _lost(self, error: KafkaError) -> PgrelayError:
-        """What it means that the producer can't be used any more."""
+        """The error for a producer that can't be used any more."""
         return KafkaUnavailable(f"the producer's identity is lost: {error.str()}")
 
     def take_acknowledged(self) -> bool:
@@ -217,7 +217,7 @@ class Sink:
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         """Hand over the records from index `start`; returns the index of the first there was no room for.
 
-        Raises what it means that librdkafka does not take one at all.
+        Raises the error for a record that librdkafka does not take at all.
         """
         end = len(records)
         try:
@@ -236,7 +236,7 @@ class Sink:
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records and return once all are acknowledged, however long that takes.
 
-        Raises what a refusal means, also that of another record.
+        Raises the error of a refusal, even of another record.
         """
         sent = InFlight(None)
         delivery = Delivery(sent, 0, self.refused)
@@ -361,8 +361,8 @@ class Sink:
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough.
 
-        Raises what fails meanwhile. What had failed before was raised already, and what Kafka took all the
-        same is to be known.
+        Raises what fails meanwhile. What had failed before was raised already, and must not keep us from
+        learning what Kafka took all the same.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         known = self._failure
@@ -374,15 +374,15 @@ class Sink:
         return True
 
     async def close(self, after: BaseException | None = None) -> None:
-        """Let go of everything that was not delivered; it was not confirmed either. Nothing follows it.
+        """Drop what was not delivered, and so was not confirmed either. The sink is of no use afterwards.
 
-        `after`: the error that made it necessary, if any, of which only the text is of use afterwards.
+        `after`: the error that made it necessary, if any; only its text is of use afterwards.
         """
         self._producer.purge()
-        # Ours must be the last references: elsewhere their end would block the loop, or come much later.
+        # Ours must be the last references: dropping others later would block the loop, or leave threads.
         clear_frames(after)
         clear_frames(self._failure)
-        # Their callbacks refer to us: unless let go of, they would live until a collection of cycles.
+        # Their callbacks refer to us: unless dropped here, they would live until cycles are collected.
         clients: list[Any] = [self._producer, self._admin]
         del self._producer, self._admin
         await asyncio.to_thread(close_clients, clients)

@@ -19,7 +19,7 @@ _KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
 
 
 def lasting(of: TopicOf) -> bool:
-    """Of one partition, and never cleaned, but for what later records replace."""
+    """Whether such a topic has one partition, and keeps all but what later records replace."""
     return of in _KEPT
 
 

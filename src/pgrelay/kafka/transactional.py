@@ -81,7 +81,7 @@ class TransactionalSink(Sink):
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         if error.code() in _PURGED:
-            # It went down with its transaction, whose own error says more where a call tells that.
+            # It failed with its transaction, whose own error says more if a transactional call raises it.
             self._purged = self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
         else:
             super().refused(error, message, commit_lsn)
@@ -101,7 +101,7 @@ class TransactionalSink(Sink):
         )
 
     def _overdue(self) -> PgrelayError | None:
-        """What it means that a transaction failed that was open for longer than brokers let it be."""
+        """The error for a transaction that was open for longer than brokers allow; None if it was not."""
         open_s = time.monotonic() - self._begun_s
         if not self._begun or open_s <= self.timeout_s:
             return None
@@ -148,7 +148,7 @@ class TransactionalSink(Sink):
         self._begun = False
 
     async def _call(self, step: Callable[[float], None]) -> None:
-        """One transactional call, off the loop, again and again while librdkafka says that it may be."""
+        """Make one transactional call in a thread, repeated for as long as librdkafka calls it retriable."""
         while True:
             self._calling = True
             try:
@@ -166,7 +166,7 @@ class TransactionalSink(Sink):
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:
-    """Whatever fails, the next producer of the same id aborts what is open, and goes on from the position."""
+    """The error for a failed call: the next producer of the id aborts what is open, and nothing is lost."""
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"

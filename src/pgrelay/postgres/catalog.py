@@ -93,7 +93,7 @@ class SlotWal:
 
 
 class Catalog:
-    """One ordinary connection. Queries raise what the server's error means (`connection.query_error`)."""
+    """One ordinary connection. Queries raise as `connection.query_error` says."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -130,7 +130,7 @@ class Catalog:
         query: sql.SQL | sql.Composed,
         parameters: Sequence[object] = (),
     ) -> list[Row]:
-        """What a query gives, parameters as %s. Raises what the server's error means."""
+        """The rows of a query, with parameters as %s. Raises as `connection.query_error` says."""
         async with self._asking() as connection:
             cursor = await connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
@@ -139,7 +139,7 @@ class Catalog:
     async def _asking(
         self, patience_s: float | None = _PATIENCE_S
     ) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
-        """One question at a time. A server that does not answer it in time is SourceUnavailable."""
+        """Use the connection for one question. Raises SourceUnavailable if it is not answered in time."""
 
         def give_up() -> None:
             self._given_up = True
@@ -199,7 +199,7 @@ class Catalog:
         return dict(await self.rows(query, (list(names),)))
 
     async def changed_publications(self, names: Sequence[str], slot: str) -> list[str]:
-        """Those whose row in the catalogue is younger than what the slot goes on from."""
+        """Those that were made or altered since the position that the slot decodes from, by their xmin."""
         query = sql.SQL(
             "SELECT pubname FROM pg_publication p, pg_replication_slots s WHERE pubname = ANY (%s) "
             "AND slot_name = %s AND age(p.xmin) BETWEEN 0 AND age(s.catalog_xmin) ORDER BY 1"
@@ -242,7 +242,7 @@ class Catalog:
         return parse_lsn((await self.rows(sql.SQL("SELECT {}::text").format(WAL_END)))[0][0])
 
     async def slot_wal(self, name: str) -> SlotWal:
-        """What is kept for the slot, which there need not be."""
+        """What the server keeps for the slot, if there is one."""
         safe = "safe_wal_size, wal_status" if self.server_version >= 130000 else "NULL, NULL"
         query = sql.SQL(
             "SELECT wal_end::text, confirmed_flush_lsn::text, restart_lsn::text, slot_name IS NOT NULL, {} "

@@ -131,7 +131,7 @@ def hang_up(connection: psycopg.AsyncConnection[Any]) -> None:
 
 
 def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
-    """What a failed connection means: most failures pass, a refusal does not."""
+    """The error for a failed connection: most failures pass, a refusal does not."""
     # libpq asks back, `Is the server running on that host?`; the cure is the answer.
     text = one_line("\n".join(line for line in str(error).splitlines() if not line.endswith("?")))
     if any(refusal in text for refusal in _REFUSALS):
@@ -140,9 +140,9 @@ def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
 
 
 def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayError:
-    """What an error of the server means, by its SQLSTATE; an unknown one stops the relay.
+    """Our error for one of the server's, by its SQLSTATE; an unknown one stops the relay.
 
-    `context` is what the server says of where it happened: with an LSN, where it was decoding.
+    `context` is what the server says about where it happened; while it decodes, that has an LSN.
     """
     if sqlstate == _UNDEFINED_FILE:
         if _SEGMENT.search(text):
@@ -170,7 +170,7 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
 
 
 def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | None:
-    """What keeps the server from sending a change, of what it is known for; None of all else."""
+    """The error for a change that the server is known to be unable to send; None for anything else."""
     if sqlstate in _NO_UTF_8:
         return RecordError(
             f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
@@ -189,7 +189,7 @@ def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | 
 
 
 def query_error(error: psycopg.Error) -> PgrelayError:
-    """The same for an error that psycopg raised, and so outside a stream."""
+    """`server_error` for an error that psycopg raised, and so outside a stream."""
     if error.sqlstate == _NOT_IN_PREREQUISITE_STATE:
         # Of the server, as its wal_level; of a slot it is said where its stream begins.
         return SetupError(f"{one_line(error)}; change that on the server, and restart it")
@@ -202,5 +202,5 @@ def query_error(error: psycopg.Error) -> PgrelayError:
 
 
 def one_line(error: BaseException | str) -> str:
-    """Joined by what does not stand ahead of a cure."""
+    """The lines joined by commas: a semicolon would stand for the cure that follows it."""
     return ", ".join(line.strip() for line in str(error).splitlines() if line.strip())
