@@ -181,14 +181,14 @@ def read_only(*_: object, **__: object) -> None:
 def test_what_can_not_be_removed_is_waited_for(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     (spool.directory / "700.spool").touch()
     monkeypatch.setattr(Path, "unlink", read_only)
-    with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system: see to that disk") as caught:
+    with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system: check that disk") as caught:
         spool.remove_stale()
     assert verdict(caught.value) is Verdict.RETRY
 
 
 def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "spool").touch()
-    with pytest.raises(SpoolError, match="/spool: Not a directory: see to that disk"):
+    with pytest.raises(SpoolError, match="/spool: Not a directory: check that disk"):
         Spool(tmp_path / "spool").remove_stale()
 
 

@@ -41,7 +41,7 @@ def test_a_missing_publication_that_a_run_may_not_make() -> None:
     assert "source.create is false" in finding.why
     assert 'CREATE PUBLICATION "Shop" FOR ALL TABLES' in finding.cure
     many = absent([MISSING], source(publications=["a", "b"]), "shop", slot_is_there=False)
-    assert "only if it is the one" in many.why
+    assert "only if it is the only one" in many.why
 
 
 def test_a_publication_that_is_gone_while_its_slot_is_there() -> None:

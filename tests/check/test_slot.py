@@ -114,16 +114,16 @@ def test_the_budget_that_does_not_last_a_day() -> None:
     limited = server(keep_bytes=10 * GIB)
     finding = forecast("s", limited, GIB, 9 * GIB, 9 * GIB / 11400)
     assert finding.level == "warning"
-    assert "slot s outlives 3 h 10 min without its relay" in finding.what
+    assert "slot s lasts 3 h 10 min without its relay" in finding.what
     assert "9.00 GiB are left of max_slot_wal_keep_size, 10.0 GiB" in finding.why
     assert "max_slot_wal_keep_size = '70GB'" in finding.cure
 
 
-@pytest.mark.parametrize(("rate", "span"), [(0.0, "any time"), (1024.0, "109 d 5 h")])
+@pytest.mark.parametrize(("rate", "span"), [(0.0, "indefinitely"), (1024.0, "109 d 5 h")])
 def test_the_budget_that_lasts(rate: float, span: str) -> None:
     finding = forecast("s", server(keep_bytes=10 * GIB), 5, 9 * GIB, rate)
     assert finding.level == "ok"
-    assert f"slot s outlives {span} without its relay" in finding.what
+    assert f"slot s lasts {span} without its relay" in finding.what
 
 
 def test_a_slot_that_idles_away() -> None:

@@ -19,4 +19,4 @@ def test_rows_that_do_not() -> None:
 def test_tables_that_could_not_be_read() -> None:
     [finding] = judged({}, ["public.docs"], LIMIT)
     assert finding.level == "ok"
-    assert "public.docs; not looked into" in finding.what
+    assert "public.docs; not searched" in finding.what

@@ -349,7 +349,7 @@ async def test_a_slot_with_a_budget(setup: Setup, embedded_postgres: Postgres) -
         writer.execute("INSERT INTO orders SELECT g, repeat('x', 1000) FROM generate_series(1, 1000) g")
         found = await setup.check()
     told = next(each.what for each in found if each.what.startswith("WAL grows by"))
-    assert f"slot {setup.prefix} outlives" in told
+    assert f"slot {setup.prefix} lasts" in told
     idle = next(each for each in found if "is lost in" in each.what)
     assert (idle.level, idle.why) == ("warning", "idle_replication_slot_timeout is 1 h 0 min")
 

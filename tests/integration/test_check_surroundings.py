@@ -97,7 +97,7 @@ async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:
     setup.publish()
     with role(setup, "REPLICATION"):
         told = "\n".join(each.what for each in await setup.check())
-    assert "1 table with large values: public.orders; not looked into" in told
+    assert "1 table with large values: public.orders; not searched" in told
 
 
 async def test_other_slots_are_told_with_what_they_hold(setup: Setup) -> None:

@@ -282,7 +282,7 @@ def _split(chunk: bytes) -> list[bytes]:
 
 
 def spool_error(path: Path, error: OSError) -> SpoolError:
-    cure = "free space there" if error.errno in _NO_ROOM else "see to that disk"
+    cure = "free space there" if error.errno in _NO_ROOM else "check that disk"
     return SpoolError(
         f"{path}: {error.strerror or error}: {cure}, or set transactions.spool_dir to another disk"
     )

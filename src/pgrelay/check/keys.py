@@ -98,7 +98,7 @@ def mismatched(published: Published) -> list[Finding]:
         warning(
             f"{counted(len(parts), 'partition')} with another replica identity than the root: {some(parts)}",
             "the old rows of their updates and deletes lack columns of the key, or of the row; a run stops "
-            "where it can tell",
+            "if it notices",
             "ALTER TABLE each of them REPLICA IDENTITY as the root's",
         )
     ]
@@ -132,7 +132,7 @@ def deferrable(published: Published) -> list[Finding]:
     return [
         warning(
             f"{counted(len(tables), 'table')} with a deferrable primary key as the key: {some(tables)}",
-            "an UPDATE in which rows exchange keys ends with the delete of a key that is there",
+            "an UPDATE in which rows exchange keys ends with the delete of a key that still exists",
             "a primary key that is not deferrable",
         )
     ]

@@ -1,7 +1,7 @@
-"""Patterns of the configuration that nothing matches: what they were meant for is not told, or shown in full.
+"""Patterns of the configuration that nothing matches, so that a table is missing, or a column is not hidden.
 
-They are held against all tables of the database, not the published ones alone: relays that divide a database
-among them may have the same patterns. But partitions that are published by their own names are told by those.
+They are tried on all tables of the database, not only the published ones: relays that divide a database among
+them may share their patterns. Partitions that are published by their own names are matched by those.
 """
 
 import re
@@ -56,8 +56,8 @@ def in_vain(patterns: _Patterns, what: str, whole: str) -> list[Finding]:
     return [
         warning(
             f"{key}: {counted(len(given), 'pattern')} that no {what} matches: {some(given)}",
-            f"a pattern is for the whole of {whole}, a partition's own unless it is published as its root; "
-            "what it was meant for goes without it",
+            f"a pattern must match the whole of {whole}, a partition's own unless that is published as its "
+            "root; what the pattern was meant for is not affected by it",
             "correct it, with \\. for a dot and the case as it is, or leave it out",
         )
         for key, given in patterns.items()

@@ -57,7 +57,11 @@ def absent(
             f"slot {config.slot} does exist: changes since the publication went are not in its stream",
             f"correct source.publications; or {BEGIN_ANEW}",
         )
-    why = "source.create is false" if not config.create else "a run makes a publication only if it is the one"
+    why = (
+        "source.create is false"
+        if not config.create
+        else "a run makes a publication only if it is the only one"
+    )
     first = missing[0].quoted
     return error(
         what,

@@ -27,7 +27,7 @@ async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> 
         ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
         refusing = await registry.refusing(ours, records.envelope)
     except SetupError as refusal:
-        return [warning("the schemas could not be looked at", str(refusal), "see to that, then check again")]
+        return [warning("the schemas could not be checked", str(refusal), "mend that, then check again")]
     except RegistryUnavailable as away:
         return [
             error(

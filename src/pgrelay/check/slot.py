@@ -70,7 +70,7 @@ def absent(
             )
         ]
     found = [
-        ok(f"slot {config.slot} does not exist; a run creates it and relays what is committed from then")
+        ok(f"slot {config.slot} does not exist; a run creates it and relays what is committed from then on")
     ]
     if oldest is not None and oldest.age_s > _LONG_OPEN_S:
         found.append(
@@ -141,8 +141,8 @@ def forecast(name: str, server: Server, retained: float, safe: float, rate: floa
     if server.keep_bytes is None or math.isinf(safe):
         day = f", {size(rate * _DAY_S)} a day" if rate else ""
         return ok(f"{pace}{day}; while the relay is away all of it is kept (no max_slot_wal_keep_size)")
-    span = duration(safe / rate) if rate else "any time"
-    what = f"{pace}; slot {name} outlives {span} without its relay"
+    span = duration(safe / rate) if rate else "indefinitely"
+    what = f"{pace}; slot {name} lasts {span} without its relay"
     if not rate or safe / rate > _DAY_S:
         return ok(what)
     gib = int((retained + rate * _DAY_S) / _GIB) + 1

@@ -76,7 +76,7 @@ def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -
     if unread:
         tables = f"{counted(len(unread), 'table')} with large values: {some(unread)}"
         found.append(
-            ok(f"{tables}; not looked into for rows past {size(largest_record)}, for want of SELECT")
+            ok(f"{tables}; not searched for rows past {size(largest_record)}: we may not SELECT from them")
         )
     if not found:
         found.append(ok(f"no row past {size(largest_record)} was found"))

@@ -126,7 +126,7 @@ class Registry:
             return self._away(error)
         if status in _DENIED:
             return SetupError(
-                f"schema registry {self._url} refuses us subject {subject}: {reason}; correct "
+                f"schema registry {self._url} denies us subject {subject}: {reason}; correct "
                 "basic.auth.user.info in records.schema_registry, or grant the right to register"
             )
         told = f"{about}: schema registry {self._url} refuses the schema of subject {subject}: {reason}"

@@ -110,7 +110,7 @@ class Sink:
         """`more`: options of librdkafka that a kind of sink stands on."""
         self._config = config
         self._failure: PgrelayError | None = None
-        self.shut_out = False  # Kafka does not let us in, or is not whom we trust: no report will come
+        self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
         self._partitions: dict[str, int] = {}
         self.problem: str | None = None
         self._failures = 0
@@ -137,7 +137,9 @@ class Sink:
             self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
         elif untrusted:
             self._fail(
-                SetupError(f"Kafka is not whom we trust: {text}; correct the ssl.* options, or the host")
+                SetupError(
+                    f"Kafka's certificate is not trusted: {text}; correct the ssl.* options, or the host"
+                )
             )
         elif self.problem is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.problem = text

@@ -123,7 +123,7 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
     if position is not None:
         raise GapError(
             f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
-            f"{format_lsn(position.lsn)}: changes since are lost to it; {BEGIN_ANEW}"
+            f"{format_lsn(position.lsn)}: changes since are lost to the topics; {BEGIN_ANEW}"
         )
 
 

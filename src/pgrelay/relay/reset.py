@@ -71,7 +71,7 @@ async def _forget(sink: Sink, offsets: Offsets) -> bool:
             await sink.publish(tombstones)
     except TimeoutError:
         raise KafkaUnavailable(
-            f"Kafka has not taken in for {_PATIENCE_S:g} s that the position in topic {offsets.topic} is "
+            f"Kafka has not acknowledged in {_PATIENCE_S:g} s that the position in topic {offsets.topic} is "
             f"forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, or "
             f"the next run may end with exit code {GapError.exit_code}"
         ) from None

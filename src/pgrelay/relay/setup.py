@@ -30,7 +30,7 @@ async def prepare(
     if slot is None and resume_point.system is not None:
         raise GapError(
             f"slot {config.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} are lost to "
-            f"it; {BEGIN_ANEW}"
+            f"the topics; {BEGIN_ANEW}"
         )
     if slot is not None:
         check_kind(slot, config.slot, catalog.database)
@@ -80,7 +80,7 @@ async def check_same(catalog: Catalog, source: Source) -> None:
     """Raises SourceUnavailable if the two connections lead to different servers."""
     if await catalog.server_started_us() != source.server_started_us:
         raise SourceUnavailable(
-            "source.dsn leads to two servers, one for the stream and one for questions: name one host, or "
+            "source.dsn leads to two servers, one for the stream and one for queries: name one host, or "
             "add target_session_attrs=read-write"
         )
 

@@ -56,7 +56,7 @@ async def skip(config: Config, lsn: int) -> str:
         passing = await _leave_out(config, lsn, requests)
     if not passing.ended:
         raise Interrupted(
-            "stopped as asked, and it is not sure that the transaction is left out; run this again"
+            "stopped as asked, before it was certain that the transaction is left out; run this again"
         )
     if passing.changes is None:
         raise SetupError(
