@@ -15,7 +15,6 @@ class Boundaries:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.opening = Opening()
-        self._id: bytes = b""
         self._counts: dict[str, int] = {}
 
     def begin(self) -> None:

@@ -14,7 +14,6 @@ from pgrelay.spark.schema import Position, TableSchema
 class Summary:
     """Of a batch's changes of one table. `corrupt` and `untold`: the place of the first such, and why."""
 
-    rows: int = 0
     highest: dict[int, Position] = field(default_factory=dict)  # by partition
     lowest: int | None = None  # commit LSN
     truncated: Position | None = None
@@ -35,7 +34,6 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
     rows = (
         changes.groupBy("topic", "partition")
         .agg(
-            F.count("*").alias("rows"),
             F.max(F.when(sound, position)).alias("highest"),
             F.min(F.when(sound, F.col("commit_lsn"))).alias("lowest"),
             F.max(F.when(sound & (F.col("op") == "t"), position)).alias("truncated"),
@@ -52,7 +50,6 @@ def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
     for row in rows:
         if row["topic"] != schema.topic:
             summary.foreign = row["topic"]
-        summary.rows += row["rows"]
         if row["highest"] is not None:
             summary.highest[row["partition"]] = tuple(row["highest"])
             summary.lowest = row["lowest"] if summary.lowest is None else min(row["lowest"], summary.lowest)
