@@ -12,9 +12,9 @@ from pgrelay.check import queries
 from pgrelay.check.clock import clock_findings
 from pgrelay.check.connection import host_findings, refused_connection, replication_findings
 from pgrelay.check.findings import Finding, warning
-from pgrelay.check.holders import holder_findings
 from pgrelay.check.kafka import kafka_findings
 from pgrelay.check.machine import machine_findings
+from pgrelay.check.other_slots import other_slot_findings
 from pgrelay.check.position import position_findings
 from pgrelay.check.publications import publication_findings
 from pgrelay.check.registry import registry_findings
@@ -76,7 +76,7 @@ async def _catalogue(
         # Else a run makes no new one.
         found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
     found += position
-    found += await _guarded("the other slots", holder_findings(catalog, source.slot))
+    found += await _guarded("the other slots", other_slot_findings(catalog, source.slot))
     try:
         ours = slot is not None and not unfit
         more, published = await publication_findings(catalog, server, source, ours)

@@ -1,4 +1,4 @@
-"""Who else keeps WAL from being removed: the other slots of the cluster, of replicas and relays."""
+"""The other slots of the cluster, of replicas and relays: they too keep WAL from being removed."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ _GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class OtherSlot:
     """Another slot, and how many bytes of WAL it holds back."""
 
     slot: str
@@ -24,25 +24,25 @@ class Holder:
         return f"{self.slot} ({size(self.held_bytes)}{'' if self.active else ', nobody reads it'})"
 
 
-async def holder_findings(catalog: Catalog, slot: str) -> list[Finding]:
+async def other_slot_findings(catalog: Catalog, slot: str) -> list[Finding]:
     query = sql.SQL(
         "SELECT slot_name, active, ({} - restart_lsn)::bigint FROM pg_replication_slots "
         "WHERE slot_name <> %s AND restart_lsn IS NOT NULL ORDER BY 3 DESC, 1"
     ).format(WAL_END)
-    return holding([Holder(*row) for row in await catalog.rows(query, (slot,))])
+    return judged([OtherSlot(*row) for row in await catalog.rows(query, (slot,))])
 
 
-def holding(holders: list[Holder]) -> list[Finding]:
-    """`holders` are all other slots, those that hold the most first."""
-    if not holders:
+def judged(slots: list[OtherSlot]) -> list[Finding]:
+    """`slots` are all other slots, those that hold back the most first."""
+    if not slots:
         return [ok("no other slot holds back WAL")]
-    forgotten = [holder for holder in holders if not holder.active and holder.held_bytes >= _GIB]
+    forgotten = [each for each in slots if not each.active and each.held_bytes >= _GIB]
     if not forgotten:
-        return [ok(f"{counted(len(holders), 'other slot')}: {some([str(holder) for holder in holders])}")]
+        return [ok(f"{counted(len(slots), 'other slot')}: {some([str(each) for each in slots])}")]
     drop = f"SELECT pg_drop_replication_slot('{forgotten[0].slot}')"
     return [
         warning(
-            f"WAL is held back by {some([str(holder) for holder in forgotten])}",
+            f"WAL is held back by {some([str(each) for each in forgotten])}",
             "the disk fills, however quick this relay is",
             f"start its reader, or give it up: {drop}",
         )

@@ -1,22 +1,22 @@
 """Other slots, and the WAL that they hold back."""
 
-from pgrelay.check.holders import Holder, holding
+from pgrelay.check.other_slots import OtherSlot, judged
 
 GIB = 1 << 30
 
 
 def test_nobody_else() -> None:
-    [finding] = holding([])
+    [finding] = judged([])
     assert (finding.level, finding.what) == ("ok", "no other slot holds back WAL")
 
 
 def test_others_that_are_read_or_hold_little() -> None:
-    [finding] = holding([Holder("replica", True, 20 * GIB), Holder("new", False, 1 << 20)])
+    [finding] = judged([OtherSlot("replica", True, 20 * GIB), OtherSlot("new", False, 1 << 20)])
     assert finding.level == "ok"
     assert finding.what == "2 other slots: replica (20.0 GiB), new (1.00 MiB, nobody reads it)"
 
 
 def test_one_that_was_forgotten() -> None:
-    [finding] = holding([Holder("old", False, 3 * GIB), Holder("replica", True, 2 * GIB)])
+    [finding] = judged([OtherSlot("old", False, 3 * GIB), OtherSlot("replica", True, 2 * GIB)])
     assert (finding.level, finding.what) == ("warning", "WAL is held back by old (3.00 GiB, nobody reads it)")
     assert "pg_drop_replication_slot('old')" in finding.cure
