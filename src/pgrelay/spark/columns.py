@@ -138,8 +138,8 @@ class Column:
         if self.type_name == "numeric":
             return self._numeric()
         counterpart = _COUNTERPARTS.get(self.type_name, StringType())
-        # So a relay tells a hash or mask that does not mark it as hidden yet; bytea's and timestamps' own
-        # forms have other names.
+        # An earlier relay marks no column as hidden, and its hashes and masks have this encoding; bytea and
+        # timestamps as themselves have others.
         return StringType() if self.encoding == STRING else counterpart
 
     @property

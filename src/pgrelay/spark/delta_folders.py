@@ -29,7 +29,7 @@ def remove(spark: SparkSession, location: str) -> None:
 def remove_unmade(spark: SparkSession, name: str) -> None:
     """Remove what a CREATE TABLE that was killed has left where the table `name`, quoted, is to be.
 
-    Neither it can be made there any more, nor read. Whatever else is there stays.
+    Because of that the table could be neither made nor read. Whatever else is there stays.
     """
     state: Any = spark._jsparkSession.sessionState()
     identifier = state.sqlParser().parseTableIdentifier(name)

@@ -19,6 +19,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     A mirror that is to fill it again needs a new checkpoint. One of whole transactions keeps two tables more
     beside its first target, `<prefix>__held_<id>` and `<prefix>__position_<id>` for each checkpoint, which
     can be dropped by this, too.
+
     `DROP TABLE` alone leaves what is remembered, and the files of a Delta table that an earlier session made,
     which the next one finds again.
 

@@ -1,7 +1,7 @@
 """Following a table's schema: columns added, dropped, renamed, and types that widen.
 
-Every step is one that finds its work done where the target has it already, so that a mirror killed in between
-does it again.
+Every step changes nothing if the target has its result already, so that a mirror that was killed in between
+can repeat it.
 """
 
 from collections.abc import Callable
@@ -57,12 +57,12 @@ def evolve(
     for position, doubt in schema.doubts():
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
-    # Of what Spark can't have there is no target.
+    # A version that Spark can't have was never a target's.
     for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
-            # A later step may give a name that this one took away, which it must not take again.
+            # A later step may use a name again that this one dropped: repeated, this one must not drop that.
             target.set_properties(birth_properties(schema.until(later.position)))
     demand(target, schema)
 

@@ -10,8 +10,8 @@ from pgrelay.spark.whole_tables import WholeTables
 class Joining:
     """Of one run of a query, by the topics that it mirrors.
 
-    The ends of an added topic's older transactions were read long ago: nothing else tells when it is complete
-    than that it is read to where it ended when this run first saw it.
+    The ends of an added topic's older transactions were read long ago, so only one thing tells that it is
+    complete: it was read to where it ended when this run first saw it.
     """
 
     def __init__(self, source: QuerySource, topics: Collection[str]) -> None:

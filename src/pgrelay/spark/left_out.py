@@ -9,7 +9,7 @@ from pgrelay.spark.checkpoint import Checkpoint
 def refuse_left_out(checkpoint: Checkpoint, topics: Iterable[str], options: Mapping[str, str] | None) -> None:
     """Raise SetupError where the checkpoint has topics that are not among these, unless `options` allow it.
 
-    Spark would end the query with a word of lost data, and an advice that hides it.
+    Spark would end the query with an error about lost data, and advise a setting that hides all losses.
     """
     given = {name.lower(): str(value).lower() for name, value in (options or {}).items()}
     planned = checkpoint.last_planned()

@@ -31,7 +31,7 @@ def refuse_missing_targets(
         if all(offset <= began.get(partition, 0) for partition, offset in ends.get(topic, {}).items()):
             continue
         table = lake_table(spark, target, using)
-        # What was read before the schema topic tells of it were no rows, but what Kafka took back.
+        # Without a schema no row was read: the offsets are of transactions that Kafka aborted.
         if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
                 f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "

@@ -26,9 +26,9 @@ def older(position: Position, row: str = "") -> str:
 
 
 def emptying(truncated: Position | None) -> tuple[str, str]:
-    """What a MERGE into `t` says of a truncate, if there is one: behind its ON, and after all other clauses.
+    """The clauses of a MERGE into `t` for a truncate, if any: behind its ON, and after all other clauses.
 
-    The rows that the truncate found are not there to it, and go by its own commit.
+    The rows that the truncate found match nothing, and are deleted by the same commit.
     """
     if truncated is None:
         return "", ""

@@ -89,7 +89,7 @@ def birth_properties(schema: TableSchema) -> dict[str, str]:
 
 
 def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
-    # Remembered is one topic's alone: the other's deleted rows would come back.
+    # Positions are remembered of one topic only: rows that the other deleted would come back.
     if topic not in (None, ours):
         raise SetupError(
             f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "

@@ -27,7 +27,7 @@ class Summary:
 
 
 def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
-    """Count and look; no row leaves Spark but the first bad record."""
+    """Look at all of it; no row leaves Spark but the first bad record of each partition."""
     position = F.struct("commit_lsn", "seq")
     sound = F.col("corrupt").isNull()
     unchanged = F.size("unchanged") > 0

@@ -31,8 +31,7 @@ def append_once(
 ) -> None:
     """Append every row, each change once; `since` is the lowest commit LSN that they have.
 
-    They come after `truncated`, and what is older goes.
-    Raises RecordError on updates and deletes.
+    They come after `truncated`, and older rows are deleted. Raises RecordError on updates and deletes.
     """
     other = changes.where(~F.col("op").isin("c", "r")).select("partition", "offset", "op").first()
     if other is not None:
@@ -129,8 +128,8 @@ def apply_multiset(
 ) -> None:
     """Delete and insert whole rows, as many of each content as the batch says.
 
-    The changes come after `truncated`, and what is older goes.
-    Raises RecordError, if `strict`, where the target has not all rows that are to be deleted.
+    The changes come after `truncated`, and older rows are deleted. Raises RecordError, if `strict`, where the
+    target lacks rows that are to be deleted.
     """
 
     def refusal(lsn: str) -> RecordError:
