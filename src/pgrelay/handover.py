@@ -52,14 +52,14 @@ def take_frames(
     A keepalive is always the last. `get_copy_data` and `consume_input` are libpq's; what they raise passes
     through, with what came before in `frames`.
     """
-    # One look takes what libpq has room for, which is little; and TLS may hold back decrypted bytes that the
-    # socket no longer announces. So look until it is in vain.
-    in_vain = False
+    # consume_input takes what libpq has room for, which is little; and TLS may hold decrypted bytes that the
+    # socket no longer announces. So it is called until no message comes of it.
+    consumed = False
     size = 0
     while len(frames) < max_frames and size < max_bytes:
         length, data = get_copy_data(1)
         if length > 0:
-            in_vain = False
+            consumed = False
             frame: bytes = data.tobytes()  # at half of what bytes(data) costs
             frames.append(frame)
             size += len(frame)
@@ -67,11 +67,11 @@ def take_frames(
                 return True
         elif length < 0:
             return False
-        elif in_vain:
+        elif consumed:
             return True
         else:
             consume_input()
-            in_vain = True
+            consumed = True
     return True
 
 

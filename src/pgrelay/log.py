@@ -42,7 +42,7 @@ def configure(level: Level, stream: TextIO | None = None) -> None:
 
 
 class _Unfailing:
-    """A stream whose failures are nobody's: a full disk under the log must not end what is logged."""
+    """A stream whose failures are ignored: a full disk under the log must not end what is logged."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -234,7 +234,7 @@ def files_ending(directory: Path, suffix: str) -> list[Path]:
 
 
 def remove_file(path: Path) -> None:
-    """Delete a file, or let it be gone. Raises SpoolError."""
+    """Delete a file, if it is there. Raises SpoolError."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -160,7 +160,7 @@ def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers:
 def to_come(
     missing: Sequence[WantedTopic], config: SinkConfig, broker: TopicConfig
 ) -> dict[str, TopicConfig]:
-    """What topics made by us will have: the broker's defaults, but for what they are made with."""
+    """The configuration of the topics that a run will make: ours over the broker's defaults."""
     configs = {}
     for topic in missing:
         given = made_with(topic.of, config)
@@ -174,7 +174,7 @@ def to_come(
 
 
 def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
-    """`otherwise` also where what is given is none, such as 7d: by then the cluster has refused the topic."""
+    """`otherwise` also if what is given is no number, such as 7d: the cluster has refused that topic."""
     try:
         return int(given.get(name, otherwise))
     except ValueError:

@@ -88,7 +88,7 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def nowhere(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (option, what is wrong with the cure) where the brokers' addresses are missing, or are none."""
+    """Yield (option, what is wrong and the cure) where the brokers' addresses are missing or malformed."""
     if not options.get(BOOTSTRAP, "").strip(", "):
         yield BOOTSTRAP, "missing; set it to the brokers, host:port,host:port"
     for name in _BROKERS:

@@ -30,7 +30,7 @@ _POINT: Final = ord(".")
 _E: Final = ord("e")
 _PLUS: Final = ord("+")
 
-# int() refuses longer digits, lest their quadratic cost be used against us; numeric has up to 147,455.
+# int() refuses longer texts, whose quadratic cost could be used against us; numeric has up to 147,455 digits.
 _INT_DIGITS: Final = 4000
 
 

@@ -31,7 +31,7 @@ class Partitions:
         self._of: dict[int, dict[int, Partition]] = {}
 
     def describe(self, root_oid: int, relation: Relation, full: bool) -> bool:
-        """Take in what a partition of a FULL root is like now; whether that is news."""
+        """Note whether a partition of a FULL root is `full` now; returns whether that may be a change."""
         unlike = self._of.setdefault(root_oid, {})
         partition = Partition(relation)
         if full or not partition.identified or not partition.unsent:

@@ -87,7 +87,7 @@ class Plan:
         self.table = str(relation)
         # A partition whose changes can't be told, since their old rows are not whole; inserts have none.
         self.unlike: str = facts.unlike
-        # Those of which the stream itself said so, whatever they are by now.
+        # Partitions that the stream itself described so, whatever they are by now.
         self.partitions: list[Partition] = []
         self.doubtful: bool = bool(facts.unlike)
         # Under FULL the message flags every column; the key is then the primary key, or none where a column

@@ -111,6 +111,7 @@ class Cluster:
             self.complaint = self.complaint or error
 
     async def overview(self) -> Overview:
+        """What the cluster tells of itself. Raises KafkaException if it does not answer."""
         try:
             metadata = await self._metadata()
         finally:

@@ -148,7 +148,7 @@ def _transport_error() -> type[Exception]:
 
 
 def _typed(name: str, value: str) -> Any:
-    """An option as the client wants it. Raises ValueError for a number that is none."""
+    """An option as the client wants it. Raises ValueError for what should be a number."""
     if name in _NUMBERS:
         try:
             return float(value)

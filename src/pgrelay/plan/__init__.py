@@ -120,7 +120,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
                 "publications": (part.publication,),
                 "tables": part.shard.tables,
                 "create": create,
-                # Every slot hears of every message, whatever its publication: one of them is to relay it.
+                # Every slot gets every logical message, whatever its publication: one relay is to relay them.
                 "messages": config.source.messages and n == 0,
             }
             _write_new(part.file, origin, with_source(text, _changed(config, values), str(origin)))

@@ -81,7 +81,7 @@ def _publications(parts: Sequence[Part], found: Tables) -> list[str]:
 def _handover(slot: str, parts: Sequence[Part]) -> list[str]:
     """The new slots as copies of the old: they begin at the LSN that the old relay has confirmed.
 
-    A publication must be older than that. Where it is not, or the relay runs, the query returns no row.
+    The publications must be older than that. If one is not, or the relay runs, the query returns no row.
     """
     names = ", ".join(_literal(part.publication) for part in parts)
     ready = (

@@ -26,7 +26,7 @@ _PATIENCE_S: Final = 10.0
 _SERVER_GIVES_UP: Final = "9s"
 _UNANSWERED: Final = "Postgres has not answered a query on its catalogue for 10 s; is a table locked?"
 
-# What opening a relation by its OID says where there is none any more; it is never translated.
+# The error for a relation that was dropped before it was opened by its OID; it is never translated.
 _DROPPED: Final = "could not open relation with OID"
 
 # Where the server's WAL ends now; on a standby, what it has replayed.
@@ -168,6 +168,7 @@ class Catalog:
         return int((await self.rows(query))[0][0]) / 1000
 
     async def slot(self, name: str) -> Slot | None:
+        """The slot as pg_replication_slots has it; None if there is none."""
         status = "wal_status" if self.server_version >= 130000 else "NULL"
         since_17 = "NULL, false, NULL"
         if self.server_version >= 170000:

@@ -16,7 +16,7 @@ class Facts:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        # Those that are not built in; one that was dropped since is still that of the rows before.
+        # Types that are not built in. One that was dropped is kept, for rows that were written before.
         self._types: dict[int, ColumnType] = {}
 
     async def of(self, relation: Relation) -> RelationFacts:

@@ -166,7 +166,7 @@ class Source:
         )
 
     async def wait_readable(self, timeout_s: float | None) -> None:
-        """Return once bytes have arrived or `wake` was called, be it before, or after the time given."""
+        """Return once bytes have arrived, `wake` was called (also if before), or `timeout_s` is over."""
         loop = asyncio.get_running_loop()
         # Only now: while nothing is read, bytes that wait would make the loop spin.
         loop.add_reader(self._socket, self._readable.set)

@@ -79,6 +79,7 @@ class Daemon:
         self._advice: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
+        """Return once asked to stop. Raises the error that ends the process."""
         _log.info("starting", version=__version__, **_summary(self._config))
         heartbeat = asyncio.create_task(self._beat())
         try:

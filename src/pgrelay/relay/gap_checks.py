@@ -135,7 +135,7 @@ async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: De
     delivered itself. Raises GapError, PositionError.
     """
     try:
-        # Ahead of the topic's making: a new one need not be read.
+        # Before the topic is made: a new one has nothing to read.
         position = await delivered(sink, offsets)
         await sink.require_topic(offsets.topic, "offsets")
     except PositionError:

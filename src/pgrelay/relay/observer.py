@@ -15,8 +15,8 @@ _log = structlog.get_logger(__name__)
 
 _PUBLISH_EVERY_S: Final = 0.25
 
-# Kafka that acknowledges no record for so long is away, not merely slow: while librdkafka complains, and
-# while it does not, because a broker that hangs is none to complain of until a request has timed out.
+# Kafka that acknowledges nothing for so long is away, not merely slow: the first if librdkafka complains, the
+# second if it does not, as it does not of a broker that hangs until a request has timed out.
 _TROUBLED_S: Final = 3.0
 _SILENT_S: Final = 10.0
 # The same of a position, which may have a queue of rows ahead of it: without it the slot stands still.

@@ -47,7 +47,7 @@ class Refusals:
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(least)}})
 
     async def learn(self, error: RecordRefused) -> bool:
-        """Ask for the limits of the topic that refused; false where none is known, or nothing new."""
+        """Ask for the limits of the topic that refused; false if they can't be had, or were known before."""
         topic = error.topic
         if self._config.errors.on_record == "stop" or not topic or topic in self._limits:
             return False

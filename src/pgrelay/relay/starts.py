@@ -83,7 +83,7 @@ class Starts:
         before = await self._make_ready(server, self._sink)
         options = stream_options(config.source, source.server_version)
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
-        # Ours only now; until then another relay, or who knows who, may have moved it.
+        # Ours only now; until then another relay, or anybody else, may have moved it.
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
             await self._hold_against_kafka(server, self._sink, slot)

@@ -22,7 +22,7 @@ class Supply:
         self._doubtful: set[str] = set()
 
     async def meet(self, need: Need) -> None:
-        """Give the encoder what it needs, and whatever that makes it need next."""
+        """Get what the encoder needs, with what the need names ahead where that can be had, and give it."""
         match need:
             case FactsNeeded(relation, ahead):
                 facts = await self._facts.of(relation)

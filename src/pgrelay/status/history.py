@@ -1,4 +1,4 @@
-"""The last minutes: one sample a second, and what became more between two of them."""
+"""The last minutes: one sample a second, and what was added between two of them."""
 
 import math
 from collections import Counter, deque
@@ -62,7 +62,7 @@ class History:
             self._added.clear()
             self._latencies.clear()
             return 0.0
-        # A Counter's difference has what became more, and nothing else.
+        # The difference of two Counters has what increased, and nothing else.
         records = sample.tables - last.tables
         self._added.append((seconds, sample.transactions - last.transactions, records))
         return records.total() / seconds
