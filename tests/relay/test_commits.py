@@ -57,9 +57,8 @@ class Relaying:
         self.kafka = FakeKafka(delivered)
         self.ledger = Ledger(slot_lsn)
         self.encoder = encoder_of(replace(OPTIONS, headers=True))
-        self.commits = Commits(
-            self.kafka, self.ledger, self.encoder, upstream(slot_lsn, answer(wal_end)), known
-        )
+        server = upstream(slot_lsn, answer(wal_end))
+        self.commits = Commits(self.kafka, self.ledger, self.encoder, server, known)
 
     def take(self, events: list[Event]) -> list[int]:
         """Encodes events and enters them into the ledger; returns the `seq` of each record."""
