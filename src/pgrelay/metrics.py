@@ -216,7 +216,7 @@ class Metrics:
         )
         self._info = Info(
             "pgrelay",
-            "This relay; always 1. If you need slot or version beside another metric: join on it.",
+            "This relay; always 1. If you need slot, prefix or version beside another metric: join on it.",
             registry=self.registry,
         )
 
@@ -237,7 +237,7 @@ class Metrics:
         return max(0.0, self._clock() - oldest_s)
 
     def describe(self, **labels: str) -> None:
-        """Set the labels of `pgrelay_info`: version, slot, ..."""
+        """Set the labels of `pgrelay_info`: version, slot, prefix."""
         self._info.info(labels)
 
     def watch(self, streaming: Callable[[], bool], spool: Path) -> None:

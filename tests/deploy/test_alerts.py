@@ -67,12 +67,12 @@ def test_the_runbook_has_no_section_for_an_alert_that_is_none() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_asks_for_metrics_that_there_are(alert: str) -> None:
-    assert set(re.findall(r"pgrelay_\w+", ALERTS[alert]["expr"])) <= exposed()
+    assert set(re.findall(r"\b(?:pgrelay|process)_\w+", ALERTS[alert]["expr"])) <= exposed()
 
 
 def test_what_the_relay_exposes_is_clean() -> None:
     metrics = Metrics()
-    metrics.describe(version="1", slot="s")
+    metrics.describe(version="1", slot="s", prefix="p")
     metrics.add_records("public.orders", "c", 1)
     checked = promtool("check", "metrics", stdin=metrics.render())
     assert (checked.returncode, checked.stdout) == (0, "")

@@ -78,6 +78,14 @@ def test_the_dashboard_knows_its_relays(prometheus: Prometheus, relay: Relay) ->
     assert {series["metric"][label] for series in prometheus.query(metric)} == {relay.http_address}
 
 
+def test_the_alerts_tell_relays_apart_by_slot_and_prefix(prometheus: Prometheus, relay: Relay) -> None:
+    [rule] = [rule for rule in prometheus.rules() if rule["name"] == "PgrelaySlotInactive"]
+    [streaming] = prometheus.query(rule["query"].removesuffix(" == 0"))
+    # Relays of these tests call slot and prefix by one name.
+    assert streaming["metric"] == {"job": "pgrelay", "slot": relay.prefix, "prefix": relay.prefix}
+    assert streaming["value"][1] == "1"
+
+
 def test_the_rates_that_it_shows_are_true(prometheus: Prometheus) -> None:
     [records] = prometheus.query("sum(increase(pgrelay_records_total[10m]))")
     assert float(records["value"][1]) > 0

@@ -35,7 +35,7 @@ async def run(config: Config, advise: Advise) -> None:
     metrics, health = Metrics(), Health()
     daemon = Daemon(config, metrics, health, Observer(metrics, health), asyncio.Event(), advise)
     stop_on_signals(daemon.stop)
-    metrics.describe(version=__version__, slot=config.source.slot)
+    metrics.describe(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))
     status = Status(config, metrics, health)
     sampling = optional(_sample(status, daemon), "the status page's samples")
