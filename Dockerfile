@@ -29,7 +29,8 @@ LABEL org.opencontainers.image.title="pgrelay" \
 COPY --from=build /opt/pgrelay /opt/pgrelay
 RUN groupadd --system --gid 10001 pgrelay \
     && useradd --system --uid 10001 --gid 10001 --no-create-home pgrelay \
-    && install -d -m 0700 -o pgrelay -g pgrelay /var/lib/pgrelay
+    && install -d -m 0700 -o pgrelay -g pgrelay /var/lib/pgrelay \
+    && ln -s /opt/pgrelay/bin/pgrelay /usr/local/bin/pgrelay
 USER 10001:10001
 # Over the file's: the spool is all that is written, and loopback in a container is nobody's.
 ENV PGRELAY_TRANSACTIONS__SPOOL_DIR=/var/lib/pgrelay \

@@ -44,6 +44,12 @@ def test_the_spool_is_the_volume() -> None:
     assert f"\nVOLUME {spool}\n" in TEXT
 
 
+def test_a_command_is_found_by_its_name() -> None:
+    """As in `kubectl exec pgrelay-0 -- pgrelay status`, which goes by no ENTRYPOINT."""
+    [program] = re.findall(r'^ENTRYPOINT \["(.*)"\]$', TEXT, re.MULTILINE)
+    assert f" ln -s {program} /usr/local/bin/pgrelay\n" in TEXT
+
+
 def healthcheck(listen: str, **variables: str) -> int:
     """The exit code of the HEALTHCHECK with this PGRELAY_HTTP__LISTEN, run by our own Python."""
     [words] = re.findall(r"^HEALTHCHECK .* CMD (\[(?:.*\\\n)*.*\])$", TEXT, re.MULTILINE)
