@@ -16,6 +16,7 @@ COMPILED := .venv-compiled
 # One environment for everything; made anew when the project's own declaration changes.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	@echo "All that the project needs is fetched into $(VENV), once; that takes some minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 

@@ -57,6 +57,13 @@ def test_a_server_that_is_away_is_not_said_to_refuse_us(text: str, what: str) ->
     assert refused_connection(connection_error(OperationalError(f"{AT}{text}"), DSN), DSN).what == what
 
 
+def test_a_database_that_is_not_named_is_to_be_named() -> None:
+    refusal = SetupError(f'source.dsn: {AT}FATAL:  database "relay" does not exist')
+    assert refused_connection(refusal, "postgresql://relay@db").cure.startswith(
+        "name the database in source.dsn"
+    )
+
+
 def test_who_is_unknown_is_left_open() -> None:
     finding = refused_connection(
         SourceUnavailable('Postgres can\'t be reached: FATAL:  role "x" does not exist'), ""

@@ -295,7 +295,8 @@ async def test_a_role_without_rights(setup: Setup) -> None:
         assert replication.cure.startswith(f"ALTER ROLE {name} REPLICATION")
         assert (publication.level, publication.cure) == (
             "error",
-            f'as a superuser: CREATE PUBLICATION "{setup.prefix}" FOR ALL TABLES',
+            f'as a superuser: CREATE PUBLICATION "{setup.prefix}" FOR ALL TABLES; '
+            "or correct source.publications",
         )
         setup.source["tables"] = ["public.orders"]
         _, publication = await setup.trouble()

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
-from pgrelay.kafka.errors import delivery_error, denied, uncreated, unreached
+from pgrelay.kafka.errors import delivery_error, denial, denied, uncreated, unreached
 from pgrelay.kafka.sink import Sink
 from tests.answering import answering
 
@@ -166,3 +166,24 @@ async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
         await sink.connect()
     assert not sink.shut_out
     await sink.close()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ssl://k:9092/1: SSL handshake failed: Disconnected: SSL connection closed by peer: connecting to a "
+        "PLAINTEXT broker listener?",
+        "k:9093/1: Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol "
+        "configuration (connecting to a SSL listener?) or broker version is < 0.10",
+    ],
+)
+def test_of_a_listener_of_another_protocol_that_option_is_to_be_corrected(reason: str) -> None:
+    assert str(unreached(reason)).endswith("or correct security.protocol in sink.kafka")
+
+
+def test_so_it_is_of_a_listener_that_takes_no_sasl_and_no_password_is_wrong() -> None:
+    reason = f"{UNSPOKEN} Broker: Request not valid in current SASL state: broker's supported mechanisms: "
+    assert denied(KafkaError(KafkaError._AUTHENTICATION, reason))
+    assert str(denial(reason)) == (
+        f"Kafka refuses us: {reason}; correct security.protocol in sink.kafka, as that listener takes no SASL"
+    )

@@ -161,7 +161,7 @@ async def test_a_variable_that_never_works(
 @pytest.mark.parametrize(
     ("text", "cure"),
     [
-        ('FATAL:  database "shop" does not exist', "correct the database in source.dsn"),
+        ('FATAL:  database "shop" does not exist', "name the database in source.dsn"),
         ('FATAL:  role "relay" does not exist', "correct the user in source.dsn"),
         ("server does not support SSL, but SSL was required", "set sslmode and sslrootcert"),
         ('FATAL:  unrecognized configuration parameter "x"', "correct options in source.dsn"),

@@ -17,9 +17,14 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Broker, Cluster, Overview
-from pgrelay.kafka.errors import NO_TOKEN, UNHEARD
+from pgrelay.kafka.errors import NO_SASL, NO_TOKEN, OTHER_PROTOCOL, SASL_TO_NOBODY, UNHEARD
 from pgrelay.kafka.sink import Sink
 
+# Who connects by another protocol and is hung up on hears no reason.
+_SPEECHLESS: Final = (
+    "set security.protocol in sink.kafka as the listener wants it (PLAINTEXT, SSL, SASL_SSL, ...), "
+    "or see whether the broker is well"
+)
 # What librdkafka's text or code says, and what to do about it; the first that fits counts.
 _CURES: Final = (
     (
@@ -28,6 +33,8 @@ _CURES: Final = (
         "sink.kafka",
     ),
     ((UNHEARD,), "see whether the broker is well"),
+    ((NO_SASL,), SASL_TO_NOBODY),
+    (OTHER_PROTOCOL, _SPEECHLESS),
     (("_AUTHENTICATION", "SASL"), "correct sasl.mechanism, sasl.username and sasl.password in sink.kafka"),
     (
         ("_SSL", "SSL handshake", "certificate"),
@@ -42,11 +49,6 @@ _SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, Kafka
 _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
 # Only a broker that told its address has a number before the colon: `kafka:9092/1: Connect to ... failed`.
 _ADVERTISED: Final = re.compile(r"(\w+://)?(?P<address>\S+)/(?P<id>\d+): Connect to ")
-# Who connects and is hung up on hears no reason.
-_SPEECHLESS: Final = (
-    "set security.protocol in sink.kafka as the listener wants it (SSL, SASL_SSL, ...), "
-    "or see whether the broker is well"
-)
 _OTHERWISE: Final = "start the broker, or correct sink.kafka's bootstrap.servers"
 
 

@@ -133,11 +133,12 @@ def may_not_create(name: str, entries: Sequence[Entry], server: Server, statemen
     """What our role lacks to make the publication (manual, CREATE PUBLICATION, "Notes")."""
     if server.standby:
         what = f"publication {name} can't be created here"
-        return [error(what, "the server is a standby", f"on the primary: {statement}")]
+        cure = f"on the primary: {statement}; or correct source.publications"
+        return [error(what, "the server is a standby", cure)]
     if server.superuser:
         return []
     what = f"role {server.role} may not create publication {name}"
-    as_superuser = f"as a superuser: {statement}"
+    as_superuser = f"as a superuser: {statement}; or correct source.publications"
     if not entries or (server.version >= 150000 and any(entry.table is None for entry in entries)):
         return [error(what, "for all tables, or a whole schema, only a superuser may", as_superuser)]
     if not server.may_create:

@@ -21,6 +21,11 @@ DENIED: Final = UNAUTHORIZED | UNKNOWN
 UNHEARD: Final = "broker's supported mechanisms: (n/a)"
 NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
 _REFUSED_TOKEN: Final = ("invalid_", "unauthorized_client", "unsupported_", "sasl.oauthbearer.config")
+# What librdkafka says where security.protocol is not the listener's, or where a broker goes away amid the
+# handshake; and what a broker says on a listener without SASL.
+OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")
+NO_SASL: Final = "Request not valid in current SASL state"
+SASL_TO_NOBODY: Final = "correct security.protocol in sink.kafka, as that listener takes no SASL"
 # What passes by itself where a topic is to be made; `KafkaError.retriable` is of transactions alone.
 _LATER: Final = frozenset(
     {
@@ -83,11 +88,19 @@ def denied(error: KafkaError) -> bool:
     return UNHEARD not in text
 
 
+def denial(reason: str) -> SetupError:
+    """What it means that we are `denied`, for a reason that librdkafka gave."""
+    cure = SASL_TO_NOBODY if NO_SASL in reason else "correct the credentials in sink.kafka"
+    return SetupError(f"Kafka refuses us: {reason}; {cure}")
+
+
 def unreached(reason: str) -> KafkaUnavailable:
     """The error where no broker answers, for the reason that librdkafka gave."""
     cure = "start the brokers, or correct bootstrap.servers"
     if any(told in reason for told in NO_TOKEN):
         cure = "start whoever gives out tokens, or correct sasl.oauthbearer.*"
+    elif any(told in reason for told in OTHER_PROTOCOL):
+        cure = "see whether the brokers are well, or correct security.protocol"
     return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure} in sink.kafka")
 
 

@@ -27,6 +27,7 @@ from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
     UNKNOWN,
     delivery_error,
+    denial,
     denied,
     refused_options,
     uncreated,
@@ -134,7 +135,7 @@ class Sink:
         refused = denied(error)
         self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
         if refused:
-            self._fail(SetupError(f"Kafka refuses us: {text}; correct the credentials in sink.kafka"))
+            self._fail(denial(text))
         elif untrusted:
             self._fail(
                 SetupError(

@@ -267,7 +267,8 @@ class Catalog:
         except SetupError as refusal:
             raise SetupError(
                 f"source.tables: publication {name} can't be made: {refusal}; name tables there that exist "
-                "and are ours, or CREATE PUBLICATION it yourself as a role that may"
+                "and are ours, or CREATE PUBLICATION it yourself as a role that may, or correct "
+                "source.publications"
             ) from refusal
 
     async def publication_statement(

@@ -53,7 +53,7 @@ _CURES: Final = (
     (_BAD_PARAMETERS, "correct that parameter in source.dsn, or the PG* variable that gives it"),
     (("not permitted to log in",), "ALTER ROLE {user} LOGIN"),
     (('role "',), "CREATE ROLE {user} LOGIN REPLICATION PASSWORD '...', or correct the user in source.dsn"),
-    (('database "',), "correct the database in source.dsn, or CREATE DATABASE {database}"),
+    (('database "',), "{correct} the database in source.dsn, or CREATE DATABASE {database}"),
     (("starting up", "shutting down", "recovery mode"), "wait until Postgres has started"),
     (("SSL", "certificate"), "set sslmode and sslrootcert in source.dsn as the server wants them"),
     (
@@ -76,7 +76,12 @@ _OTHERWISE: Final = "correct source.dsn (psql with the same string shows the sam
 def cure(text: str, dsn: str) -> str:
     """The cure of a failed connection, by the text that libpq or the server gave."""
     given = conninfo_to_dict(dsn)
-    names = {"user": given.get("user") or "<role>", "database": given.get("dbname") or "<database>"}
+    names = {
+        "user": given.get("user") or "<role>",
+        "database": given.get("dbname") or "<database>",
+        # Where none is named, libpq takes the one that is called as the user.
+        "correct": "correct" if given.get("dbname") else "name",
+    }
     fitting = (cure for fragments, cure in _CURES if _holds(text, fragments))
     return next(fitting, _OTHERWISE).format_map(names)
 
