@@ -218,6 +218,19 @@ def test_nothing_is_wider_than_the_screen(show: Open, options: dict[str, Any]) -
     assert page.evaluate("document.documentElement.scrollWidth") == options["viewport"]["width"]
 
 
+@pytest.mark.parametrize(
+    "options", [PHONE, {"viewport": {"width": 861, "height": 900}}, DESKTOP], ids=["phone", "half", "desktop"]
+)
+def test_what_a_relay_counts_in_months_has_room(told: Told, show: Open, options: dict[str, Any]) -> None:
+    told.metrics.add_records("public.years", "c", 12_345_678_901)
+    told.metrics.set_inflight_records(499_999)
+    page = show(**options)
+    expect(page.get_by_text("499,999")).to_be_visible()
+    expect(page.get_by_text("12,345,678,901")).to_be_visible()
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+    assert page.locator(".figure, td:not(:first-child)").evaluate_all(cut) == []
+
+
 def test_a_phone_has_a_picture_of_its_own_in_readable_type(show: Open) -> None:
     page = show(**PHONE)
     expect(page.locator("svg.tall")).to_be_visible()
