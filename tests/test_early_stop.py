@@ -62,6 +62,7 @@ def test_a_run_stops_as_asked_before_it_could_begin(number: signal.Signals, tmp_
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "stopped" in done.stderr
+    assert "confirmed" not in done.stderr
 
 
 def test_a_mirror_stops_as_asked_before_it_could_begin(tmp_path: Path) -> None:

@@ -94,7 +94,9 @@ class Daemon:
             heartbeat.cancel()
             await cancelled(self._advice)
             await self._starts.close()
-        _log.info("stopped", confirmed=format_lsn(self._starts.resume_point.confirmed_lsn))
+        confirmed_lsn = self._starts.resume_point.confirmed_lsn
+        # Not 0/0 where no stream had begun, which would look like a slot that lost its place.
+        _log.info("stopped", **({"confirmed": format_lsn(confirmed_lsn)} if confirmed_lsn else {}))
 
     async def _try(self) -> None:
         """Run a session, and do what its end requires before the next. Raises what ends the process."""
