@@ -69,6 +69,20 @@ def test_a_topic_that_was_read_is_not_left_out_in_silence(
     refuse_left_out(Checkpoint(spark, f"{tmp_path}/checkpoint"), [handmade.topic("a")], {"n": 1})  # type: ignore[dict-item]
 
 
+def test_topics_whose_names_have_a_topic_s_name_in_them_are_none_of_its_own(
+    spark: SparkSession, handmade: HandmadeRelay, kafka: KafkaServer, target: str
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.table("a_more", ID)
+    for table in ("a", "a_more"):
+        handmade.write(table, change("c", 10, after={"id": 1}))
+    create_topic(kafka.bootstrap, f"other_{handmade.prefix}.schema")
+    (schema,) = pg.table_schemas(spark, kafka.bootstrap, handmade.prefix, topics=[topic]).values()
+    assert pg.read_changes(spark, kafka.bootstrap, topic, schema=schema).count() == 1
+    for _ in range(2):  # the second finds no topic in the checkpoint that it does not have
+        handmade.mirror({"a": target})
+
+
 def test_a_compacted_topic_is_warned_of(
     spark: SparkSession, kafka: KafkaServer, handmade: HandmadeRelay, target: str
 ) -> None:

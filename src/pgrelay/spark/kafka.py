@@ -29,7 +29,8 @@ def read_topics(
     From the beginning, and only what is committed, unless `options` say otherwise.
     """
     reader = spark.readStream if streaming else spark.read
-    # By name, a topic that is missing would be an error: a relay makes it with the table's first row.
-    pattern = "|".join(map(re.escape, topics))
+    # By name, a topic that is missing would be an error: a relay makes it with the table's first row. Spark
+    # looks for the pattern anywhere in a topic's name.
+    pattern = f"^(?:{'|'.join(map(re.escape, topics))})$"
     given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
     return reader.format("kafka").options(**given).load()
