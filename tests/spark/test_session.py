@@ -1,5 +1,6 @@
 """A session where one runs already."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_the_one_that_runs_is_taken_with_what_can_still_be_set(spark: SparkSessi
 def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"has spark\.sql\.warehouse\.dir = '.*', not '.*': stop\(\) it"):
         pg.session(tmp_path)
-    with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g'"):
+    with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g': start Python anew"):
         pg.session(options={"spark.driver.memory": "3g"})
 
 
@@ -32,4 +33,14 @@ def test_one_without_delta_is_refused(spark: SparkSession, monkeypatch: pytest.M
     bare._jsparkSession.sessionState().conf().setConfString("spark.sql.extensions", "")
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: bare)
     with pytest.raises(SetupError, match=r"neither Delta nor Iceberg: .*DeltaSparkSessionExtension"):
+        pg.session()
+
+
+def test_so_is_one_in_a_java_process_that_lacks_the_jars(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As after stop() of a session that was not ours: its process stays.
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(sys.modules[pg.session.__module__], "_EXTENSIONS", ("no.such.Extension",))
+    with pytest.raises(SetupError, match=r"has the jars of neither Delta nor Iceberg: start Python anew"):
         pg.session()

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -87,6 +87,8 @@ def session(
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings["spark.jars"] = ",".join(map(str, spark_jars(progress)))
         os.environ["JAVA_HOME"] = str(java_home())
+    else:
+        _refuse_without_jars()
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -95,21 +97,36 @@ def session(
     return spark
 
 
+def _refuse_without_jars() -> None:
+    """Raise SetupError where Java runs already, started by another, and what we need was not given to it."""
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    if not any(jvm.org.apache.spark.util.Utils.classIsLoadable(extension) for extension in _EXTENSIONS):
+        raise SetupError(
+            "Spark's Java process, which was started without pgrelay.spark.session, has the jars of neither "
+            "Delta nor Iceberg: start Python anew, and this session first; or give spark_jars() to that "
+            "process, as by spark-submit --jars"
+        )
+
+
 def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
     """The session that runs, with these settings. Raises SetupError where it can't have them."""
     extensions = running.conf.get("spark.sql.extensions", None) or ""
     if not any(extension in extensions for extension in _EXTENSIONS):
         raise SetupError(
-            "the Spark session that runs in this process has neither Delta nor Iceberg: stop() it first, or "
-            f"start it with {_EXTENSIONS[0]} in spark.sql.extensions, and spark_jars() in spark.jars"
+            "the Spark session that runs in this process has neither Delta nor Iceberg: start Python anew, "
+            f"and this session first, or start that one with {_EXTENSIONS[0]} in spark.sql.extensions, and "
+            "spark_jars() in spark.jars"
         )
     for key, value in told.items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
         elif _plain(has := running.conf.get(key, None) or "") != _plain(value):
+            # Its Java process stays, with the memory and options that it was started with.
+            cure = "start Python anew" if key.startswith("spark.driver.") else "stop() it first"
             raise SetupError(
-                f"the Spark session that runs in this process has {key} = {has!r}, not {value!r}: stop() it "
-                "first, or leave that out"
+                f"the Spark session that runs in this process has {key} = {has!r}, not {value!r}: {cure}, or "
+                "leave that out"
             )
     return running
 
