@@ -39,6 +39,12 @@ def test_a_table_whose_making_was_killed_is_made(spark: SparkSession, warehouse:
     assert not left.exists()
 
 
+def test_a_table_is_made_under_its_whole_name(spark: SparkSession, target: str) -> None:
+    table = lake_table(spark, f"spark_catalog.{target}", "delta")
+    table.create(StructType().add("id", IntegerType()))
+    assert lake_table(spark, target, "delta").exists()
+
+
 def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse: Path) -> None:
     file = warehouse / "other.db" / "t" / "part-0.parquet"
     file.parent.mkdir(parents=True)

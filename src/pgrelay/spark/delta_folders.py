@@ -32,9 +32,10 @@ def remove_unmade(spark: SparkSession, name: str) -> None:
     Because of that the table could be neither made nor read. Whatever else is there stays.
     """
     state: Any = spark._jsparkSession.sessionState()
-    identifier = state.sqlParser().parseTableIdentifier(name)
-    if identifier.catalog().isDefined() and identifier.catalog().get() != "spark_catalog":
-        return
+    in_session = name.removeprefix("`spark_catalog`.")
+    if state.sqlParser().parseMultipartIdentifier(in_session).length() > 2:
+        return  # another catalog's
+    identifier = state.sqlParser().parseTableIdentifier(in_session)
     folder = path(spark, state.catalog().defaultTablePath(identifier))
     files = file_system(spark, folder)
     if not files.exists(folder):
