@@ -7,6 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.apply import Target
 from pgrelay.spark.columns import Column
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.positions import SUFFIX
@@ -14,6 +16,8 @@ from pgrelay.spark.versions import HistoryTarget
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.spark.records import Topic, change, rows, table
+
+ID = Column("id", "int4", key=True, encoding="integer")
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -73,7 +77,7 @@ def test_every_version_of_a_row_is_kept(
 
 @pytest.mark.parametrize("last", ["d", "t"])
 def test_a_batch_that_ended_a_row_can_come_again(topic: Topic, target: str, last: str) -> None:
-    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
+    schema = table(topic.name, ID, Column("big", "text"))
     history = lake_table(topic.spark, target, "iceberg")
 
     def batch(start: int) -> None:
@@ -97,7 +101,7 @@ def test_a_batch_that_ended_a_row_can_come_again(topic: Topic, target: str, last
 
 
 def test_a_version_without_its_large_value_is_set_aside(topic: Topic, target: str) -> None:
-    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
+    schema = table(topic.name, ID, Column("big", "text"))
     history, rejects = (lake_table(topic.spark, name, "iceberg") for name in (target, f"{target}_corrupt"))
     topic.write(
         change("u", 10, after={"id": 1}, unchanged=["big"]), change("u", 11, after={"id": 1, "big": "x"})
@@ -105,3 +109,24 @@ def test_a_version_without_its_large_value_is_set_aside(topic: Topic, target: st
     HistoryTarget(history, schema, rejects=rejects).apply(topic.changes(schema), schema)
     assert rows(history.rows(), "big", "__commit_lsn") == Counter([("x", 11)])
     assert rows(rejects.rows(), "offset") == Counter([(0,)])
+
+
+def test_a_history_is_no_mirror_and_a_mirror_no_history(topic: Topic, target: str) -> None:
+    schema = table(topic.name, ID)
+    lakes = [lake_table(topic.spark, f"{target}_{number}", "iceberg") for number in range(2)]
+    topic.write(change("c", 10, after={"id": 1}))
+    for lake, make in zip(lakes, (HistoryTarget, Target), strict=True):
+        make(lake, schema).apply(topic.changes(schema), schema)
+    topic.write(change("u", 11, after={"id": 1}))
+    for lake, other, kind in zip(lakes, (Target, HistoryTarget), ("history", "mirror"), strict=True):
+        with pytest.raises(SetupError, match=f"is the target of a {kind}, not of a"):
+            other(lake, schema).apply(topic.changes(schema), schema)
+
+
+def test_a_column_of_the_table_s_own_makes_no_history(topic: Topic, target: str) -> None:
+    schema = table(topic.name, ID, Column("__end_lsn", "text"))
+    lake = lake_table(topic.spark, target, "iceberg")
+    for lsn in (10, 11):
+        topic.write(change("c", lsn, after={"id": lsn, "__end_lsn": "x"}))
+        Target(lake, schema).apply(topic.changes(schema), schema)
+    assert rows(lake.rows(), "id", "__end_lsn") == Counter([(10, "x"), (11, "x")])

@@ -30,7 +30,7 @@ from pgrelay.spark.merge import (
     missing_rows,
     refuse_missing,
 )
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
+from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
 from pgrelay.spark.order import after, before
 from pgrelay.spark.positions import (
     Positions,
@@ -98,6 +98,7 @@ def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
 class Target:
     """A target and what is remembered of it; one writer at a time."""
 
+    is_history = False
     keeps_dropped = False  # columns
     keeps_truncated = False  # what was before a truncate
 
@@ -149,15 +150,24 @@ class Target:
             forget_earlier(self.table, self.positions)
             self.table.create(self.table_type(schema), birth_properties(schema))
         elif position > since:
+            self._refuse_other_kind(schema)
             self._follow(schema, since)
             self.table.set_properties(birth_properties(schema))
         elif not writes:
             # A batch that was killed while the table followed the next version has nothing new of this one.
             return
         elif self._demanded != schema.columns:
+            self._refuse_other_kind(schema)
             demand(self.table, schema)
         self._demanded = schema.columns
         self.positions.schema_position = max(since or position, position)
+
+    def _refuse_other_kind(self, schema: TableSchema) -> None:
+        """Raise SetupError where the target has every version of its rows, and should not, or should."""
+        has_versions = END_LSN in self.table.rows().columns and END_LSN not in schema.known_names()
+        if has_versions != self.is_history:
+            one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
+            raise SetupError(f"{self.table.name} is the target of a {one}, not of a {other}: name another")
 
     def _follow(self, schema: TableSchema, since: Position) -> None:
         try:

@@ -9,6 +9,8 @@ from pyspark.sql.types import DataType
 
 COMMIT_LSN: Final = "__commit_lsn"
 SEQ: Final = "__seq"
+# Of a history: the change that ended a version; other targets have no such column.
+END_LSN: Final = "__end_lsn"
 
 
 def carried(name: str) -> str:

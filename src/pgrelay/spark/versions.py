@@ -17,7 +17,7 @@ from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.apply import Target
 from pgrelay.spark.latest import DELETED, keyed_rows
 from pgrelay.spark.lost import refuse_lost, why_missing
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted, told_key
+from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, columns_and_values, quoted, told_key
 from pgrelay.spark.order import after, before, older
 from pgrelay.spark.rejects import PLACE, set_aside
 from pgrelay.spark.schema import Position, TableSchema
@@ -25,7 +25,6 @@ from pgrelay.spark.summary import Summary
 
 VALID_FROM: Final = "__valid_from"
 VALID_TO: Final = "__valid_to"
-END_LSN: Final = "__end_lsn"
 END_SEQ: Final = "__end_seq"
 
 _ENDS: Final = (VALID_TO, END_LSN, END_SEQ)
@@ -34,6 +33,7 @@ _ENDS: Final = (VALID_TO, END_LSN, END_SEQ)
 class HistoryTarget(Target):
     """A target with every version of each row. Its table must have a key."""
 
+    is_history = True
     keeps_dropped = True
     keeps_truncated = True
 
