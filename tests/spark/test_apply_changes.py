@@ -348,6 +348,15 @@ def test_a_batch_that_another_schema_read_is_refused(mirror: Mirror) -> None:
             pg.apply_changes(changes, mirrored.target, schema=other, using="iceberg")
 
 
+def test_neither_a_stream_nor_a_choice_that_there_is_none_of_is_taken(mirror: Mirror) -> None:
+    mirrored = mirror(ID)
+    stream = mirrored.spark.readStream.format("rate").load()
+    with pytest.raises(SetupError, match="the batch is a stream: apply what foreachBatch gives of it"):
+        pg.apply_changes(stream, mirrored.target, schema=mirrored.schema)
+    with pytest.raises(SetupError, match="on_missing='error': write fail or null"):
+        mirrored.batch(change("c", 10, after={"id": 1}), on_missing="error")
+
+
 def test_records_of_another_topic_leave_no_target(mirror: Mirror) -> None:
     mirrored = mirror(ID)
     changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1})])

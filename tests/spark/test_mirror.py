@@ -1,5 +1,6 @@
 """What a mirror refuses, or warns of, before it starts."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def test_two_topics_share_no_target(spark: SparkSession, tmp_path: Path) -> None
         pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path))
 
 
+def test_a_mirror_of_no_topic_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="tables is empty: give a target for each topic"):
+        pg.mirror(spark, "nowhere", {}, prefix="p", checkpoint=tmp_path)
+
+
 def test_nor_is_a_target_the_table_of_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"corrupt_to=LAKE\.a is the target of p\.a: name another table"):
         pg.mirror(
@@ -83,7 +89,7 @@ def test_topics_whose_names_have_a_topic_s_name_in_them_are_none_of_its_own(
         handmade.mirror({"a": target})
 
 
-def test_a_compacted_topic_is_warned_of(
+def test_a_topic_that_is_compacted_or_not_there_is_warned_of(
     spark: SparkSession, kafka: KafkaServer, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.topic("a")
@@ -92,7 +98,10 @@ def test_a_compacted_topic_is_warned_of(
     handmade.table("b", ID)
     with capture_logs() as told:
         handmade.mirror({"a": f"{target}_a", "b": f"{target}_b", "later": f"{target}_c"})
-    assert [each["topic"] for each in told if each["log_level"] == "warning"] == [topic]
+    warned = {each["topic"]: each["event"] for each in told if each["log_level"] == "warning"}
+    assert warned.keys() == {topic, handmade.topic("later")}
+    assert "is compacted" in warned[topic]
+    assert "is not there" in warned[handmade.topic("later")]
 
 
 def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
@@ -107,6 +116,14 @@ def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
             checkpoint=str(tmp_path),
             text_columns={"p.typo": ["at"]},
         )
+
+
+@pytest.mark.parametrize("call", [pg.mirror, pg.history])
+def test_no_other_choice_is_taken_for_null(
+    spark: SparkSession, tmp_path: Path, call: Callable[..., object]
+) -> None:
+    with pytest.raises(SetupError, match="on_missing='error': write fail or null"):
+        call(spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint=str(tmp_path), on_missing="error")
 
 
 @pytest.mark.parametrize("name", ["lake..orders", ".orders", "orders.", "a.b.c.d", ""])

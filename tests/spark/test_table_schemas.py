@@ -117,6 +117,8 @@ def test_what_is_told_of_a_table_later_joins_what_was_read(
     assert second[a] == first[a]
     assert [version.columns for version in second[b].versions] == [(id_,), (id_, name)]
     assert topic.read(spark, [b]) == {b: second[b]}
+    with pytest.raises(SetupError, match=r"has no schemas of typo: "):
+        pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=["typo"])
 
 
 def test_a_table_that_was_renamed_or_made_anew_is_not_two(

@@ -1,7 +1,7 @@
 """Applying a batch of changes to a Delta or Iceberg table."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -76,6 +76,7 @@ def apply_changes(
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
     the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
     """
+    refuse_other_choice(on_missing)
     schema.refuse_sharing()
     _refuse_other_schema(batch, schema)
     table = lake_table(batch.sparkSession, target, using)
@@ -85,8 +86,16 @@ def apply_changes(
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 
 
+def refuse_other_choice(on_missing: str) -> None:
+    """Raise SetupError on what is no choice: it would be taken for null, and lose values without a word."""
+    if on_missing not in get_args(OnMissing):
+        raise SetupError(f"on_missing={on_missing!r}: write fail or null")
+
+
 def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
     """Raise SetupError where the changes have other columns than the schema: they would be left out."""
+    if batch.isStreaming:
+        raise SetupError(f"{schema.topic}: the batch is a stream: apply what foreachBatch gives of it")
     rows = batch.schema["after"].dataType.simpleString() if "after" in batch.columns else "not there"
     if rows != schema.row_type.simpleString():
         raise SetupError(

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
-from pgrelay.spark.apply import OnMissing, Target
+from pgrelay.spark.apply import OnMissing, Target, refuse_other_choice
 from pgrelay.spark.changes import Decoder
 from pgrelay.spark.checkpoint import Checkpoint
 from pgrelay.spark.failures import told_of
@@ -62,6 +62,9 @@ class Writing:
     on_missing: OnMissing = "fail"
     corrupt_to: str | None = None
     history: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_other_choice(self.on_missing)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
         table = lake_table(spark, self.tables[schema.topic], self.using)

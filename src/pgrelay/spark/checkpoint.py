@@ -1,6 +1,7 @@
 """What Spark's checkpoint says of a query: who it is, where it began, and how far each batch reads."""
 
 import json
+import os
 from typing import Any
 
 from py4j.java_gateway import JavaObject
@@ -15,9 +16,9 @@ Ends = dict[str, dict[int, int]]
 class Checkpoint:
     """The folder of a query that reads Kafka. Hadoop opens it, so that it may be wherever Spark's can."""
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
+    def __init__(self, spark: SparkSession, location: str | os.PathLike[str]) -> None:
         self._spark = spark
-        self.location = location.rstrip("/")
+        self.location = os.fspath(location).rstrip("/")
         self._files = file_system(spark, self._path(""))
 
     @classmethod

@@ -1,5 +1,6 @@
 """A streaming query that keeps tables of the lake equal to those of Postgres."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,7 +11,6 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.apply import OnMissing
 from pgrelay.spark.batches import Batches, Reading, Writing
 from pgrelay.spark.checkpoint import Checkpoint
-from pgrelay.spark.compacted import warn_of_compacted
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake import Using, lake_table
 from pgrelay.spark.left_out import refuse_left_out
@@ -18,6 +18,7 @@ from pgrelay.spark.missing_targets import refuse_missing_targets
 from pgrelay.spark.query import QuerySource
 from pgrelay.spark.registry import Registry
 from pgrelay.spark.schema_topic import SchemaTopic
+from pgrelay.spark.topic_warnings import warn_of_topics
 from pgrelay.spark.whole import WholeTransactions
 
 _TRIGGER: Final[Mapping[str, str]] = {"processingTime": "5 seconds"}
@@ -29,7 +30,7 @@ def mirror(
     tables: Mapping[str, str],
     *,
     prefix: str,
-    checkpoint: str,
+    checkpoint: str | os.PathLike[str],
     using: Using = "delta",
     trigger: Mapping[str, Any] | None = None,
     options: Mapping[str, str] | None = None,
@@ -55,10 +56,10 @@ def mirror(
     text_columns        columns by topic that are read as text: `TableSchema.as_text`
     query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
 
-    Raises SetupError where two topics share a target, where one is missing of which the checkpoint says that
-    records were read, where the checkpoint has a topic that is left out, or holds rows back for whole
-    transactions, and where `text_columns` has another topic; what goes wrong later ends the query, which then
-    raises it from `awaitTermination`.
+    Raises SetupError where there is no topic, where two share a target, where one is missing of which the
+    checkpoint says that records were read, where the checkpoint has a topic that is left out, or holds rows
+    back for whole transactions, and where `text_columns` has another topic; what goes wrong later ends the
+    query, which then raises it from `awaitTermination`.
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
@@ -72,7 +73,7 @@ def history(
     tables: Mapping[str, str],
     *,
     prefix: str,
-    checkpoint: str,
+    checkpoint: str | os.PathLike[str],
     using: Using = "delta",
     trigger: Mapping[str, Any] | None = None,
     options: Mapping[str, str] | None = None,
@@ -119,6 +120,10 @@ def _reading(
 def _targets(
     spark: SparkSession, tables: Mapping[str, str], using: Using, corrupt_to: str | None
 ) -> dict[str, str]:
+    if not tables:
+        raise SetupError(
+            "tables is empty: give a target for each topic, {'app.public.orders': 'lake.orders'}"
+        )
     taken = dict[str, str]()  # the topic, by what the catalog makes of the target's name
     for topic, target in tables.items():
         other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
@@ -153,7 +158,7 @@ def _query(
         whole.refuse_to_be_left()
         apply, topics = Batches(schemas, reading, writing).apply, [*tables]
     refuse_left_out(checkpoint, topics, options)
-    warn_of_compacted(spark, servers, tables, options)
+    warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
     writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint.location)
     if query_name is not None:

@@ -31,13 +31,15 @@ def table_schemas(
     """The schema of every table that the relay of this prefix has told of, by its topic; or `topics` alone.
 
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
-    those of Spark's Kafka source. Raises SetupError where the schema topic has none.
+    those of Spark's Kafka source. Raises SetupError where the schema topic has none of them.
     """
     topic = SchemaTopic(servers, prefix, options)
-    schemas = topic.read(spark, topics)
+    wanted = None if topics is None else list(topics)
+    schemas = topic.read(spark, wanted)
     if not schemas:
+        of = "" if wanted is None else f" of {', '.join(wanted)}"
         raise SetupError(
-            f"topic {topic.name} has no schemas: has a relay of prefix {prefix!r} written rows there?"
+            f"topic {topic.name} has no schemas{of}: has a relay of prefix {prefix!r} written rows there?"
         )
     return schemas
 
