@@ -1,13 +1,21 @@
 """Writer schemas out of a schema registry, by Confluent's client, when a plan is made and never for a row."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
-from pgrelay.errors import SetupError
+from pgrelay.errors import PgrelayError, SetupError
+
+_USER_INFO: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 
 class Registry:
-    """One registry: its URL, or the options of Confluent's client. What it once told is kept."""
+    """One registry: its URL, or the options of Confluent's client. What it once told is kept.
+
+    Raises SetupError where the options can't be right, and PgrelayError where the registry does not answer,
+    or has not what it is asked for.
+    """
 
     def __init__(self, where: str | Mapping[str, Any]) -> None:
         try:
@@ -17,13 +25,19 @@ class Registry:
                 f"reading Avro needs {error.name}, which is missing: pip install 'pgrelay[avro]'"
             ) from error
         options = {"url": where} if isinstance(where, str) else dict(where)
-        self._client = SchemaRegistryClient(options)
+        self._url = _shown(options.get("url", ""))
+        try:
+            self._client = SchemaRegistryClient(options)
+        except (ValueError, TypeError, OSError) as error:
+            raise SetupError(f"schema registry {self._url}: {_shown(error)}; correct its options") from None
         self._texts: dict[int, str] = {}
 
     def of_topic(self, topic: str) -> dict[int, str]:
         """The schemas of a topic's values in all versions, as Avro's JSON, by their ids."""
         subject = f"{topic}-value"
-        found = [self._client.get_version(subject, number) for number in self._client.get_versions(subject)]
+        with self._asked_for(f"subject {subject}"):
+            numbers = self._client.get_versions(subject)
+            found = [self._client.get_version(subject, number) for number in numbers]
         for version in found:
             if version.schema_id is not None and version.schema is not None:
                 self._texts[version.schema_id] = str(version.schema.schema_str)
@@ -31,20 +45,37 @@ class Registry:
 
     def latest(self, topic: str) -> tuple[str | None, str]:
         """The last schemas of a topic's keys (None where they have none) and values, as Avro's JSON."""
-        keyed = f"{topic}-key" in self._client.get_subjects()
+        with self._asked_for("its subjects"):
+            keyed = f"{topic}-key" in self._client.get_subjects()
         key = self._text(f"{topic}-key") if keyed else None
         return key, self._text(f"{topic}-value")
 
     def _text(self, subject: str) -> str:
-        schema = self._client.get_latest_version(subject).schema
+        with self._asked_for(f"subject {subject}"):
+            schema = self._client.get_latest_version(subject).schema
         assert schema is not None
         return str(schema.schema_str)
 
     def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
-        """The schemas with these ids. Raises SchemaRegistryError where the registry does not have one."""
+        """The schemas with these ids."""
         return {number: self._of_id(number) for number in ids}
 
     def _of_id(self, number: int) -> str:
         if number not in self._texts:
-            self._texts[number] = str(self._client.get_schema(number).schema_str)
+            with self._asked_for(f"the schema of id {number}, which a record begins with"):
+                self._texts[number] = str(self._client.get_schema(number).schema_str)
         return self._texts[number]
+
+    @contextmanager
+    def _asked_for(self, what: str) -> Iterator[None]:
+        """Raises PgrelayError for what the client raises in the block."""
+        try:
+            yield
+        except Exception as error:  # its own, or of either library that it speaks HTTP by
+            told = _shown(error) or type(error).__name__
+            raise PgrelayError(f"schema registry {self._url}, asked for {what}: {told}") from error
+
+
+def _shown(told: object) -> str:
+    """In one line, and without the user and password of a URL."""
+    return _USER_INFO.sub("***", " ".join(str(told).split()))
