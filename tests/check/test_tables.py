@@ -3,7 +3,7 @@
 from pgrelay.check.table_queries import Column
 from pgrelay.check.tables import conflicting, selected, unreadable, unselected
 from pgrelay.encode.selection import Selection
-from pgrelay.encode.types import ColumnType
+from pgrelay.encode.types import ColumnType, Encodings
 from tests.check.tables import published, table
 
 
@@ -23,11 +23,19 @@ def test_types_whose_binary_form_is_unknown() -> None:
         Column("public", "t", "public.t", "gone", 70003, -1, "gone"),
     ]
     types = {70001: ColumnType(70001, "mood", typtype="e"), 70002: ColumnType(70002, "pair", typtype="c")}
-    (finding,) = unreadable(columns, types)
+    (finding,) = unreadable(columns, types, Encodings())
     assert finding.level == "error"
     assert finding.what.endswith("public.t.words (tsquery), public.t.pair (pair), public.t.gone (gone)")
     assert finding.cure == "set source.binary: false"
-    assert unreadable(columns[:1], {}) == []
+    assert unreadable(columns[:1], {}, Encodings()) == []
+
+
+def test_an_hstore_in_binary_is_read_where_the_server_converts_no_text() -> None:
+    columns = [Column("public", "t", "public.t", "tags", 70001, -1, "hstore")]
+    types = {70001: ColumnType(70001, "hstore")}
+    assert unreadable(columns, types, Encodings()) == []
+    (finding,) = unreadable(columns, types, Encodings(recoded=True))
+    assert finding.what.endswith("public.t.tags (hstore)")
 
 
 def test_tables_that_the_relay_leaves_out() -> None:

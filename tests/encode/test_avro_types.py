@@ -299,3 +299,8 @@ def test_a_binary_form_that_nobody_knows_is_told() -> None:
     assert from_binary(ColumnType(50_002, "point3", typtype="c"), DEFAULTS) is None
     unknown = ColumnType(50_003, "_point3", element=ColumnType(50_002, "point3", typtype="c"))
     assert from_binary(unknown, DEFAULTS) is None
+
+
+def test_an_hstore_whose_text_the_server_converts_is_not_read_in_binary() -> None:
+    assert from_binary(HSTORE, DEFAULTS) is not None
+    assert from_binary(HSTORE, Encodings(recoded=True)) is None

@@ -52,6 +52,13 @@ def test_a_form_that_we_do_not_know_has_no_encoding(column: ColumnType) -> None:
     assert binary_encoding(column, Encodings()) is None
 
 
+def test_an_hstore_whose_text_the_server_converts_has_the_sizes_of_before_and_is_not_read() -> None:
+    hstore = ColumnType(16_510, "hstore")
+    for column in (hstore, ColumnType(16_511, "_hstore", element=hstore)):
+        assert binary_encoding(column, Encodings()) is not None
+        assert binary_encoding(column, Encodings(recoded=True)) is None
+
+
 def test_text_is_text_in_binary_too() -> None:
     for column in (built_in(25), built_in(1043), built_in(142), MOOD, ColumnType(16_509, "citext")):
         encoding = binary_encoding(column, Encodings())

@@ -35,6 +35,22 @@ def test_text_is_converted(database: Database, new_relay: NewRelay, encoding: st
     ]
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1"])
+def test_an_hstore_is_converted_in_text_and_refused_in_binary(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """In binary Postgres sends the sizes that its texts had before they were converted."""
+    database.execute("CREATE EXTENSION hstore; CREATE TABLE t (id int PRIMARY KEY, tags hstore)")
+    relay = new_relay().start().wait_streaming()
+    in_binary = new_relay("_binary", source={"binary": True}).start().wait_streaming()
+    database.execute("INSERT INTO t VALUES (1, 'é=>ü')")
+    relay.caught_up()
+    assert changes(relay.records("t")) == [created({"id": 1}, {"id": 1, "tags": {"é": "ü"}})]
+    assert in_binary.wait_exit() == 2
+    assert in_binary.log[-1]["event"].startswith("public.t.tags: pgrelay does not read the binary form")
+    assert not in_binary.has_topic(in_binary.topic("t"))
+
+
 @pytest.mark.parametrize("encoding", ["SQL_ASCII"])
 def test_bytes_that_are_utf_8_pass_through_sql_ascii(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")

@@ -16,6 +16,7 @@ from pgrelay.encode.types import ColumnType, Encodings, builtin_type
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.facts import Facts
+from pgrelay.relay.record_options import encodings_of
 
 
 async def table_findings(
@@ -28,7 +29,7 @@ async def table_findings(
         *unselected(published, relayed),
         *await pattern_findings(catalog, config.records, published),
         *await _unlogged(catalog, published),
-        *(await _unreadable(catalog, relayed, selection) if config.source.binary else []),
+        *(await _unreadable(catalog, config, relayed, selection) if config.source.binary else []),
         *(await _taken(catalog, relayed, selection) if config.records.envelope == "flat" else []),
     ]
 
@@ -78,22 +79,27 @@ async def _unlogged(catalog: Catalog, published: Published) -> list[Finding]:
     ]
 
 
-async def _unreadable(catalog: Catalog, relayed: Published, selection: Selection) -> list[Finding]:
+async def _unreadable(
+    catalog: Catalog, config: Config, relayed: Published, selection: Selection
+) -> list[Finding]:
     columns = [
         column
         for column in await table_queries.binary_columns(catalog, relayed)
         if selection.treatment(f"{column.schema}.{column.table}", column.name, key=False) not in (DROP, MASK)
     ]
     unknown = {column.type_oid for column in columns if builtin_type(column.type_oid) is None}
-    return unreadable(columns, await Facts(catalog).types(unknown) if unknown else {})
+    types = await Facts(catalog).types(unknown) if unknown else {}
+    return unreadable(columns, types, encodings_of(config, await catalog.setting("server_encoding")))
 
 
-def unreadable(columns: Sequence[Column], types: dict[int, ColumnType]) -> list[Finding]:
+def unreadable(
+    columns: Sequence[Column], types: dict[int, ColumnType], encodings: Encodings
+) -> list[Finding]:
     """Columns whose binary form we don't read; `types` are those that are not built in."""
     names = [
         f"{column.quoted}.{column.name} ({column.type_name})"
         for column in columns
-        if not _is_read(builtin_type(column.type_oid, column.typmod) or types.get(column.type_oid))
+        if not _is_read(builtin_type(column.type_oid, column.typmod) or types.get(column.type_oid), encodings)
     ]
     if not names:
         return []
@@ -124,5 +130,5 @@ async def _taken(catalog: Catalog, relayed: Published, selection: Selection) -> 
     ]
 
 
-def _is_read(column: ColumnType | None) -> bool:
-    return column is not None and binary_encoding(column, Encodings()) is not None
+def _is_read(column: ColumnType | None, encodings: Encodings) -> bool:
+    return column is not None and binary_encoding(column, encodings) is not None

@@ -6,7 +6,8 @@ whether it came as text or binary, by construction. Arrays, hstore and bytea alo
 JSON is as plain in binary.
 
 Unknown here, so that None is given: the types that send an OID and print a name (regclass and its like),
-composites, tsquery, aclitem, and every type of an extension but those in `_BY_NAME` and hstore.
+composites, tsquery, aclitem, and every type of an extension but those in `_BY_NAME` and hstore; and hstore
+where the server converts text.
 """
 
 from binascii import b2a_base64, hexlify
@@ -80,6 +81,8 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
             return None
         return Encoding(CONVERT, array_of(element.name), array_decoder(whole_converter(element)))
     if column.is_hstore:
+        if choices.recoded:
+            return None
         return Encoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
     decode = text_decoder(column)
     if decode is None:

@@ -76,6 +76,8 @@ class Encodings:
 
     checked  whether text must be proved to be UTF-8: the server proves it for every database but one
              whose encoding is SQL_ASCII
+    recoded  whether the server converts text from another encoding; hstore's binary form has the sizes of
+             before then (hstore_io.c, hstore_send), so that it can't be read
     """
 
     numeric: Literal["string", "double", "precise"] = "string"
@@ -83,6 +85,7 @@ class Encodings:
     binary: Literal["base64", "hex"] = "base64"
     json: Literal["string", "inline"] = "string"
     checked: bool = False
+    recoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

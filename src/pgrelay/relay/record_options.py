@@ -27,6 +27,20 @@ def selection_of(config: Config) -> Selection:
     )
 
 
+def encodings_of(config: Config, server_encoding: str) -> Encodings:
+    """The choices, and what follows from the database's encoding."""
+    records = config.records
+    return Encodings(
+        numeric=records.numeric,
+        time=records.time,
+        binary=records.binary,
+        json=records.json_,
+        # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
+        checked=server_encoding == "SQL_ASCII",
+        recoded=server_encoding not in ("UTF8", "SQL_ASCII"),
+    )
+
+
 def record_options(
     config: Config,
     database: str,
@@ -51,14 +65,7 @@ def record_options(
         placeholder=records.unchanged == "placeholder",
         headers=records.headers,
         binary_values=config.source.binary,
-        encodings=Encodings(
-            numeric=records.numeric,
-            time=records.time,
-            binary=records.binary,
-            json=records.json_,
-            # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
-            checked=server_encoding == "SQL_ASCII",
-        ),
+        encodings=encodings_of(config, server_encoding),
         selection=selection_of(config),
         dead_letters=dead_letters,
     )

@@ -96,6 +96,8 @@ def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> 
     if column.oid == oids.BYTEA:
         return FromBinary(SIZED)
     if column.is_hstore:
+        if choices.recoded:
+            return None
         string = _checked if choices.checked else sized
         return FromBinary(CONVERT, hstore_decoder(string, values.present(string), values.MAP))
     if column.is_array:
