@@ -179,6 +179,11 @@ def test_a_single_byte_past_ascii_is_octal_on_every_version(value: bytes, expect
     assert from_text(built_in(18), value) == expected
 
 
+def test_a_single_byte_that_the_server_has_converted_is_the_character_that_it_made() -> None:
+    """PostgreSQL 14 and 15, of a database in LATIN1: the byte 0xE9 comes as two."""
+    assert from_text(built_in(18), "é".encode()) == '"é"'.encode()
+
+
 @pytest.mark.parametrize(
     "column", [built_in(25), built_in(1043), built_in(114), ColumnType(16_500, "mood", typtype="e")]
 )

@@ -154,8 +154,11 @@ def single_byte(value: bytes) -> bytes:
 
 
 def single_byte_text(value: bytes) -> bytes:
-    """``"char"``'s text, a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in."""
-    return b"\\%03o" % value[0] if value[:1] > b"\x7f" else value
+    """``"char"``'s text, a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in.
+
+    Several bytes are what an earlier server made of it, where it converts text from another encoding.
+    """
+    return b"\\%03o" % value[0] if len(value) == 1 and value > b"\x7f" else value
 
 
 def _hexadecimal(value: bytes) -> bytes:
