@@ -1,6 +1,7 @@
 """The house's rules: the pure rooms stay pure, only the relay knows both ends, and files stay short."""
 
 import ast
+import itertools
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ IMPURE = {
 }
 CLOCKS = {"now", "today", "utcnow"}
 BOTH_ENDS = ["pgrelay.relay", "pgrelay.cli", "pgrelay.demo", "pgrelay.check"]
+# Of spark/, each knows those before it.
+SPARK_LAYERS = ["schemas", "records", "lake", "mirrors"]
 LONGEST = 400
 
 
@@ -111,6 +114,15 @@ def test_spark_needs_nothing_of_the_daemon() -> None:
     needed = {name for module in spark for name in reached(module)}
     downloads = {"pgrelay.embedded", "pgrelay.embedded.cache", "pgrelay.embedded.jars"}
     assert needed <= {"pgrelay", *spark, *PURE_MODULES, *downloads}
+
+
+@pytest.mark.parametrize(("lower", "higher"), list(itertools.combinations(SPARK_LAYERS, 2)))
+def test_a_layer_of_spark_needs_none_above_it(lower: str, higher: str) -> None:
+    above = set(inside(f"pgrelay.spark.{higher}"))
+    assert above
+    below = inside(f"pgrelay.spark.{lower}")
+    offences = {f"{name} imports {each}" for name in below for each in imports(name) & above}
+    assert not offences
 
 
 @pytest.mark.parametrize(

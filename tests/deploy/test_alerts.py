@@ -9,7 +9,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pgrelay.metrics import Metrics
-from pgrelay.spark.mirror_metrics import MirrorMetrics
+from pgrelay.spark.mirrors.metrics import MirrorMetrics
 from tests.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pgrelay import spark
 from pgrelay.metrics import Metrics
-from pgrelay.spark.mirror_metrics import MirrorMetrics
+from pgrelay.spark.mirrors.metrics import MirrorMetrics
 from tests.docs.pages import pages
 
 

@@ -22,8 +22,8 @@ from tests.integration.conftest import (  # noqa: F401
 from tests.integration.servers import KafkaServer
 from tests.spark.earlier import leave_target, leave_unmade
 from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import Topic
 from tests.spark.options import FEWER_PROCESSES, OPTIONS
-from tests.spark.records import Topic
 
 
 @pytest.hookimpl(tryfirst=True)  # it is in this hook that xdist looks at the groups

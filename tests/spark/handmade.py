@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
-from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import Using
+from pgrelay.spark.lake.tables import Using
+from pgrelay.spark.schemas.columns import Column
 from tests.integration.topics import create_topic
-from tests.spark.records import Message, produce
+from tests.spark.handmade_records import Message, produce
 
 
 class HandmadeRelay:

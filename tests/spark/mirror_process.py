@@ -6,7 +6,7 @@ It mirrors the tables of a relay to Delta and to Iceberg, in one session, for ev
 import sys
 
 from pgrelay import spark as pg
-from pgrelay.spark.lake import Using
+from pgrelay.spark.lake.tables import Using
 from tests.spark.options import OPTIONS
 
 _FORMATS: tuple[Using, ...] = ("delta", "iceberg")

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.apply import Target
-from pgrelay.spark.columns import Column
-from pgrelay.spark.lake import TAKEN, Using, lake_table
-from pgrelay.spark.schema import TableSchema, TableVersion
-from pgrelay.spark.versions import HistoryTarget
-from tests.spark.records import Message, Topic, change, changes_of, rows, table
+from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
+from pgrelay.spark.lake.versions import HistoryTarget
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from tests.spark.handmade_records import Message, Topic, change, changes_of, rows, table
 
 # What the plans call columns, views and sides, and what SQL has to quote.
 AS_OURS = ["ts", "unchanged", "lost", "__deleted", "__missing", "__last", "__absent_0", "__last_0", "__held"]

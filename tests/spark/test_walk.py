@@ -11,7 +11,7 @@ from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
-from tests.spark.records import rows
+from tests.spark.handmade_records import rows
 
 LARGE = "x" * 9000  # kept apart from its row (TOAST), where an update leaves it
 

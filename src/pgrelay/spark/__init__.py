@@ -9,20 +9,20 @@
 Everything here makes plans of Spark's own expressions: no row passes through Python.
 """
 
-from pgrelay.spark.apply import apply_changes
-from pgrelay.spark.changes import read_changes
-from pgrelay.spark.columns import Column
-from pgrelay.spark.drop import drop
 from pgrelay.spark.jars import spark_jars
-from pgrelay.spark.listener import MirrorListener
-from pgrelay.spark.mirror import history, mirror
-from pgrelay.spark.postgres_schemas import postgres_schemas
-from pgrelay.spark.registry_schemas import registry_schemas
-from pgrelay.spark.schema import TableSchema, TableVersion
-from pgrelay.spark.schema_topic import table_schemas
+from pgrelay.spark.lake.apply import apply_changes
+from pgrelay.spark.lake.drop import drop
+from pgrelay.spark.lake.upkeep import compact, purge
+from pgrelay.spark.mirrors.listener import MirrorListener
+from pgrelay.spark.mirrors.mirror import history, mirror
+from pgrelay.spark.mirrors.whole_tables import MirrorPosition, mirror_position
+from pgrelay.spark.records.changes import read_changes
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.postgres_schemas import postgres_schemas
+from pgrelay.spark.schemas.registry_schemas import registry_schemas
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from pgrelay.spark.schemas.schema_topic import table_schemas
 from pgrelay.spark.session import session
-from pgrelay.spark.upkeep import compact, purge
-from pgrelay.spark.whole_tables import MirrorPosition, mirror_position
 
 __all__ = [
     "Column",

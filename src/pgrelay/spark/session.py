@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.delta_folders import delta_tables
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
+from pgrelay.spark.lake.delta_folders import delta_tables
 from pgrelay.spark.names import literal, quoted
 
 _EXTENSIONS: Final = (

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException, StreamingQueryException
 
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.spark.failures import told_of
+from pgrelay.spark.lake.failures import told_of
 
 _log = structlog.get_logger(__name__)
 

@@ -1,0 +1,322 @@
+"""Applying a batch of changes to a Delta or Iceberg table."""
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
+
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.evolution import CURE, demand, evolve
+from pgrelay.spark.lake.failures import told_of
+from pgrelay.spark.lake.latest import (
+    DELETED,
+    key_moved,
+    key_untold,
+    keyed_rows,
+    latest_rows,
+    old_keys_deleted,
+)
+from pgrelay.spark.lake.lost_values import (
+    orphaned,
+    refuse_lost,
+    why_lacking,
+    why_missing,
+    why_untold,
+    with_nulls,
+)
+from pgrelay.spark.lake.merge import (
+    MissingRow,
+    append_rows,
+    delete_older,
+    merge_rows,
+    missing_rows,
+    refuse_missing,
+)
+from pgrelay.spark.lake.positions import (
+    Positions,
+    birth_properties,
+    forget_earlier,
+    mark_of,
+    read_positions,
+    write_positions,
+)
+from pgrelay.spark.lake.rejects import PLACE, set_aside
+from pgrelay.spark.lake.summary import Summary, summarize
+from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using, lake_table
+from pgrelay.spark.lake.unkeyed import append_once, apply_multiset
+from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
+from pgrelay.spark.records.change_columns import INEXACT, OUTDATED
+from pgrelay.spark.records.order import after, before
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import Position, TableSchema
+
+OnMissing = Literal["fail", "null"]
+
+
+def apply_changes(
+    batch: DataFrame,
+    target: str,
+    *,
+    schema: TableSchema,
+    using: Using = "delta",
+    on_missing: OnMissing = "fail",
+    corrupt_to: str | None = None,
+) -> None:
+    """Bring a table up to date with a batch of `read_changes`: in your own `foreachBatch`, or by itself.
+
+    The target has the table's live rows, its columns under their names, and `__commit_lsn` and `__seq` of
+    each row's last change; it is made where it is missing. The last change by `(commit_lsn, seq)` wins, so
+    batches may come again. What is applied is remembered beside it, in `<target>__positions`: of a partition
+    nothing is applied that is older, so batches have to come in the topic's order. A table without a key is
+    appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes. `schema` is the one that the
+    batch was read by.
+
+    on_missing  what becomes of an update that leaves out an unchanged large value, or by whole rows of any
+                update or delete, where the target has no such row: fail; or null, which writes null, and
+                deletes nothing
+    corrupt_to  a table that records go to which can't be read exactly, and updates that lack a large value as
+                above; by default they fail the batch
+
+    Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
+    the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
+    """
+    refuse_other_choice(on_missing)
+    schema.refuse_sharing()
+    _refuse_other_schema(batch, schema)
+    table = lake_table(batch.sparkSession, target, using)
+    rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
+    schema = replace(schema, taken=TAKEN[using])
+    with told_of(f"{schema.topic} to {target}"):
+        Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
+
+
+def refuse_other_choice(on_missing: str) -> None:
+    """Raise SetupError on what is no choice: it would be taken for null, and lose values without a word."""
+    if on_missing not in get_args(OnMissing):
+        raise SetupError(f"on_missing={on_missing!r}: write fail or null")
+
+
+def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
+    """Raise SetupError where the changes have other columns than the schema: they would be left out."""
+    if batch.isStreaming:
+        raise SetupError(f"{schema.topic}: the batch is a stream: apply what foreachBatch gives of it")
+    rows = batch.schema["after"].dataType.simpleString() if "after" in batch.columns else "not there"
+    if rows != schema.row_type.simpleString():
+        raise SetupError(
+            f"{schema.topic}: the batch was not read by this schema: its column after is {rows:.200}; give "
+            "read_changes and apply_changes the same schema"
+        )
+
+
+class Target:
+    """A target and what is remembered of it; one writer at a time."""
+
+    is_history = False
+    keeps_dropped = False  # columns
+    keeps_truncated = False  # what was before a truncate
+
+    def __init__(
+        self,
+        table: LakeTable,
+        schema: TableSchema,
+        *,
+        on_missing: OnMissing = "fail",
+        rejects: LakeTable | None = None,
+    ) -> None:
+        self.table = table
+        self.positions: Positions = read_positions(table, schema)
+        self.on_missing = on_missing
+        self.rejects = rejects
+        self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
+
+    def apply(self, batch: DataFrame, schema: TableSchema) -> None:
+        """Apply a batch and remember it."""
+        # All of it is kept, and then looked through: Spark would move the condition into the parse, and do
+        # that twice.
+        kept = batch.select("*").persist()
+        changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
+        try:
+            summary = summarize(changes, schema)
+            self._refuse_strangers(summary, schema)
+            self._prepare(schema, writes=bool(summary.highest))
+            self._refuse(changes, summary, schema)
+            if summary.highest:
+                self._refuse_doubt(changes, schema)
+                self.write(self._sound(changes, summary, schema), summary, schema)
+        finally:
+            kept.unpersist()
+        for partition, position in summary.highest.items():
+            self.positions.advance(partition, position)
+        if summary.highest:
+            write_positions(self.table, self.positions)
+
+    def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
+        """The table as the schema has it; if nothing `writes` to it, it may be on its way to a later one."""
+        schema.refuse_clash()
+        columns = schema.row_type.names
+        taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
+        for name in columns:
+            if name.lower() in taken:
+                raise SetupError(f"{schema.topic}: the name of column {name!r} is ours: rename it")
+        since, position = self.positions.schema_position, schema.latest.position
+        if since is None:
+            forget_earlier(self.table, self.positions)
+            self.table.create(self.table_type(schema), birth_properties(schema))
+        elif position > since:
+            self._refuse_other_kind(schema)
+            self._follow(schema, since)
+            self.table.set_properties(birth_properties(schema))
+        elif not writes:
+            # A batch that was killed while the table followed the next version has nothing new of this one.
+            return
+        elif self._demanded != schema.columns:
+            self._refuse_other_kind(schema)
+            demand(self.table, schema)
+        self._demanded = schema.columns
+        self.positions.schema_position = max(since or position, position)
+
+    def _refuse_other_kind(self, schema: TableSchema) -> None:
+        """Raise SetupError where the target has every version of its rows, and should not, or should."""
+        has_versions = END_LSN in self.table.rows().columns and END_LSN not in schema.known_names()
+        if has_versions != self.is_history:
+            one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
+            raise SetupError(f"{self.table.name} is the target of a {one}, not of a {other}: name another")
+
+    def _follow(self, schema: TableSchema, since: Position) -> None:
+        try:
+            evolve(self.table, schema, since, live=self.live_rows, keep_dropped=self.keeps_dropped)
+        except SetupError:
+            if not self.table.rows().isEmpty():
+                raise
+            # No row can lose a value by it.
+            self.table.replace(self.table_type(schema), birth_properties(schema))
+
+    def live_rows(self) -> DataFrame:
+        """The rows that changes are merged into."""
+        return self.table.rows()
+
+    def _refuse_doubt(self, changes: DataFrame, schema: TableSchema) -> None:
+        """Raise SetupError where a change has a row of before a version that can't be followed."""
+        for position, doubt in schema.doubts()[-1:]:
+            older = changes.where(before(position)).select("partition", "offset").first()
+            if older is not None:
+                raise SetupError(
+                    f"{schema.topic} partition {older['partition']} offset {older['offset']} is from before "
+                    f"LSN {format_lsn(position[0])}, from where on {doubt}; {CURE}"
+                )
+
+    def _refuse_strangers(self, summary: Summary, schema: TableSchema) -> None:
+        """Refuse what belongs to another topic, or to a version that the target is to be left at."""
+        if summary.foreign is not None:
+            raise SetupError(
+                f"the batch has records of {summary.foreign}, and the schema is {schema.topic}'s"
+            )
+        if summary.untold is not None and self.rejects is None:
+            partition, offset, op = summary.untold
+            raise RecordError(
+                f"{schema.topic} partition {partition} offset {offset}, op {op!r}: {why_untold(schema)}; or "
+                "let such records go to a table (corrupt_to)"
+            )
+
+    def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if summary.corrupt is not None and self.rejects is None:
+            partition, offset, reason = summary.corrupt
+            reason = " ".join(reason.splitlines())  # it has the record's text, and the cure stands behind it
+            raise RecordError(
+                f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
+                f"{_better_cure(reason)}let such records go to a table (corrupt_to)"
+            )
+        if summary.corrupt is not None and self.rejects is not None:
+            set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))
+
+    def _sound(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> DataFrame:
+        """The changes without those that can't be read exactly, which are set aside where that is wanted."""
+        sound = changes.where(F.col("corrupt").isNull())
+        if summary.untold is not None and self.rejects is not None:
+            marked = sound.withColumn("untold", key_untold(schema))
+            because = F.lit(why_untold(schema))
+            set_aside(self.rejects, marked.where("untold").withColumn("corrupt", because))
+            sound = marked.where("NOT untold").drop("untold")
+        if not summary.lacking:
+            return sound
+        if self.rejects is not None and self.on_missing == "fail":
+            marked = sound.withColumn("lacking", orphaned(schema))
+            set_aside(self.rejects, marked.where("lacking").withColumn("corrupt", why_lacking()))
+            sound = marked.where("NOT lacking")
+            if summary.moved:
+                # The rows that they were under their old keys are gone all the same.
+                moves = marked.where(F.col("lacking") & key_moved(schema))
+                sound = sound.unionByName(old_keys_deleted(moves, schema))
+            sound = sound.drop("lacking")
+        return with_nulls(sound, schema)
+
+    def table_type(self, schema: TableSchema) -> StructType:
+        """The columns of a target that is made now."""
+        return schema.row_type.add(COMMIT_LSN, LongType()).add(SEQ, LongType())
+
+    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        """Write what is new and sound of a batch."""
+        truncated = summary.truncated
+        if truncated is not None:
+            changes = changes.where(after(truncated))
+            self.positions.truncate(truncated)
+            if max(summary.highest.values()) == truncated:
+                delete_older(self.table, truncated)
+                return
+            # What follows is written by the commit that empties the table: it may be one transaction.
+        changes = changes.where(F.col("op") != "t")
+        if schema.key:
+            self._write_by_key(changes, summary, schema)
+        elif schema.latest.replica_identity == "full" or (summary.replaced and schema.was_full):
+            with self.table.marking(mark_of(schema.topic, summary.highest, truncated)):
+                strict = self.on_missing == "fail" and self.rejects is None
+                apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
+        else:
+            append_once(self.table, changes, schema, since=summary.lowest, truncated=truncated)
+
+    def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if summary.lacking and self.on_missing == "fail":
+            refuse_lost(changes, schema, moved=summary.moved)
+        rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
+        first = not self.positions.applied and not summary.unchanged
+        if first and self.table.rows().isEmpty():
+            append_rows(self.table, rows, schema)
+            return
+        strict = summary.unchanged and self.on_missing == "fail"
+        truncated = summary.truncated
+        try:
+            merge_rows(
+                self.table, rows, schema, missing=summary.unchanged, strict=strict, truncated=truncated
+            )
+        except MissingRow:
+            rows = self._without_missing(rows, changes, summary, schema)
+            merge_rows(self.table, rows, schema, missing=True, strict=True, truncated=truncated)
+
+    def _without_missing(
+        self, rows: DataFrame, changes: DataFrame, summary: Summary, schema: TableSchema
+    ) -> DataFrame:
+        """The rows but for those without a value; these are refused, or set aside where that is wanted."""
+        missing = missing_rows(self.table, rows, schema, summary.truncated)
+        if self.rejects is None:
+            refuse_missing(self.table, missing, schema)
+            return rows
+        keys = [carried(name) for name in schema.key]
+        of_keys = keyed_rows(changes, schema, moved=summary.moved, more=PLACE).where(~F.col(DELETED))
+        records = of_keys.join(missing.select(*map(quoted, keys)), keys, "left_semi")
+        set_aside(self.rejects, records.withColumn("corrupt", why_missing()))
+        return rows.join(missing.select(*map(quoted, keys)), keys, "left_anti")
+
+
+def _better_cure(reason: str) -> str:
+    """What helps against a record that can't be read, before it is set aside for good."""
+    if INEXACT in reason:
+        return (
+            "where the column was changed, read table_schemas again and start the stream anew, else read it "
+            "as text (TableSchema.as_text) in a target that is made anew, or "
+        )
+    if any(told in reason for told in OUTDATED):
+        return "where the columns were changed, read table_schemas again and start the stream anew, or "
+    return ""

@@ -1,0 +1,187 @@
+"""Following a table's schema: columns added, dropped, renamed, and types that widen.
+
+Every step changes nothing if the target has its result already, so that a mirror that was killed in between
+can repeat it.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
+
+from pgrelay.errors import SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.failures import cause
+from pgrelay.spark.lake.positions import birth_properties
+from pgrelay.spark.lake.tables import LakeTable
+from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion
+from pgrelay.spark.schemas.widening import widens
+
+# Where the target is not what the schema says, and where its rows can't become it.
+_ANEW: Final = (
+    "drop the target by pgrelay.spark.drop, and mirror from the topic's beginning, with a new checkpoint"
+)
+CURE: Final = (
+    "to go on, drop the target by pgrelay.spark.drop, mirror from behind that LSN (startingOffsets, a new "
+    "checkpoint), and UPDATE every row"
+)
+
+
+# What Spark says of a change that Iceberg refuses, in an error that it has no class for.
+_UNSUPPORTED: Final = "Unsupported table change"
+
+
+def evolve(
+    target: LakeTable,
+    schema: TableSchema,
+    since: Position,
+    *,
+    live: Callable[[], DataFrame],
+    keep_dropped: bool = False,
+) -> None:
+    """Make the target, which has the schema as of `since`, what the schema's last version is.
+
+    `live`: its rows that changes are merged into. `keep_dropped`: columns stay in the target that the table
+    has no longer.
+
+    Raises SetupError with column and LSN where values would be lost, rows would not be found by their key, or
+    the format can't follow.
+    """
+    for position, doubt in schema.doubts():
+        if position > since:
+            raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
+    # A version that Spark can't have was never a target's.
+    for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
+        if later.position > since:
+            _refuse_null_keys(target, schema, earlier, later, live())
+            _step(target, schema, earlier, later, keep_dropped)
+            # A later step may use a name again that this one dropped: repeated, this one must not drop that.
+            target.set_properties(birth_properties(schema.until(later.position)))
+    demand(target, schema)
+
+
+def _step(
+    target: LakeTable,
+    schema: TableSchema,
+    earlier: TableVersion,
+    later: TableVersion,
+    keep_dropped: bool,
+) -> None:
+    became = schema.became(earlier, later)
+    there = {column.name: column for column in later.columns}
+    for column in earlier.columns:
+        if column.name in became:
+            _refuse_loss(schema, column, there[became[column.name]], later.position)
+    for old, new in became.items():
+        if old != new:
+            _rename(target, schema, later, old, new)
+    present = set(target.rows().columns)
+    for name in [column.name for column in earlier.columns if column.name not in became]:
+        if name in present and not keep_dropped:
+            _alter(target, schema, later, name, f"DROP COLUMN {quoted(name)}")
+            present.remove(name)
+    kept = set(became.values())
+    for name, column in there.items():
+        kind = column.spark_type
+        if name not in kept and name not in present:
+            _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
+        elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
+            _widen(target, schema, later, column)
+
+
+def _refuse_null_keys(
+    target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion, live: DataFrame
+) -> None:
+    """Raise SetupError where the key takes in a column that rows of the target have no value of.
+
+    Postgres has one in every row. A null equals nothing, so that a change would not find its row.
+    """
+    became = schema.became(earlier, later)
+    keys = {became.get(column.name) for column in earlier.columns if column.key}
+    was = {now: name for name, now in became.items()}
+    for name in [column.name for column in later.columns if column.key and column.name not in keys]:
+        # Under its new name, where a mirror was killed behind the rename.
+        there = next((each for each in (was.get(name), name) if each in live.columns), None)
+        unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
+        if not unfilled.isEmpty():
+            raise SetupError(
+                f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is of the "
+                f"key, and rows of {target.name} have no value of it, so that changes would not find them: "
+                "no record told it, or those that do are in a partition not read as far (then with a new "
+                f"checkpoint, and without maxOffsetsPerTrigger or by whole_transactions); {CURE}"
+            )
+
+
+def _widen(target: LakeTable, schema: TableSchema, later: TableVersion, column: Column) -> None:
+    place, kind = quoted(column.name), column.spark_type
+    while isinstance(kind, ArrayType):
+        place, kind = f"{place}.element", kind.elementType
+    _alter(target, schema, later, column.name, f"ALTER COLUMN {place} TYPE {kind.simpleString()}")
+
+
+def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: str, new: str) -> None:
+    present = set(target.rows().columns)
+    steps = [(old, new)]
+    if old.lower() == new.lower():
+        # To Spark that is a name which is taken.
+        steps = [(old, f"__renamed_{new}"), (f"__renamed_{new}", new)]
+    for one, other in steps:
+        if one in present:
+            _alter(target, schema, later, new, f"RENAME COLUMN {quoted(one)} TO {quoted(other)}")
+            present.add(other)
+
+
+def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Position) -> None:
+    if widens(was.spark_type, now.spark_type):
+        return
+    raise SetupError(
+        f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
+        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, which can't hold all that "
+        f"it was; {CURE}"
+    )
+
+
+def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: str, change: str) -> None:
+    try:
+        target.spark.sql(f"ALTER TABLE {target.name} {change}")
+    except (PySparkException, Py4JJavaError) as error:
+        if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
+            raise  # such as a disk that is full, which passes
+        reason = cause(error) if isinstance(error, Py4JJavaError) else str(error).partition("\n")[0]
+        raise SetupError(
+            f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
+            f"{format_lsn(later.position[0])}: {reason}; {CURE}"
+        ) from error
+
+
+def demand(target: LakeTable, schema: TableSchema) -> None:
+    """Raise SetupError where the target is not what it must be by now: somebody else made or altered it."""
+    fields = {field.name: field.dataType for field in target.rows().schema}
+    for name in (COMMIT_LSN, SEQ):
+        if name not in fields:
+            raise SetupError(f"{target.name} has no column {name}, so it is no mirror: name another target")
+    for column in schema.columns:
+        kind = fields.get(column.name)
+        if kind is None or _stored(target, kind) != _stored(target, column.spark_type):
+            shown = "missing" if kind is None else kind.simpleString()
+            raise SetupError(
+                f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, and in "
+                f"{target.name} it is {shown}: {_ANEW}"
+            )
+
+
+def _stored(target: LakeTable, kind: DataType) -> str:
+    """What the format makes of a type: Iceberg has no smallint."""
+    if target.using == "iceberg":
+        if isinstance(kind, ArrayType):
+            return f"array<{_stored(target, kind.elementType)}>"
+        if isinstance(kind, ShortType):
+            kind = IntegerType()
+    return kind.simpleString()

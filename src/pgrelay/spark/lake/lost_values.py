@@ -1,0 +1,99 @@
+"""Large values that no record tells: a row's key was changed, and they were not sent with it.
+
+Such a change is the create of a row, under its new key, that leaves columns out; of a relay that writes no
+keys, an update. The old key's row, in another partition, may be stale or gone, so there is nowhere to take
+them from.
+"""
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from pgrelay.errors import RecordError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.latest import DELETED, key_moved, keyed_rows
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted, told_key
+from pgrelay.spark.schemas.schema import TableSchema
+
+
+def lacks(schema: TableSchema) -> Expression:
+    """Whether a change makes the row of a key, and leaves a column out."""
+    return (F.col("op").isin("c", "r") | key_moved(schema)) & (F.size("unchanged") > 0)
+
+
+def orphaned(schema: TableSchema) -> Expression:
+    """Whether a change is such a one, or an update of its row that leaves a column out, too.
+
+    What the key's row was before is another row's, and must not complete it.
+    """
+    if not schema.key:
+        return lacks(schema)
+    key = [F.coalesce(f"after.{quoted(name)}", f"before.{quoted(name)}") for name in schema.key]
+    partial = (F.col("op") == "u") & (F.size("unchanged") > 0)
+    by_key = Window.partitionBy(*key).orderBy("commit_lsn", "seq")
+    of_orphan = F.last(F.when(lacks(schema) | ~partial, lacks(schema)), ignorenulls=True).over(by_key)
+    return lacks(schema) | (partial & F.coalesce(of_orphan, F.lit(False)))
+
+
+def why_lacking() -> Expression:
+    """What is wrong with it."""
+    names = F.array_join("unchanged", ", ")
+    return F.concat(F.lit("the key of the row was changed, and the large value was not sent of "), names)
+
+
+def why_missing() -> Expression:
+    """What is wrong with an update that leaves a column out, of a row that is not there."""
+    names = F.array_join("unchanged", ", ")
+    return F.concat(F.lit("the target has no such row, and the large value was not sent of "), names)
+
+
+def why_untold(schema: TableSchema) -> str:
+    """What is wrong with a change that does not tell the key."""
+    return (
+        f"the record does not tell {', '.join(schema.key)}, which is the key by the schema: where that is an "
+        "old one, read table_schemas again; where the key was another as the record was written, fill the "
+        "target anew by it (pgrelay.spark.drop, and mirror with a new checkpoint), without "
+        "maxOffsetsPerTrigger or by whole_transactions"
+    )
+
+
+def with_nulls(changes: DataFrame, schema: TableSchema) -> DataFrame:
+    """The changes, of which those that `lacks` finds carry nulls; `lost` names the columns."""
+    none, lost = F.array().cast("array<string>"), lacks(schema)
+    return changes.withColumns(
+        {
+            "lost": F.when(lost, F.col("unchanged")).otherwise(none),
+            "unchanged": F.when(lost, none).otherwise(F.col("unchanged")),
+        }
+    )
+
+
+def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: bool = False) -> None:
+    """Raise RecordError where `with_nulls` leaves a row without a value: at last, or with `every` ever."""
+    rows = keyed_rows(changes, schema, moved=moved, more=("lost",))
+    names = [column.name for column in schema.columns if column.toastable]
+    if every:
+        bad = rows.where(F.size("lost") > 0)
+    else:
+        position = F.struct(COMMIT_LSN, SEQ)
+        carriers = [F.when(~F.array_contains("unchanged", name), position) for name in names]
+        gone = [
+            F.when(F.max_by(F.array_contains("lost", name), has), F.lit(name))
+            for name, has in zip(names, carriers, strict=True)
+        ]
+        last = rows.groupBy(*(quoted(carried(name)) for name in schema.key)).agg(
+            F.max_by(DELETED, position).alias(DELETED),
+            F.max_by(COMMIT_LSN, position).alias(COMMIT_LSN),
+            F.array_compact(F.array(*gone)).alias("lost"),
+        )
+        bad = last.where(~F.col(DELETED) & (F.size("lost") > 0))
+    row = bad.first()
+    if row is None:
+        return
+    key = told_key(row, schema.key)
+    raise RecordError(
+        f"{schema.topic} LSN {format_lsn(row[COMMIT_LSN])}: the key of the row {key} was changed, and the "
+        f"large value of {', '.join(row['lost'])} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
+        "REPLICA IDENTITY FULL, and for what was written until then pass on_missing='null', or corrupt_to"
+    )

@@ -1,0 +1,107 @@
+"""Writing a batch into a target: MERGE by key, in which the newer change wins."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.errors import RecordError
+from pgrelay.spark.lake.failures import refused_by
+from pgrelay.spark.lake.latest import DELETED, MISSING
+from pgrelay.spark.lake.tables import LakeTable
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
+from pgrelay.spark.records.order import emptying, older
+from pgrelay.spark.schemas.schema import Position, TableSchema
+
+# How the merge fails, with the LSN behind it.
+_LACKS: Final = "pgrelay: no row to complete at "
+
+_NEWER: Final = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
+
+
+class MissingRow(RecordError):
+    """A row leaves a column to what the target has, and the target has no such row: nothing was written."""
+
+
+def merge_rows(
+    target: LakeTable,
+    rows: DataFrame,
+    schema: TableSchema,
+    *,
+    missing: bool,
+    strict: bool = False,
+    truncated: Position | None = None,
+) -> None:
+    """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has.
+
+    `strict`: raises MissingRow where it has none, in the merge itself, which looks for every row anyway.
+    `truncated`: all rows come after that, and what is older goes.
+    """
+    toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
+    keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
+    updates = [
+        f"t.{quoted(name)} = {_kept(name) if name in toastable else _source(name)}"
+        for name in schema.row_type.names
+        if name not in schema.key
+    ]
+    updates += [f"t.{name} = s.{name}" for name in (COMMIT_LSN, SEQ)]
+    columns, values = columns_and_values(schema.row_type.names)
+    # In a value, which is made of a row that is to be inserted; Delta looks at conditions sooner.
+    fails = f"CAST(raise_error(concat({literal(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
+    lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
+
+    holds, empties = emptying(truncated)
+    lacking = f"an update leaves out a large value, and {target.name} has no such row"
+    with refused_by(_LACKS, lambda lsn: MissingRow(f"{schema.topic} LSN {lsn}: {lacking}")):
+        target.run(
+            f"MERGE INTO {target.name} t USING {{rows}} s ON {keys}{holds}"
+            f" WHEN MATCHED AND {_NEWER} AND s.{DELETED} THEN DELETE"
+            f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET {', '.join(updates)}"
+            f" {f'{lacks} VALUES ({fails})' if strict else ''}"
+            f" WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({columns}) VALUES ({values}){empties}",
+            rows=rows,
+        )
+
+
+def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
+    """Append `latest_rows` to an empty target."""
+    columns = [F.col(quoted(carried(name))).alias(name) for name in schema.row_type.names]
+    live = rows.where(~F.col(DELETED))
+    target.add_absent(live.select(*columns, COMMIT_LSN, SEQ), schema.key)
+
+
+def delete_older(target: LakeTable, truncated: Position) -> None:
+    """Delete what a truncate found: the rows whose last change came before it."""
+    target.run(f"DELETE FROM {target.name} WHERE {older(truncated)}")
+
+
+def missing_rows(
+    target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None
+) -> DataFrame:
+    """Of `latest_rows`, those that lack a column, and the target has no row to take its value from."""
+    lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
+    holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
+    there = holding.select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
+    return lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti")
+
+
+def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:
+    """Raise RecordError where there are `missing_rows`."""
+    first = missing.first()
+    if first is None:
+        return
+    key = told_key(first, schema.key)
+    raise RecordError(
+        f"{schema.topic}: an update of the row {key} leaves out the large value of "
+        f"{', '.join(first[MISSING])}, and {target.name} has no such row: start the mirror at the topic's "
+        "beginning, or pass on_missing='null', or corrupt_to"
+    )
+
+
+def _kept(name: str) -> str:
+    is_missing = f"array_contains(s.{MISSING}, {literal(name)})"
+    return f"CASE WHEN {is_missing} THEN t.{quoted(name)} ELSE {_source(name)} END"
+
+
+def _source(name: str) -> str:
+    return f"s.{quoted(carried(name))}"

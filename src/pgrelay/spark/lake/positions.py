@@ -1,0 +1,169 @@
+"""What of each partition is in a target already, kept in a property of a table beside it.
+
+A relay that was killed writes some records again. Inside a partition positions only rise but for those, so
+what is not above the highest position applied is a repetition. A row that a delete took out of the target has
+no position of its own any more: without this memory a repeated create would bring it back.
+
+The table has no rows. To read one that was just written Delta needs six jobs, a second on a small machine;
+and each that is replaced leaves a file behind.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from pgrelay.errors import GapError, SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.tables import LakeTable
+from pgrelay.spark.schemas.schema import Position, TableSchema
+
+SUFFIX: Final = "__positions"
+
+# Properties of a target: the topic and the cluster that its rows are of, and the position of the schema that
+# it has.
+_TOPIC: Final = "pgrelay.topic"
+_SYSTEMID: Final = "pgrelay.systemid"
+_SCHEMA: Final = "pgrelay.schema"
+
+# The property beside it: a `mark_of` all that is applied.
+_APPLIED: Final = "pgrelay.applied"
+_NO_ROWS: Final = StructType().add("topic", StringType())
+
+
+@dataclass
+class Positions:
+    """Of one target: what is applied of each partition, by the schema as of which position.
+
+    `schema_position` is None where there is no target yet.
+    """
+
+    topic: str
+    systemid: str
+    schema_position: Position | None = None
+    applied: dict[int, Position] = field(default_factory=dict)
+    truncated: Position | None = None  # of the last truncate, which other partitions may not have come to
+
+    def advance(self, partition: int, position: Position) -> None:
+        self.applied[partition] = max(position, self.applied.get(partition, position))
+
+    def truncate(self, position: Position) -> None:
+        self.truncated = max(position, self.truncated or position)
+
+    def is_new(self, *, truncated: bool = True) -> Expression:
+        """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet.
+
+        Not `truncated`: nor is one that a truncate made void, in whatever partition.
+        """
+        void = None if truncated else self.truncated
+        if not self.applied:
+            return F.lit(True)
+        # In a map, which compiled plans refer to: for numbers in them each batch would be compiled anew.
+        applied = F.create_map(
+            *(
+                part
+                for partition, position in self.applied.items()
+                for lsn, seq in [max(position, void or position)]
+                for part in (F.lit(partition), _position(F.lit(lsn), F.lit(seq)))
+            )
+        )
+        last = F.try_element_at(applied, F.col("partition"))
+        if void is not None:
+            last = F.coalesce(last, _position(F.lit(void[0]), F.lit(void[1])))
+        # What can't be read has no position, and must not pass for applied.
+        unread = F.col("commit_lsn").isNull() | F.col("seq").isNull()
+        return last.isNull() | unread | (_position(F.col("commit_lsn"), F.col("seq")) > last)
+
+
+def _position(lsn: Expression, seq: Expression) -> Expression:
+    return F.struct(lsn.cast("bigint").alias("commit_lsn"), seq.cast("bigint").alias("seq"))
+
+
+def birth_properties(schema: TableSchema) -> dict[str, str]:
+    """The properties of a target that has the schema's last version."""
+    lsn, seq = schema.latest.position
+    return {_TOPIC: schema.topic, _SYSTEMID: schema.systemid, _SCHEMA: f"{lsn}/{seq}"}
+
+
+def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
+    # Positions are remembered of one topic only: rows that the other deleted would come back.
+    if topic not in (None, ours):
+        raise SetupError(
+            f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
+            f"{_drop(target)}"
+        )
+
+
+def _drop(target: LakeTable) -> str:
+    """The call that takes a target away: DROP TABLE leaves its positions, and files of earlier sessions."""
+    name = target.name.replace('"', '\\"')
+    return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
+
+
+def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
+    """What is remembered of a target. Raises GapError where it is another cluster's, or SetupError where it
+    is another topic's or no target at all."""
+    positions = Positions(schema.topic, schema.systemid)
+    if not target.exists():
+        return positions
+    properties = target.properties()
+    if _SCHEMA not in properties:
+        raise SetupError(f"{target.name} was not made by pgrelay: name another target, or drop it")
+    _refuse_other(properties.get(_TOPIC), target, schema.topic)
+    lsn, seq = properties[_SCHEMA].split("/")
+    positions.schema_position = (int(lsn), int(seq))
+    beside = target.beside(SUFFIX)
+    if beside.exists():
+        _take(beside.properties().get(_APPLIED), positions)
+    if not all(any(column.key for column in version.columns) for version in schema.versions):
+        # What commits say of themselves, of which a killed mirror wrote nothing beside the target. It may
+        # have been at a version of before the table had a key.
+        for mark in target.marked():
+            _take(mark, positions)
+    systemid = properties[_SYSTEMID]
+    if systemid != schema.systemid:
+        lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
+        raise GapError(
+            f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
+            f"cluster {systemid} up to LSN {lsn}, and their LSNs do not compare. Start again: a new topic "
+            f"prefix and checkpoint, after {_drop(target)}"
+        )
+    return positions
+
+
+def mark_of(topic: str, highest: dict[int, Position], truncated: Position | None = None) -> str:
+    """What a commit is marked with that is not to be made twice: where it leads to."""
+    applied = [[partition, *at] for partition, at in highest.items()]
+    return json.dumps({"topic": topic, "applied": applied, "truncated": truncated})
+
+
+def _take(mark: str | None, positions: Positions) -> None:
+    told = {} if mark is None else json.loads(mark)
+    # Another table's commit, made meanwhile, may have marked this one's.
+    if told.get("topic") == positions.topic:
+        for partition, lsn, seq in told["applied"]:
+            positions.advance(partition, (lsn, seq))
+        if told.get("truncated"):
+            lsn, seq = told["truncated"]
+            positions.truncate((lsn, seq))
+
+
+def forget_earlier(target: LakeTable, positions: Positions) -> None:
+    """Forget what DROP TABLE has left of an earlier target, before the new one is made.
+
+    A mirror that is killed before it has remembered anything would find that, and pass its records over.
+    """
+    if target.beside(SUFFIX).exists():
+        write_positions(target, positions)
+
+
+def write_positions(target: LakeTable, positions: Positions) -> None:
+    """Remember them, after what they tell of was written."""
+    beside = target.beside(SUFFIX)
+    if not beside.exists():
+        beside.create(_NO_ROWS)
+    mark = mark_of(positions.topic, positions.applied, positions.truncated)
+    beside.set_properties({_APPLIED: mark})

@@ -1,0 +1,34 @@
+"""Records that can't be read exactly, kept in a table of their own."""
+
+from threading import Lock
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from pgrelay.spark.lake.tables import LakeTable
+
+PLACE: Final = ("topic", "partition", "offset")  # of a record
+
+_TABLE = (
+    StructType()
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add("corrupt", StringType())
+)
+
+# Tables of one batch share it, and Delta takes neither two makings nor two merges at once.
+_ONE_AT_A_TIME: Final = Lock()
+
+
+def set_aside(rejects: LakeTable, records: DataFrame) -> None:
+    """Keep the records, each once, however often its batch comes."""
+    with _ONE_AT_A_TIME:
+        rejects.create(_TABLE)
+        rejects.run(
+            f"MERGE INTO {rejects.name} t USING {{records}} s"
+            " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
+            " WHEN NOT MATCHED THEN INSERT *",
+            records=records.select(*_TABLE.names),
+        )

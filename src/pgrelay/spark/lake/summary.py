@@ -1,0 +1,66 @@
+"""What has to be known of a batch before it is applied, in one pass over it."""
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.spark.lake.latest import key_moved, key_untold
+from pgrelay.spark.lake.lost_values import lacks
+from pgrelay.spark.schemas.schema import Position, TableSchema
+
+
+@dataclass
+class Summary:
+    """Of a batch's changes of one table. `corrupt` and `untold`: the place of the first such, and why."""
+
+    highest: dict[int, Position] = field(default_factory=dict)  # by partition
+    lowest: int | None = None  # commit LSN
+    truncated: Position | None = None
+    unchanged: bool = False
+    moved: bool = False
+    corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
+    lacking: bool = False  # as `lacks` has it
+    replaced: bool = False  # rows, by updates or deletes
+    untold: tuple[int, int, str] | None = None  # partition, offset, op, as `key_untold` has it
+    foreign: str | None = None  # another topic than the schema's
+
+
+def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
+    """Look at all of it; no row leaves Spark but the first bad record of each partition."""
+    position = F.struct("commit_lsn", "seq")
+    sound = F.col("corrupt").isNull()
+    unchanged = F.size("unchanged") > 0
+    rows = (
+        changes.groupBy("topic", "partition")
+        .agg(
+            F.max(F.when(sound, position)).alias("highest"),
+            F.min(F.when(sound, F.col("commit_lsn"))).alias("lowest"),
+            F.max(F.when(sound & (F.col("op") == "t"), position)).alias("truncated"),
+            F.max(unchanged).alias("unchanged"),
+            F.max(sound & key_moved(schema)).alias("moved"),
+            F.min(F.when(~sound, F.struct("offset", "corrupt"))).alias("corrupt"),
+            F.max(sound & lacks(schema)).alias("lacking"),
+            F.max(sound & F.col("op").isin("u", "d")).alias("replaced"),
+            F.min(F.when(sound & key_untold(schema), F.struct("offset", "op"))).alias("untold"),
+        )
+        .collect()
+    )
+    summary = Summary()
+    for row in rows:
+        if row["topic"] != schema.topic:
+            summary.foreign = row["topic"]
+        if row["highest"] is not None:
+            summary.highest[row["partition"]] = tuple(row["highest"])
+            summary.lowest = row["lowest"] if summary.lowest is None else min(row["lowest"], summary.lowest)
+        if row["truncated"] is not None:
+            summary.truncated = max(summary.truncated or (0, 0), tuple(row["truncated"]))
+        summary.unchanged |= row["unchanged"]
+        summary.moved |= bool(row["moved"])
+        summary.lacking |= bool(row["lacking"])
+        summary.replaced |= bool(row["replaced"])
+        if row["corrupt"] is not None and summary.corrupt is None:
+            summary.corrupt = (row["partition"], *row["corrupt"])
+        if row["untold"] is not None and summary.untold is None:
+            summary.untold = (row["partition"], *row["untold"])
+    return summary

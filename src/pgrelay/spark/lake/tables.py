@@ -1,0 +1,251 @@
+"""Tables of the lake: their names, their making, and what Delta and Iceberg call differently."""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake.delta_folders import remove_unmade
+from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
+
+Using = Literal["delta", "iceberg"]
+
+# Columns that a format, or Spark's MERGE into it, has for itself: a table's own of that name is mistaken for
+# it, and without a word where it is `__row_operation`.
+TAKEN: Final[dict[str, frozenset[str]]] = {
+    "delta": frozenset(
+        (
+            *("_metadata", "_row_dropped_", "_source_row_present_", "_tmp_metadata_row_index"),
+            "__delta_internal_is_row_deleted",
+        )
+    ),
+    "iceberg": frozenset(
+        (
+            *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"),
+            *("_last_updated_sequence_number", "__row_operation", "__row_id", "__row_from_source"),
+            *("__row_from_target", "__original_row_id__file", "__original_row_id__pos"),
+        )
+    ),
+}
+
+# The settings by which a commit carries a text of ours, and how many commits back it is looked for.
+_MARK: Final = "pgrelay"
+_MARKING: Final[dict[str, str]] = {
+    "delta": "spark.databricks.delta.commitInfo.userMetadata",
+    "iceberg": f"spark.sql.iceberg.snapshot-property.{_MARK}",
+}
+_ONE_MARK: Final = Lock()
+_REMEMBERED: Final = 20
+
+# A data frame's place in a statement, and identifiers and texts, in which may stand what looks like one.
+_SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
+
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
+_NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
+
+# Each commit of Iceberg's writes all metadata anew, into one more file; as many of the old ones stay.
+OLD_METADATA: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+_PROPERTIES: Final[dict[str, dict[str, str]]] = {
+    "delta": {
+        # Columns can be renamed, dropped and have any name; their types can widen.
+        "delta.columnMapping.mode": "name",
+        "delta.enableTypeWidening": "true",
+        "delta.feature.timestampNtz": "supported",
+        # A change marks a row in place of writing its whole file anew.
+        "delta.enableDeletionVectors": "true",
+    },
+    "iceberg": {
+        "write.merge.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        **OLD_METADATA,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A Delta or Iceberg table, that may not be there yet. `name` is its whole name, quoted."""
+
+    spark: SparkSession
+    name: str
+    using: Using
+
+    def beside(self, suffix: str) -> "LakeTable":
+        """The table whose name has a suffix more."""
+        return LakeTable(self.spark, f"{self.name[:-1]}{suffix}`", self.using)
+
+    def plain_name(self) -> str:
+        """What all spellings of the name come to: case does not matter, the session's catalog is implied."""
+        name = self.name.casefold().removeprefix("`spark_catalog`.")
+        alone = self.using == "delta" and "`.`" not in name
+        return f"{quoted(self.spark.catalog.currentDatabase())}.{name}" if alone else name
+
+    def exists(self) -> bool:
+        return self.spark.catalog.tableExists(self.name)
+
+    def rows(self) -> DataFrame:
+        return self.spark.table(self.name)
+
+    def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
+        """Give the table these columns, and no rows. What else it tells of itself stays."""
+        told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
+        self._make("CREATE OR REPLACE TABLE", columns, {**told, **properties})
+
+    def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
+        """Make the table, and the namespace that it stands in, where they are missing."""
+        namespace = self.name.rpartition("`.`")[0]
+        if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
+            self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
+        if self.using == "delta":
+            remove_unmade(self.spark, self.name)
+        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
+
+    def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
+        listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
+        told = _listed({**_PROPERTIES[self.using], **properties})
+        self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
+
+    def properties(self) -> dict[str, str]:
+        # SHOW TBLPROPERTIES hides values in which a word like token or url stands, be it in a topic's name.
+        jvm: Any = self.spark._jvm
+        gateway: Any = self.spark.sparkContext._gateway
+        state: Any = self.spark._jsparkSession.sessionState()
+        parsed = state.sqlParser().parseMultipartIdentifier(self.name)
+        *namespace, table = (parsed.apply(number) for number in range(parsed.length()))
+        manager = state.catalogManager()
+        of_catalog = namespace and _is_catalog(self.spark, namespace[0])
+        catalog = manager.catalog(namespace.pop(0)) if of_catalog else manager.currentCatalog()
+        named = namespace if of_catalog else namespace or list(manager.currentNamespace())
+        spaces = gateway.new_array(jvm.java.lang.String, len(named))
+        for number, name in enumerate(named):
+            spaces[number] = name
+        identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(spaces, table)
+        return dict(catalog.loadTable(identifier).properties())
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
+
+    def version(self) -> int:
+        """Of the last commit: Delta's version or Iceberg's snapshot, as `VERSION AS OF` takes them.
+
+        0, which it does not take, of an Iceberg table that had no commit yet.
+        """
+        if self.using == "delta":
+            row = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT 1").select("version").first()
+            return 0 if row is None else int(row[0])
+        row = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'").first()
+        return 0 if row is None else int(row[0])
+
+    def marked(self) -> list[str]:
+        """What the last commits were marked with, of those that were, the latest first."""
+        if self.using == "delta":
+            history = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {_REMEMBERED}")
+            marks = history.orderBy("version", ascending=False).select("userMetadata")
+        else:
+            snapshots = self.spark.table(f"{self.name}.snapshots").orderBy("committed_at", ascending=False)
+            marks = snapshots.limit(_REMEMBERED).selectExpr(f"summary['{_MARK}']")
+        return [row[0] for row in marks.collect() if row[0] is not None]
+
+    def add_absent(
+        self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
+    ) -> None:
+        """Add those rows, under the table's column names, that it has none of the same key of.
+
+        `since`: a commit LSN below which there is none, so that files of older rows are not read. `empties`:
+        as `emptying` has it, the clause by which rows go in the same commit. Fails where another driver adds
+        some meanwhile: to a plain append these are no conflict, and there would be two of each.
+        """
+        if self.using == "delta" or empties:
+            same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+            same += "" if since is None else f" AND t.{COMMIT_LSN} >= {since}"
+            columns = ", ".join(map(quoted, rows.columns))
+            values = ", ".join(f"s.{quoted(name)}" for name in rows.columns)
+            self.run(
+                f"MERGE INTO {self.name} t USING {{rows}} s ON {same}"
+                f" WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values}){empties}",
+                rows=rows,
+            )
+            return
+        # Iceberg makes a plain append of such a MERGE. An overwrite, be it of no row, is held against what
+        # came since a version.
+        seen = self.version()
+        there = self.rows() if since is None else self.rows().where(f"{COMMIT_LSN} >= {since}")
+        there = there.select(*map(quoted, key))
+        writer = rows.join(there, list(key), "left_anti").writeTo(self.name)
+        if seen:
+            writer = writer.option("validate-from-snapshot-id", str(seen))
+        writer.option("isolation-level", "serializable").overwrite(F.lit(False))
+
+    @contextmanager
+    def marking(self, mark: str) -> Iterator[None]:
+        """Marks the commits that are made in the block; the mark stands or falls with the commit."""
+        setting = _MARKING[self.using]
+        with _ONE_MARK:  # it is the session's
+            self.spark.conf.set(setting, mark)
+            try:
+                yield
+            finally:
+                self.spark.conf.unset(setting)
+
+    def run(self, statement: str, **sources: DataFrame) -> None:
+        """Run a statement in which `{name}` stands for each of the data frames."""
+        with _views(sources) as names:
+            self.spark.sql(_SOURCE.sub(lambda found: names[found[1]] if found[1] else found[0], statement))
+
+
+def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
+    """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
+
+    Without a catalog, Delta's are in the session's own and Iceberg's in `iceberg`. Raises SetupError on what
+    is no name, or another format.
+    """
+    if using not in _PROPERTIES:
+        raise SetupError(f"using={using!r}: write delta or iceberg")
+    parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
+    if not _NAME.fullmatch(target):
+        raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
+    has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
+    if using == "iceberg" and not has_catalog:
+        parts = ["iceberg", *parts]
+    in_session = using == "delta" and (not has_catalog or parts[0] == "spark_catalog")
+    if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
+        raise SetupError(
+            f"{target}: the session's catalog, where Delta's tables are, takes letters from a to z, digits "
+            "and _ alone: write another name"
+        )
+    return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
+
+
+def _is_catalog(spark: SparkSession, name: str) -> bool:
+    return spark.conf.get(f"spark.sql.catalog.{name}", None) is not None
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+
+
+@contextmanager
+def _views(frames: dict[str, DataFrame]) -> Iterator[dict[str, str]]:
+    """Temporary views of data frames, each under a name of its own."""
+    names = {name: f"pgrelay_{name}_{uuid.uuid4().hex}" for name in frames}
+    try:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(names[name])
+        yield names
+    finally:
+        for name, frame in frames.items():
+            frame.sparkSession.catalog.dropTempView(names[name])

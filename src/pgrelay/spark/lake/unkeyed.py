@@ -1,0 +1,181 @@
+"""Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows."""
+
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType
+from pyspark.sql.window import Window
+
+from pgrelay.errors import RecordError
+from pgrelay.spark.lake.failures import refused_by
+from pgrelay.spark.lake.tables import LakeTable
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
+from pgrelay.spark.records.order import emptying, older
+from pgrelay.spark.schemas.schema import Position, TableSchema
+
+# How a plan fails, with the LSN behind it.
+_LACKS: Final = "pgrelay: no row to delete at "
+
+_SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
+
+
+def append_once(
+    target: LakeTable,
+    changes: DataFrame,
+    schema: TableSchema,
+    *,
+    since: int | None,
+    truncated: Position | None = None,
+) -> None:
+    """Append every row, each change once; `since` is the lowest commit LSN that they have.
+
+    They come after `truncated`, and older rows are deleted. Raises RecordError on updates and deletes.
+    """
+    other = changes.where(~F.col("op").isin("c", "r")).select("partition", "offset", "op").first()
+    if other is not None:
+        raise RecordError(
+            f"{schema.topic} partition {other['partition']} offset {other['offset']}: op {other['op']!r} of "
+            f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL, or "
+            "where it was that, read table_schemas again"
+        )
+    columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
+    rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+    _, empties = emptying(truncated)
+    target.add_absent(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ], since=since, empties=empties)
+
+
+def multiset_changes(
+    target: LakeTable,
+    changes: DataFrame,
+    schema: TableSchema,
+    *,
+    strict: bool,
+    truncated: Position | None = None,
+) -> DataFrame:
+    """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
+
+    Rows with the same content are the same, so only how many there are matters. Of what the batch takes away,
+    some it has added itself before; the target must have the rest. `strict`: the plan fails where it has
+    fewer; else what is not there is not taken away.
+    """
+    came = _rows(changes.where(F.col("op").isin("c", "r", "u")), "after", schema)
+    went = _rows(changes.where(F.col("op").isin("u", "d")), "before", schema)
+    counted = (
+        _content(came, schema)
+        .withColumn("__change", F.lit(1))
+        .unionByName(_content(went, schema).withColumn("__change", F.lit(-1)))
+        .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
+    )
+    there = _content(_there(target, schema, truncated), schema)
+    totals = _totals(counted) if strict else _found(_totals(counted), there)
+    newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
+    added = counted.where(F.col("__change") == 1).withColumn("__rank", F.row_number().over(newest))
+    inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
+    deletes = _deletes(there, totals, strict)
+    names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
+    return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
+        deletes.select(*names, F.lit(True).alias("__deleted"))
+    )
+
+
+def _totals(counted: DataFrame) -> DataFrame:
+    """Of each content how many rows more there are after the batch, and how many it `__needs` before."""
+    # An update takes its old row away before it adds the new one.
+    so_far = Window.partitionBy("__content").orderBy(COMMIT_LSN, SEQ, "__change")
+    lowest = F.min("__count").alias("__lowest")
+    went_at = F.max(F.when(F.col("__change") == -1, F.col(COMMIT_LSN))).alias("__went")
+    totals = (
+        counted.withColumn("__count", F.sum("__change").over(so_far))
+        .groupBy("__content")
+        .agg(F.sum("__change").alias("__net"), lowest, went_at)
+    )
+    return totals.withColumn("__needs", F.greatest(-F.col("__lowest"), F.lit(0)))
+
+
+def _found(totals: DataFrame, there: DataFrame) -> DataFrame:
+    """The same where what the target lacks of `__needs` is not taken away."""
+    needed = totals.where(F.col("__needs") > 0).select("__content")
+    held = there.join(needed, "__content", "left_semi").groupBy("__content").agg(F.count("*").alias("__held"))
+    lacks = F.greatest(F.col("__needs") - F.coalesce("__held", F.lit(0)), F.lit(0))
+    return totals.join(held, "__content", "left").withColumn("__net", F.col("__net") + lacks)
+
+
+def _deletes(there: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:
+    """Of the rows that are there, the oldest, as many of each content as the batch leaves fewer."""
+    wanted = totals.where(F.col("__needs") > 0 if strict else F.col("__net") < 0)
+    found = there.join(wanted, "__content").withColumn("__found", F.lit(True))
+    is_due = F.col("__rank") <= -F.col("__net")
+    if strict:
+        # One more of each content, which comes after all that were found, and so knows how many they were.
+        end = wanted.withColumn("__found", F.lit(False))
+        found = found.unionByName(end, allowMissingColumns=True)
+        lacks = F.raise_error(F.concat(F.lit(_LACKS), F.col("__went"))).cast("boolean")
+        too_few = F.col("__rank") <= F.col("__needs")
+        is_due = F.when(F.col("__found"), is_due).otherwise(F.when(too_few, lacks).otherwise(False))
+    oldest = Window.partitionBy("__content").orderBy(F.desc("__found"), COMMIT_LSN, SEQ)
+    return found.withColumn("__rank", F.row_number().over(oldest)).where(is_due)
+
+
+def apply_multiset(
+    target: LakeTable,
+    changes: DataFrame,
+    schema: TableSchema,
+    *,
+    strict: bool,
+    truncated: Position | None = None,
+) -> None:
+    """Delete and insert whole rows, as many of each content as the batch says.
+
+    The changes come after `truncated`, and older rows are deleted. Raises RecordError, if `strict`, where the
+    target lacks rows that are to be deleted.
+    """
+
+    def refusal(lsn: str) -> RecordError:
+        return RecordError(
+            f"{schema.topic} LSN {lsn}: {target.name} has no such row as was deleted "
+            "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
+            "mid-life: start again with on_missing='null', and in one transaction TRUNCATE the table and "
+            "insert all its rows from a copy"
+        )
+
+    with refused_by(_LACKS, refusal):
+        rows = multiset_changes(target, changes, schema, strict=strict, truncated=truncated)
+        _merge(target, rows, schema, truncated)
+
+
+def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None) -> None:
+    holds, empties = emptying(truncated)
+    columns, values = columns_and_values(schema.row_type.names)
+    target.run(
+        f"MERGE INTO {target.name} t USING {{rows}} s ON {_SAME_CHANGE}{holds}"
+        " WHEN MATCHED AND s.__deleted THEN DELETE"
+        f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT ({columns}) VALUES ({values}){empties}",
+        rows=rows,
+    )
+
+
+def _rows(changes: DataFrame, side: str, schema: TableSchema) -> DataFrame:
+    columns = [F.col(f"{side}.{quoted(name)}").alias(carried(name)) for name in schema.row_type.names]
+    return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+
+
+def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
+    holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
+    columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
+    return holding.select(*columns, COMMIT_LSN, SEQ)
+
+
+def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
+    """The rows, with one column by which those of the same content are equal."""
+    parts = [_comparable(F.col(quoted(carried(field.name))), field.dataType) for field in schema.row_type]
+    return rows.withColumn("__content", F.struct(*parts))
+
+
+def _comparable(value: Expression, kind: DataType) -> Expression:
+    if isinstance(kind, MapType):
+        return F.array_sort(F.map_entries(value))
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, MapType):
+        return F.transform(value, lambda each: _comparable(each, kind.elementType))
+    return value

@@ -1,0 +1,70 @@
+"""Keeping targets fast and small: compaction of what many small batches left, and purge of old versions."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.spark.lake.tables import OLD_METADATA, LakeTable, Using, lake_table
+from pgrelay.spark.names import literal
+
+# What Delta itself asks for at least: a reader or a writer may be at an old version.
+_KEPT: Final = timedelta(days=7)
+
+
+def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
+    """Write a target's small files into large ones, and rows that are marked as deleted out of them.
+
+    The rows stay the same, as do older versions until they are purged. Between two batches of its mirror: a
+    batch that is under way meanwhile may fail, and comes again when the mirror is started again.
+    """
+    table = _existing(spark, target, using)
+    if using == "delta":
+        spark.sql(f"OPTIMIZE {table.name}")
+        spark.sql(f"REORG TABLE {table.name} APPLY (PURGE)")
+        return
+    _call(table, "rewrite_data_files", "options => map('delete-file-threshold', '1', 'min-input-files', '2')")
+    _call(table, "rewrite_position_delete_files")
+    _call(table, "rewrite_manifests")
+
+
+def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = _KEPT) -> None:
+    """Delete the files that only versions older than this need; `VERSION AS OF` can't read those any more.
+
+    Raises SetupError for less than seven days of Delta, unless the session's
+    `spark.databricks.delta.retentionDurationCheck.enabled` is false.
+    """
+    table = _existing(spark, target, using)
+    if using == "delta":
+        checked = spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true") != "false"
+        if checked and older_than < _KEPT:
+            raise SetupError(
+                f"older_than={older_than}: a reader of an old version could lose its files; take 7 days or "
+                "more, or set spark.databricks.delta.retentionDurationCheck.enabled to false"
+            )
+        spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
+        return
+    for each in (table, table.beside(SUFFIX)):
+        if each.exists():
+            given = each.properties()
+            # Those that an earlier release made have them not; somebody's own choice stays.
+            if lacking := {name: value for name, value in OLD_METADATA.items() if name not in given}:
+                each.set_properties(lacking)
+    until = datetime.now(UTC) - older_than
+    _call(table, "expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
+
+
+def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:
+    table = lake_table(spark, target, using)
+    if not table.exists():
+        raise SetupError(f"{table.name}: no such table")
+    return table
+
+
+def _call(table: LakeTable, procedure: str, *arguments: str) -> None:
+    """Call a procedure of Iceberg's, which stands in the table's catalog."""
+    catalog, _, name = table.name.partition("`.`")
+    given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
+    table.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")

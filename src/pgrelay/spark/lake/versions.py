@@ -1,0 +1,182 @@
+"""History: every version of every row, as slowly changing dimensions of type 2 have them.
+
+A version holds from its own change to the next change of its key; the one that still holds has no end.
+Columns that were dropped stay, for the versions that had them.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType, TimestampType
+from pyspark.sql.window import Window, WindowSpec
+
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.latest import DELETED, keyed_rows
+from pgrelay.spark.lake.lost_values import refuse_lost, why_missing
+from pgrelay.spark.lake.rejects import PLACE, set_aside
+from pgrelay.spark.lake.summary import Summary
+from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, columns_and_values, quoted, told_key
+from pgrelay.spark.records.order import after, before, older
+from pgrelay.spark.schemas.schema import Position, TableSchema
+
+VALID_FROM: Final = "__valid_from"
+VALID_TO: Final = "__valid_to"
+END_SEQ: Final = "__end_seq"
+
+_ENDS: Final = (VALID_TO, END_LSN, END_SEQ)
+
+
+class HistoryTarget(Target):
+    """A target with every version of each row. Its table must have a key."""
+
+    is_history = True
+    keeps_dropped = True
+    keeps_truncated = True
+
+    def table_type(self, schema: TableSchema) -> StructType:
+        columns = super().table_type(schema).add(VALID_FROM, TimestampType()).add(VALID_TO, TimestampType())
+        return columns.add(END_LSN, LongType()).add(END_SEQ, LongType())
+
+    def live_rows(self) -> DataFrame:
+        return self.table.rows().where(f"{END_LSN} IS NULL")
+
+    def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        if not schema.key:
+            raise SetupError(f"{schema.topic}: history needs a key, by which the versions of a row are told")
+        is_truncate = F.col("op") == "t"
+        truncates = changes.where(is_truncate).select("commit_lsn", "seq", "ts").distinct()
+        done: Position | None = None
+        for truncate in truncates.orderBy("commit_lsn", "seq").collect():
+            position = (truncate["commit_lsn"], truncate["seq"])
+            earlier = before(position) if done is None else before(position) & after(done)
+            self._add(changes.where(~is_truncate & earlier), summary, schema)
+            self._close_all(position, changes)
+            done = position
+        rest = ~is_truncate if done is None else ~is_truncate & after(done)
+        self._add(changes.where(rest), summary, schema)
+        if done is not None:
+            self.positions.truncate(done)
+
+    def _close_all(self, truncated: Position, changes: DataFrame) -> None:
+        """A truncate ends every version that holds and is older."""
+        lsn, seq = truncated
+        at = changes.where((F.col("commit_lsn") == lsn) & (F.col("seq") == seq)).select(
+            F.max("ts").alias("ts")
+        )
+        self.table.run(
+            f"MERGE INTO {self.table.name} t USING {{at}} s ON t.{END_LSN} IS NULL AND {older(truncated)}"
+            f" WHEN MATCHED THEN UPDATE SET t.{VALID_TO} = s.ts, t.{END_LSN} = {lsn}, t.{END_SEQ} = {seq}",
+            at=at,
+        )
+
+    def _add(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        """Add a version for each change, and end those that they follow."""
+        keys = [carried(name) for name in schema.key]
+        by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
+        events = keyed_rows(changes, schema, moved=summary.moved, more=PLACE)
+        events = events.dropDuplicates([*keys, COMMIT_LSN, SEQ])
+        if summary.lacking and self.on_missing == "fail":
+            refuse_lost(changes, schema, moved=summary.moved, every=True)
+        first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
+        ends = first.select(
+            *map(quoted, keys),
+            F.col("ts").alias(VALID_TO),
+            F.col(COMMIT_LSN).alias(END_LSN),
+            F.col(SEQ).alias(END_SEQ),
+        )
+        holding = self._holding(ends, schema)
+        if summary.unchanged:
+            events = self._completed(events, holding, schema, by_key)
+        added = (
+            events.withColumn(VALID_FROM, F.col("ts"))
+            .withColumn(VALID_TO, F.lead("ts").over(by_key))
+            .withColumn(END_LSN, F.lead(COMMIT_LSN).over(by_key))
+            .withColumn(END_SEQ, F.lead(SEQ).over(by_key))
+            .where(~F.col(DELETED))
+        )
+        self._merge(added, holding, schema)
+
+    def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
+        """Write new versions, and the ends of those that they follow."""
+        rows = [quoted(carried(name)) for name in schema.row_type.names]
+        rows += [COMMIT_LSN, SEQ, VALID_FROM, *_ENDS]
+        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(carried(name))}" for name in schema.key)
+        columns, values = columns_and_values(schema.row_type.names)
+        self.table.run(
+            f"MERGE INTO {self.table.name} t USING {{versions}} s"
+            f" ON {same} AND t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
+            f" WHEN MATCHED AND s.{END_LSN} IS NOT NULL AND (t.{END_LSN} IS NULL OR s.{END_LSN} < t.{END_LSN}"
+            f" OR s.{END_LSN} = t.{END_LSN} AND s.{END_SEQ} < t.{END_SEQ}) THEN UPDATE SET"
+            f" {', '.join(f't.{name} = s.{name}' for name in _ENDS)}"
+            f" WHEN NOT MATCHED THEN INSERT ({columns}, {VALID_FROM}, {', '.join(_ENDS)})"
+            f" VALUES ({values}, s.{VALID_FROM}, {', '.join(f's.{name}' for name in _ENDS)})",
+            versions=added.select(*rows).unionByName(closed.select(*rows)),
+        )
+
+    def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
+        """The versions that hold as the first events of their keys come, which `ends` are, with these.
+
+        The table's columns are under their `carried` names.
+        """
+        columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
+        was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
+        versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
+        # Ended by this very event, where a batch comes again; or later, where another partition was ahead.
+        ended = F.struct("__was_lsn", "__was_seq") >= F.struct(END_LSN, END_SEQ)
+        joined = versions.join(ends, [carried(name) for name in schema.key])
+        return joined.where((F.col("__was_lsn").isNull() | ended) & _follows())
+
+    def _completed(
+        self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: WindowSpec
+    ) -> DataFrame:
+        """The events with what they leave out, from the version before: in the batch, or in the target."""
+        so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        names = [column.name for column in schema.columns if column.toastable]
+        keys = [carried(name) for name in schema.key]
+        held = holding.select(
+            *map(quoted, keys),
+            F.struct(*(quoted(carried(name)) for name in names)).alias("__held"),
+            F.lit(1).alias("__there"),
+        )
+        for number, name in enumerate(names):
+            value = F.struct(F.col(quoted(carried(name))).alias("v"))
+            told = F.when(~F.array_contains("unchanged", name), value)
+            events = events.withColumn(f"__last_{number}", F.last(told, ignorenulls=True).over(so_far))
+        joined = events.join(held, keys, "left")
+        joined = self._without_unknown(joined, names, schema)
+        filled = [
+            F.when(F.col(f"__last_{number}").isNotNull(), F.col(f"__last_{number}.v"))
+            .otherwise(F.col(f"__held.{quoted(carried(name))}"))
+            .alias(carried(name))
+            for number, name in enumerate(names)
+        ]
+        others = [quoted(carried(c.name)) for c in schema.columns if c.name not in names]
+        return joined.select(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
+
+    def _without_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> DataFrame:
+        """The events but for those without a value; these are refused, or set aside where that is wanted."""
+        if self.on_missing == "null":
+            return joined
+        unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
+        lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
+        row = joined.where(lost).first()
+        if row is None:
+            return joined
+        if self.rejects is not None:
+            set_aside(self.rejects, joined.where(lost).withColumn("corrupt", why_missing()))
+            return joined.where(~lost)
+        key = told_key(row, schema.key)
+        raise RecordError(
+            f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} has "
+            "no version of that row: start at the topic's beginning, or pass on_missing='null', or corrupt_to"
+        )
+
+
+def _follows() -> Expression:
+    """Whether the end is after the version's own change."""
+    later = F.col(END_LSN) > F.col(COMMIT_LSN)
+    return later | ((F.col(END_LSN) == F.col(COMMIT_LSN)) & (F.col(END_SEQ) > F.col(SEQ)))

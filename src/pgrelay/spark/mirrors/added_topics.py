@@ -1,0 +1,53 @@
+"""Topics that are added to a mirror of whole transactions: its position waits until they caught up."""
+
+from collections.abc import Collection
+
+from pgrelay.spark.mirrors.checkpoint import Ends
+from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.whole_tables import WholeTables
+
+
+class AddedTopics:
+    """Of one run of a query, by the topics that it mirrors.
+
+    The ends of an added topic's older transactions were read long ago, so only one thing tells that it is
+    complete: it was read to where it ended when this run first saw it.
+    """
+
+    def __init__(self, source: QuerySource, topics: Collection[str]) -> None:
+        self._source = source
+        self._topics = frozenset(topics)
+        self._added: frozenset[str] | None = None  # not as far as the others yet; None: not looked at yet
+        self._ended: Ends = {}  # where those ended when they were first seen
+
+    @property
+    def is_over(self) -> bool:
+        return self._added == frozenset()
+
+    def caught_up(self, own: WholeTables, number: int, there: Collection[str]) -> bool:
+        """Whether every topic is as far as the others after a batch; `there`: those that were written to."""
+        if self._added is None:
+            self._added = self._begin(own)
+        if self._added:
+            ends = self._source.checkpoint.ends(number)
+            if any(topic in there for topic in self._added - ends.keys()):
+                # A batch that comes again, and was planned without a topic that there is.
+                return False
+            if not self._ended:
+                self._ended = self._source.end_offsets({topic: ends.get(topic, {}) for topic in self._added})
+            if any(
+                ends.get(topic, {}).get(partition, 0) < end
+                for topic, joined in self._ended.items()
+                for partition, end in joined.items()
+            ):
+                return False
+            own.set_topics(self._topics)
+            self._added = frozenset()
+        return True
+
+    def _begin(self, own: WholeTables) -> frozenset[str]:
+        known = own.topics
+        if known - self._topics:
+            # One that is left out has to catch up when it comes back.
+            own.set_topics(known & self._topics)
+        return self._topics - known

@@ -1,0 +1,217 @@
+"""What a mirror does with each micro-batch, and what it remembers between two."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.errors import GapError, SetupError
+from pgrelay.spark.lake.apply import OnMissing, Target, refuse_other_choice
+from pgrelay.spark.lake.failures import told_of
+from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
+from pgrelay.spark.lake.versions import HistoryTarget
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.transactions import with_positions
+from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.records.order import before
+from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
+
+AT_ONCE: Final = 4  # tables; most of a small merge is spent waiting for the table's log
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records become changes."""
+
+    registry: Registry | None = None
+    placeholder: bool | None = None
+    text_columns: Mapping[str, list[str]] = field(default_factory=dict)
+    told_start: Checkpoint | None = None  # the query's, where `options` say from which offsets it is to begin
+
+    def schema(self, schema: TableSchema) -> TableSchema:
+        columns = self.text_columns.get(schema.topic)
+        return schema.as_text(*columns) if columns else schema
+
+    def begins_behind(self, topic: str) -> bool:
+        """Whether the query began behind a topic's first record, as it was told to."""
+        # Spark heeds that in a new checkpoint alone, and it may be the beginning that was told.
+        return self.told_start is not None and any(self.told_start.begins().get(topic, {}).values())
+
+    def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+        return self._decoder.changes(records, schema)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.registry, self.placeholder)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Where changes go: a target for each topic."""
+
+    tables: Mapping[str, str]
+    using: Using = "delta"
+    on_missing: OnMissing = "fail"
+    corrupt_to: str | None = None
+    history: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_other_choice(self.on_missing)
+
+    def target(self, spark: SparkSession, schema: TableSchema) -> Target:
+        table = lake_table(spark, self.tables[schema.topic], self.using)
+        rejects = lake_table(spark, self.corrupt_to, self.using) if self.corrupt_to else None
+        make = HistoryTarget if self.history else Target
+        return make(table, schema, on_missing=self.on_missing, rejects=rejects)
+
+
+class Batches:
+    """The micro-batches of one query, applied to all its targets."""
+
+    def __init__(
+        self, schemas: SchemaTopic, reading: Reading, writing: Writing, *, whole: bool = False
+    ) -> None:
+        """`whole`: the records are of whole transactions, which no version of a target is to split."""
+        self._whole = whole
+        self._schemas = schemas
+        self._reading = reading
+        self._writing = writing
+        self._targets: dict[str, Target] = {}
+        self._applied: set[str] = set()  # topics, were it of no record
+
+    def apply(self, batch: DataFrame, number: int) -> None:
+        """Apply a micro-batch of records. The targets are the same however often it comes."""
+        # Read after the batch was planned: every row in it is told of, as the relay writes a schema first.
+        schemas = self.schemas(batch.sparkSession)
+        batch = batch.persist() if len(self._writing.tables) > 1 else batch
+        try:
+            self.apply_tables(batch, schemas)
+        finally:
+            batch.unpersist()
+
+    def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
+        """Of the mirrored topics, all that is known by now."""
+        known = self._schemas.read_written(spark, self._writing.tables)
+        taken = TAKEN[self._writing.using]
+        return {topic: replace(self._reading.schema(schema), taken=taken) for topic, schema in known.items()}
+
+    def apply_tables(
+        self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE
+    ) -> None:
+        """Apply the records of every topic, some at once; of several they are read more than once.
+
+        Raises what the first of them raises.
+        """
+        with ThreadPoolExecutor(at_once) as pool:
+            topics = self._with_work(records)
+            started = [
+                pool.submit(
+                    _in_query(records.sparkSession, self.apply_table),
+                    records.where(F.col("topic") == topic),
+                    topic,
+                    schemas,
+                )
+                for topic in topics
+            ]
+            for done in started:
+                done.result()
+
+    def _with_work(self, records: DataFrame) -> list[str]:
+        """The topics that have records, and those of which none were applied yet: a target is to be made."""
+        topics = list(self._writing.tables)
+        if len(topics) == 1:
+            return topics
+        there = {row["topic"] for row in records.select("topic").distinct().collect()}
+        return [topic for topic in topics if topic in there or topic not in self._applied]
+
+    def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
+        """Apply the records of one topic, those of each version of the schema by themselves."""
+        schema = schemas.get(topic)
+        if schema is None:
+            if not records.isEmpty():
+                raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
+            return
+        schema.refuse_sharing()
+        with told_of(f"{topic} to {self._writing.tables[topic]}"):
+            target = self.target(records.sparkSession, schema)
+            self._applied.add(topic)
+            since = target.positions.schema_position or schema.versions[0].position
+            if schema.latest.position <= since:
+                self._apply_part(records, schema, target)
+                return
+            # Found once, so that no record is read by more than the version that it was written under.
+            placed = self._placed(records)
+            try:
+                for known, part in slices(placed, schema, since, whole=self._whole):
+                    self._apply_part(part, known, target)
+            finally:
+                placed.unpersist()
+
+    def _placed(self, records: DataFrame) -> DataFrame:
+        """The records with `commit_lsn` and `seq`, which those of whole transactions have already."""
+        if "commit_lsn" in records.columns:
+            return records
+        return with_positions(records, self._reading.registry, "").persist()
+
+    def _apply_part(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
+        # What is not used is not to be kept in memory either.
+        target.apply(self._reading.changes(records, schema).drop("key", "txid"), schema)
+
+    def target(self, spark: SparkSession, schema: TableSchema) -> Target:
+        """The target of a schema's topic, with what is remembered of it."""
+        target = self._targets.get(schema.topic)
+        if target is None or target.positions.systemid != schema.systemid:
+            target = self._writing.target(spark, schema)
+            self._refuse_two_clusters(target, schema.topic)
+            self._targets[schema.topic] = target
+        return target
+
+    def _refuse_two_clusters(self, target: Target, topic: str) -> None:
+        """Raise GapError where a new target would take in the rows of two clusters."""
+        clusters = self._schemas.clusters(topic)
+        if target.positions.schema_position is not None or len(clusters) < 2:
+            return
+        if not self._reading.begins_behind(topic):
+            raise GapError(
+                f"{topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs do not compare: "
+                "take a new checkpoint, and pass startingOffsets in options, where those of "
+                f"{clusters[-1]} begin; or use a new prefix"
+            )
+
+
+def slices(
+    placed: DataFrame, schema: TableSchema, since: Position, *, whole: bool = False
+) -> Iterator[tuple[TableSchema, DataFrame]]:
+    """The schema as the records reach each version of it, and those before the next; mostly there is one.
+
+    `whole`: a transaction that changes the columns is all of the later version, which knows the earlier; but
+    of a key it knows no other than its own.
+    """
+    later = [version.position for version in schema.versions if version.position > since]
+    # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
+    is_placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
+    [highest] = placed.agg(F.max(F.when(is_placed, F.struct("commit_lsn", "seq")))).first() or [None]
+    reached = [position for position in later if highest is not None and position <= tuple(highest)]
+    borders = [(lsn, 0 if whole and not schema.has_other_key((lsn, seq)) else seq) for lsn, seq in reached]
+    # What has no position comes first: it ends the mirror, or is set aside.
+    for position, (begin, until) in zip([since, *reached], pairwise([None, *borders, None]), strict=True):
+        part = placed if begin is None else placed.where(~before(begin))
+        if until is not None:
+            part = part.where(F.coalesce(before(until), F.lit(True)))
+        yield schema.until(position), part
+
+
+def _in_query(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:
+    """For one thread, with a copy of the query's properties: by its job group `stop()` cancels."""
+    wrap: Any = inheritable_thread_target(spark)
+    # It gives back what it was given where Python's threads are not pinned to the JVM's.
+    in_query: Callable[..., None] = apply if wrap is spark else wrap(apply)
+    return in_query

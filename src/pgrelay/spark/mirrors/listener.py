@@ -1,0 +1,172 @@
+"""A streaming listener that tells how far mirrors are: as Prometheus metrics and as log lines."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.held_commits import held_since
+from pgrelay.spark.mirrors.metrics import MirrorMetrics
+from pgrelay.spark.mirrors.topic_ends import Offsets, TopicEnds
+from pgrelay.spark.schemas.registry import Registry
+
+_log = structlog.get_logger(__name__)
+
+_MS: float = 1000.0
+
+
+class MirrorListener(StreamingQueryListener):
+    """Follows the mirrors of a session: `spark.streams.addListener(MirrorListener(...))`.
+
+    After each micro-batch it sets the metrics, and logs a line for each table that had records in it. The lag
+    is that of the topics' ends at that time: in offsets, in bytes of WAL, and as the age of the oldest commit
+    that the target lacks. That costs two small Spark jobs: over what is new in the schema topic, and a few
+    records of each partition. It does so whenever an idle query tells of itself, too. The metrics' `table` is
+    the topic.
+
+    spark     the session that the mirrors were started in
+    tables    the mirror's: a target for each topic
+    options   those of Spark's Kafka source
+    registry  for records in Avro, the URL of the schema registry or the options of Confluent's client
+    metrics   where the metrics go; by default prometheus_client's own registry, once in a process
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        servers: str,
+        tables: Mapping[str, str],
+        *,
+        prefix: str,
+        options: Mapping[str, str] | None = None,
+        registry: str | Mapping[str, Any] | None = None,
+        metrics: CollectorRegistry | None = None,
+    ) -> None:
+        self._spark = spark
+        self._tables = dict(tables)
+        self._metrics = MirrorMetrics(metrics)
+        known = Registry(registry) if registry else None
+        self._ends = TopicEnds(spark, servers, prefix=prefix, options=options, registry=known)
+        self._running = set[str]()  # runs of queries
+        self._read: dict[str, Offsets] = {}  # by the query's run
+        self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        self._runs_now(str(event.runId), True)
+        _log.info("query started", query=str(event.id), run=str(event.runId))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        # Of a query that was there before the listener, this is the first word.
+        self._runs_now(str(progress.runId), True)
+        end = self._offsets(progress, "endOffset")
+        if not end:
+            return  # somebody else's query
+        seconds = progress.durationMs.get("triggerExecution", 0) / _MS
+        self._metrics.batch(seconds)
+        self._holds(str(progress.runId), held_since(self._spark, str(progress.id)))
+        start = self._start(progress, end)
+        taken = {topic: _count(start.get(topic, {}), offsets) for topic, offsets in end.items()}
+        for topic, records in taken.items():
+            self._metrics.taken(topic, records)
+        self._read[str(progress.runId)] = end
+        self._tell(end, taken, batch=progress.batchId, seconds=seconds)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        self._runs_now(str(event.runId), True)
+        if read := self._read.get(str(event.runId)):
+            self._tell(read, {})
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._runs_now(str(event.runId), False)
+        self._read.pop(str(event.runId), None)
+        self._holds(str(event.runId), None)  # it says no more what it holds
+        if event.exception is None:
+            _log.info("query ended", query=str(event.id))
+        else:
+            _log.error("query failed", query=str(event.id))
+
+    def _runs_now(self, run: str, runs: bool) -> None:
+        (self._running.add if runs else self._running.discard)(run)
+        self._metrics.running(len(self._running))
+
+    def _holds(self, run: str, since_s: float | None) -> None:
+        if since_s is None:
+            self._held.pop(run, None)
+        else:
+            self._held[run] = since_s
+        self._metrics.held(min(self._held.values(), default=None))
+
+    def _start(self, progress: StreamingQueryProgress, end: Offsets) -> Offsets:
+        """From where a batch read the topics that it read up to `end`."""
+        start = self._offsets(progress, "startOffset")
+        if start.keys() >= end.keys():
+            return start
+        # Of a query's first batch Spark tells none, wherever it began.
+        checkpoint = Checkpoint.noted(self._spark, str(progress.id))
+        return start if checkpoint is None else {**checkpoint.begins(), **start}
+
+    def _offsets(self, progress: StreamingQueryProgress, which: str) -> Offsets:
+        """Of the mirrored topics, the offsets that a progress tells."""
+        found: dict[str, dict[int, int]] = {}
+        for source in progress.sources:
+            told = getattr(source, which)
+            for topic, offsets in _parsed(told).items():
+                if topic in self._tables:
+                    found[topic] = {int(number): offset for number, offset in offsets.items()}
+        return found
+
+    def _tell(self, read: Offsets, taken: Mapping[str, int], **more: float) -> None:
+        try:
+            places = self._ends.places(read)
+        except Exception as error:  # of Kafka or Spark; a mirror does not end for want of a figure
+            _log.warning("the lag is not known", reason=str(error).partition("\n")[0])
+            return
+        for topic, place in places.items():
+            self._metrics.behind(
+                topic,
+                lsn=place.lsn,
+                newest_lsn=place.newest_lsn,
+                records=place.records,
+                oldest_s=place.oldest_s,
+            )
+            if taken.get(topic):
+                _log.info(
+                    "batch",
+                    table=topic,
+                    target=self._tables[topic],
+                    records=taken[topic],
+                    lsn=format_lsn(place.lsn),
+                    lag_records=place.records,
+                    **more,
+                )
+
+
+def _parsed(offsets: str | None) -> dict[str, dict[str, int]]:
+    """What Spark's Kafka source gives for its offsets; nothing where it is another source's."""
+    try:
+        found = json.loads(offsets or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {topic: parts for topic, parts in found.items() if isinstance(parts, dict)}
+
+
+def _count(start: Mapping[int, int], end: Mapping[int, int]) -> int:
+    """Offsets from the one to the other; a partition that is new begins at 0."""
+    # A topic that was made anew ends before where the last batch did.
+    return sum(max(0, offset - start.get(number, 0)) for number, offset in end.items())

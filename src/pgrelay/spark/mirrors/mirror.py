@@ -1,0 +1,168 @@
+"""A streaming query that keeps tables of the lake equal to those of Postgres."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.kafka import read_topics
+from pgrelay.spark.lake.apply import OnMissing
+from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
+from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.removed_topics import refuse_left_out
+from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
+from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
+from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
+
+_TRIGGER: Final[Mapping[str, str]] = {"processingTime": "5 seconds"}
+
+
+def mirror(
+    spark: SparkSession,
+    servers: str,
+    tables: Mapping[str, str],
+    *,
+    prefix: str,
+    checkpoint: str | os.PathLike[str],
+    using: Using = "delta",
+    trigger: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+    whole_transactions: bool = False,
+    on_missing: OnMissing = "fail",
+    corrupt_to: str | None = None,
+    registry: str | Mapping[str, Any] | None = None,
+    placeholder: bool | None = None,
+    text_columns: Mapping[str, list[str]] | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Keep targets equal to tables of Postgres: `tables` names a target for each topic.
+
+    One query reads all topics, and `apply_changes` says what a target is. Schemas come from the schema topic
+    of the relay's `prefix`, and their changes are followed. `trigger` is that of `DataStreamWriter.trigger`,
+    every 5 seconds by default; `options` are those of Spark's Kafka source. A query that was killed goes on
+    from its `checkpoint`, and the targets end the same.
+
+    whole_transactions  show whole transactions only, which needs the relay's transaction topic; see
+                        `mirror_position`
+    on_missing, corrupt_to       as in `apply_changes`
+    registry, placeholder        as in `read_changes`
+    text_columns        columns by topic that are read as text: `TableSchema.as_text`
+    query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
+
+    Raises SetupError where there is no topic, where two share a target, where one is missing of which the
+    checkpoint says that records were read, where the checkpoint has a topic that is left out, or holds rows
+    back for whole transactions, and where `text_columns` has another topic; what goes wrong later ends the
+    query, which then raises it from `awaitTermination`.
+    """
+    source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
+    reading = _reading(tables, registry, placeholder, text_columns, source)
+    writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
+    return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
+
+
+def history(
+    spark: SparkSession,
+    servers: str,
+    tables: Mapping[str, str],
+    *,
+    prefix: str,
+    checkpoint: str | os.PathLike[str],
+    using: Using = "delta",
+    trigger: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+    on_missing: OnMissing = "fail",
+    corrupt_to: str | None = None,
+    registry: str | Mapping[str, Any] | None = None,
+    placeholder: bool | None = None,
+    text_columns: Mapping[str, list[str]] | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Keep every version of every row (SCD type 2) of tables that have a key; arguments are those of
+    `mirror`.
+
+    A target has a row for each version: the table's columns, `__commit_lsn` and `__seq` of the change that
+    made it, `__valid_from`, the time of that commit, and of the change that ended it `__valid_to`,
+    `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
+    Raises SetupError where two topics share a target; the query ends with one where a table has no key.
+    """
+    source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
+    reading = _reading(tables, registry, placeholder, text_columns, source)
+    writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
+    return _query(source, reading, writing, prefix, trigger, query_name)
+
+
+def _reading(
+    tables: Mapping[str, str],
+    registry: str | Mapping[str, Any] | None,
+    placeholder: bool | None,
+    text_columns: Mapping[str, list[str]] | None,
+    source: QuerySource,
+) -> Reading:
+    for topic in text_columns or {}:
+        if topic not in tables:
+            raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
+    told_start = any(name.lower().startswith("starting") for name in source.options or {})
+    return Reading(
+        None if registry is None else Registry(registry),
+        placeholder,
+        text_columns or {},
+        source.checkpoint if told_start else None,
+    )
+
+
+def _targets(
+    spark: SparkSession, tables: Mapping[str, str], using: Using, corrupt_to: str | None
+) -> dict[str, str]:
+    if not tables:
+        raise SetupError(
+            "tables is empty: give a target for each topic, {'app.public.orders': 'lake.orders'}"
+        )
+    taken = dict[str, str]()  # the topic, by what the catalog makes of the target's name
+    for topic, target in tables.items():
+        other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
+        if other != topic:
+            raise SetupError(
+                f"two topics share a target: {other} has {tables[other]} and {topic} has {target}, which are "
+                "one table: name another for one of them"
+            )
+    if corrupt_to and (name := lake_table(spark, corrupt_to, using).plain_name()) in taken:
+        raise SetupError(f"corrupt_to={corrupt_to} is the target of {taken[name]}: name another table")
+    return dict(tables)
+
+
+def _query(
+    source: QuerySource,
+    reading: Reading,
+    writing: Writing,
+    prefix: str,
+    trigger: Mapping[str, Any] | None,
+    query_name: str | None,
+    whole_transactions: bool = False,
+) -> StreamingQuery:
+    """Refuse or warn of what can be seen before the start, and start."""
+    spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
+    tables = writing.tables
+    schemas = SchemaTopic(servers, prefix, options)
+    refuse_missing_targets(spark, checkpoint, tables, writing.using, schemas)
+    whole = WholeTransactions(prefix, schemas, reading, writing, source)
+    if whole_transactions:
+        apply, topics = whole.apply, [*tables, whole.topic]
+    else:
+        whole.refuse_to_be_left()
+        apply, topics = Batches(schemas, reading, writing).apply, [*tables]
+    refuse_left_out(checkpoint, topics, options)
+    warn_of_topics(spark, servers, tables, options)
+    stream = read_topics(spark, servers, *topics, options=options, streaming=True)
+    writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint.location)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    query = writer.trigger(**(trigger or _TRIGGER)).start()
+    checkpoint.note(spark, str(query.id))
+    return query

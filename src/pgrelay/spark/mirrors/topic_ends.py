@@ -1,0 +1,195 @@
+"""Where topics end now, and which changes stand around an offset: what a mirror's lag is taken from."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema import TableSchema
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
+
+# By topic and partition; of an offset, the first that is not read.
+Offsets = Mapping[str, Mapping[int, int]]
+
+# Some offsets hold tombstones, or the marks of Kafka's transactions.
+_LOOK_AT: Final = 10
+
+_BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reader stands in a topic. LSNs are 0 where none was found; `oldest_s` since 1970.
+
+    lsn          the last change read
+    newest_lsn   the last change there is
+    records      offsets not read yet
+    oldest_s     the commit time of the first change not read; None where there is none
+    """
+
+    lsn: int = 0
+    newest_lsn: int = 0
+    records: int = 0
+    oldest_s: float | None = None
+
+
+def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """Of the Kafka source's options those of Kafka's client."""
+    client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
+    return {"kafka.isolation.level": "read_committed", **client, "kafka.bootstrap.servers": servers}
+
+
+def client_settings(spark: SparkSession, options: Mapping[str, str]) -> Any:
+    """The same as a client in Spark's JVM takes them."""
+    jvm: Any = spark._jvm
+    settings = jvm.java.util.HashMap()
+    for name, value in options.items():
+        settings.put(name.removeprefix("kafka."), value)
+    return settings
+
+
+def end_offsets(
+    spark: SparkSession, options: Mapping[str, str], wanted: Offsets
+) -> dict[str, dict[int, int]]:
+    """Where these partitions end now, as a consumer of Kafka's own client in Spark's JVM sees it."""
+    with _consumer(spark, options) as consumer:
+        return _ends(spark, consumer, wanted)
+
+
+def is_written(spark: SparkSession, options: Mapping[str, str], topic: str) -> bool:
+    """Whether a topic is there, and has or had records in its first partition."""
+    with _consumer(spark, options) as consumer:
+        there = consumer.listTopics().containsKey(topic)
+        return bool(there and _ends(spark, consumer, {topic: {0: 0}})[topic][0])
+
+
+@contextmanager
+def _consumer(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
+    jvm: Any = spark._jvm
+    settings = client_settings(spark, options)
+    for name in ("key.deserializer", "value.deserializer"):
+        settings.put(name, _BYTES)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _ends(spark: SparkSession, consumer: Any, wanted: Offsets) -> dict[str, dict[int, int]]:
+    jvm: Any = spark._jvm
+    of = jvm.org.apache.kafka.common.TopicPartition
+    partitions = {
+        (topic, number): of(topic, number) for topic, numbers in wanted.items() for number in numbers
+    }
+    listed = jvm.java.util.ArrayList()
+    for partition in partitions.values():
+        listed.add(partition)
+    found = consumer.endOffsets(listed)
+    ends: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
+    for (topic, number), partition in partitions.items():
+        ends[topic][number] = found.get(partition)
+    return ends
+
+
+class TopicEnds:
+    """Looks at the ends of a relay's topics, reading a few records of each partition."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        servers: str,
+        *,
+        prefix: str,
+        options: Mapping[str, str] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        """`options` are those of Spark's Kafka source; how much to take at once is left out of them."""
+        self._spark = spark
+        self._options = client_options(servers, options)
+        self._schemas = SchemaTopic(servers, prefix, options)
+        self._decoder = Decoder(registry)
+
+    def places(self, read: Offsets) -> dict[str, Place]:
+        """Where somebody stands who has read so far, by topic."""
+        ends = end_offsets(self._spark, self._options, read)
+        records = {
+            topic: sum(max(0, ends[topic][number] - offset) for number, offset in offsets.items())
+            for topic, offsets in read.items()
+        }
+        found = self._look(read, ends)
+        return {
+            topic: replace(
+                place := found.get(topic, Place()), records=n, oldest_s=place.oldest_s if n else None
+            )
+            for topic, n in records.items()
+        }
+
+    def _look(self, read: Offsets, ends: Offsets) -> dict[str, Place]:
+        """What the records around these offsets tell, by topic."""
+        schemas = self._schemas.read(self._spark, read)
+        frames = [
+            self._placed(self._read(topic, window), offsets, schemas[topic])
+            for topic, offsets in read.items()
+            if topic in schemas
+            for window in _windows(offsets, ends[topic])
+        ]
+        if not frames:
+            return {}
+        lsn, is_read = F.col("commit_lsn"), F.col("is_read")
+        rows = (
+            reduce(DataFrame.unionByName, frames)
+            .groupBy("topic")
+            .agg(
+                F.coalesce(F.max(F.when(is_read, lsn)), F.lit(0)).alias("lsn"),
+                F.coalesce(F.max(lsn), F.lit(0)).alias("newest"),
+                F.min(F.when(~is_read, F.unix_micros("ts"))).alias("oldest"),
+            )
+            .collect()
+        )
+        return {
+            row["topic"]: Place(
+                row["lsn"], row["newest"], oldest_s=None if row["oldest"] is None else row["oldest"] / 1e6
+            )
+            for row in rows
+        }
+
+    def _read(self, topic: str, window: Mapping[int, tuple[int, int]]) -> DataFrame:
+        """The records of a topic in a window: for each partition from an offset up to another."""
+        options = {
+            **self._options,
+            "assign": json.dumps({topic: list(window)}),
+            "startingOffsets": json.dumps({topic: {number: start for number, (start, _) in window.items()}}),
+            "endingOffsets": json.dumps({topic: {number: stop for number, (_, stop) in window.items()}}),
+            "failOnDataLoss": "false",  # of a record that retention took, nobody has to know here
+        }
+        return self._spark.read.format("kafka").options(**options).load()
+
+    def _placed(self, records: DataFrame, offsets: Mapping[int, int], schema: TableSchema) -> DataFrame:
+        changes = self._decoder.changes(records, schema)
+        is_read = reduce(
+            lambda found, part: found.when(F.col("partition") == part[0], F.col("offset") < part[1]),
+            offsets.items(),
+            F.when(F.lit(False), F.lit(True)),
+        )
+        return changes.select("topic", "commit_lsn", "ts", is_read.alias("is_read"))
+
+
+def _windows(read: Mapping[int, int], ends: Mapping[int, int]) -> list[dict[int, tuple[int, int]]]:
+    """A few offsets around where the reader stands, and a few at the end."""
+    around = {
+        number: (max(0, offset - _LOOK_AT), min(offset + _LOOK_AT, ends[number]))
+        for number, offset in read.items()
+    }
+    last = {
+        number: (max(stop, ends[number] - _LOOK_AT), ends[number]) for number, (_, stop) in around.items()
+    }
+    windows = [{number: (a, b) for number, (a, b) in window.items() if a < b} for window in (around, last)]
+    return [window for window in windows if window]

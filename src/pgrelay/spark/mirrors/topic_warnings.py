@@ -1,0 +1,72 @@
+"""What a mirror warns of at its start: topics that are not there, and those whose deletes Kafka forgets."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.mirrors.topic_ends import client_options, client_settings
+
+_log = structlog.get_logger(__name__)
+
+_PATIENCE_MS: Final = 10_000
+
+
+def warn_of_topics(
+    spark: SparkSession, servers: str, topics: Iterable[str], options: Mapping[str, str] | None
+) -> None:
+    """Log a warning of each topic that is not there, since its name may be mistyped, and would be waited for.
+
+    And of each that is compacted: a mirror that is away for long misses its deletes. Says nothing of what the
+    broker does not tell: the latter needs the right to describe the topics' configuration.
+    """
+    try:
+        with _admin(spark, client_options(servers, options)) as client:
+            there = set(topics) & set(client.listTopics().names().get())
+            for topic in sorted(set(topics) - there):
+                _log.warning(
+                    "a topic is not there, and is waited for",
+                    topic=topic,
+                    cure="the relay makes it with the first row; where there was one, look at the name",
+                )
+            compacted = _compacted(spark, client, sorted(there))
+    except Py4JError as error:
+        _log.debug("the topics' configuration is not told", reason=str(error).partition("\n")[0])
+        return
+    for topic in compacted:
+        _log.warning(
+            "a topic is compacted: a mirror that is behind for longer than min.compaction.lag.ms finds "
+            "deletes as tombstones alone, which tell no LSN, and keeps the rows",
+            topic=topic,
+            cure="set cleanup.policy=delete, or min.compaction.lag.ms above the longest time away",
+        )
+
+
+@contextmanager
+def _admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
+    """Kafka's own client in Spark's JVM."""
+    jvm: Any = spark._jvm
+    settings = client_settings(spark, options)
+    for name in ("default.api.timeout.ms", "request.timeout.ms"):
+        settings.put(name, str(_PATIENCE_MS))
+    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _compacted(spark: SparkSession, client: Any, there: Sequence[str]) -> list[str]:
+    """Those of the topics that Kafka compacts."""
+    jvm: Any = spark._jvm
+    config = jvm.org.apache.kafka.common.config
+    kind = getattr(config, "ConfigResource$Type").TOPIC
+    asked = jvm.java.util.ArrayList()
+    for topic in there:
+        asked.add(config.ConfigResource(kind, topic))
+    told = client.describeConfigs(asked).all().get()
+    policies = {topic: told.get(config.ConfigResource(kind, topic)).get("cleanup.policy") for topic in there}
+    return [topic for topic, policy in policies.items() if "compact" in policy.value()]

@@ -1,0 +1,261 @@
+"""Where transactions end, by the transaction topic, and how far records of them are complete."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
+
+from pgrelay.encode.topics import shorten
+from pgrelay.spark.mirrors.checkpoint import Ends
+from pgrelay.spark.records.avro_records import schema_id
+from pgrelay.spark.records.values import JSON_OPTIONS
+from pgrelay.spark.schemas.registry import Registry
+
+_LONG: Final = LongType()
+_POSITION: Final = (
+    StructType()
+    .add("source", StructType().add("commit_lsn", _LONG).add("seq", _LONG).add("ts_us", _LONG))
+    .add("__commit_lsn", _LONG)
+    .add("__seq", _LONG)
+    .add("__ts_ms", _LONG)
+)
+_COUNT: Final = StructType().add("data_collection", StringType()).add("event_count", _LONG)
+_BOUNDARY: Final = (
+    StructType()
+    .add("status", StringType())
+    .add("commit_lsn", _LONG)
+    .add("ts_ms", _LONG)
+    .add("data_collections", ArrayType(_COUNT))
+)
+# What `with_positions` makes of records.
+POSITIONED: Final = (
+    StructType()
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", _LONG)
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("commit_lsn", _LONG)
+    .add("seq", _LONG)
+    .add("ts_ms", _LONG)
+    .add("boundary", _BOUNDARY)
+)
+
+_RAW: Final = ("topic", "partition", "offset", "key", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A commit of which a topic has fewer events than its transaction's end tells."""
+
+    commit_lsn: int
+    topic: str
+    here: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far transactions are whole, and what keeps them from being so any further.
+
+    until    the last commit LSN
+    waiting  the first commit that waits, where its end was read; by topic
+    lost     commits up to `until` that can't be whole any more: of each topic the last one
+    """
+
+    until: int
+    waiting: tuple[Waiting, ...] = ()
+    lost: tuple[Waiting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is later than the last whole transaction.
+
+    rows      how many records of tables
+    new       whether some of all that came in this batch
+    oldest_s  when the oldest of it committed, in seconds since 1970; None where there is none
+    untold    the first row's commit LSN and topic, where the transaction topic tells of no such transaction
+    """
+
+    rows: int
+    new: bool
+    oldest_s: float | None
+    untold: tuple[int, str] | None
+
+
+def transaction_topic(prefix: str) -> str:
+    """Where a relay tells of transactions."""
+    return shorten(f"{prefix}.transaction")
+
+
+def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
+    """The records as POSITIONED; `commit_lsn` and `seq` are null of what can't be read.
+
+    `ts_ms` is the time of the commit, since 1970. `boundaries` is the transaction topic, whose records have a
+    `commit_lsn` and no `seq`, and in `boundary` what they say.
+    """
+    parsed = _of_json(records, boundaries) if registry is None else _of_avro(records, registry, boundaries)
+    # The flat envelope's first: a column of the row may be named `source`.
+    lsn = F.coalesce("change.__commit_lsn", "change.source.commit_lsn", "boundary.commit_lsn")
+    seq = F.coalesce("change.__seq", "change.source.seq")
+    ts = F.coalesce("change.__ts_ms", F.expr("change.source.ts_us div 1000"), "boundary.ts_ms")
+    return parsed.select(*_RAW, lsn.alias("commit_lsn"), seq.alias("seq"), ts.alias("ts_ms"), "boundary")
+
+
+def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
+    """The commit LSN below which no record of a topic is to come: all its partitions are read past it.
+
+    Inside a partition positions only rise. `ends` names the partitions that there are.
+    """
+    placed = records.where("seq IS NOT NULL").groupBy("topic", "partition")
+    reached: dict[str, dict[int, int]] = {}
+    for row in placed.agg(F.max("commit_lsn").alias("lsn")).collect():
+        reached.setdefault(row["topic"], {})[row["partition"]] = row["lsn"]
+    return {
+        topic: min(lsns.values())
+        for topic, lsns in reached.items()
+        if lsns.keys() >= ends.get(topic, {}).keys()
+    }
+
+
+def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mapping[str, int]) -> Reach:
+    """Up to which commit LSN every transaction is whole; `since` where there is none above it.
+
+    `records` have topic, offset, commit_lsn, seq and boundary, and may be there twice; `tables` names the
+    topic of each schema.table that is mirrored; `past` is what `read_past` says of topics. Nobody waits for
+    what can't come: for events below that, nor for those of a transaction whose begin was not read.
+    """
+    later = records.where(F.col("commit_lsn") > since)
+    boundaries = later.where("boundary IS NOT NULL").select("boundary.*", "offset")
+    ended = boundaries.where("status = 'END'")
+    begun = boundaries.where("status = 'BEGIN'").select("commit_lsn", F.lit(True).alias("begun")).distinct()
+    lacking = _lacking(later, ended, tables).join(begun, "commit_lsn", "left").na.fill(False, ["begun"])
+    gone = F.coalesce(
+        F.col("commit_lsn") < F.try_element_at(_map(past, "bigint"), F.col("topic")), F.lit(False)
+    )
+    waits = F.col("begun") & ~gone
+    what = F.struct("commit_lsn", "topic", "here", "events")
+    found = (
+        lacking.groupBy("topic")
+        .agg(F.min(F.when(waits, what)).alias("first"), F.max(F.when(~waits, what)).alias("lost"))
+        .collect()
+    )
+    first = [Waiting(*row["first"]) for row in found if row["first"] is not None]
+    stop = min((each.commit_lsn for each in first), default=None)
+    whole = ended if stop is None else ended.where(F.col("commit_lsn") < stop)
+    [last] = whole.agg(F.max("commit_lsn")).first() or [None]
+    until = since if last is None else int(last)
+    lost = [Waiting(*row["lost"]) for row in found if row["lost"] is not None]
+    return Reach(
+        until,
+        tuple(each for each in first if each.commit_lsn == stop),
+        tuple(each for each in lost if each.commit_lsn <= until),
+    )
+
+
+def rest_of(records: DataFrame, until: int) -> Rest:
+    """What waits: of records as `reach` takes them, with `ts_ms` and `is_new`, those after an LSN."""
+    first = F.min(F.when(F.col("seq").isNotNull(), F.struct("commit_lsn", "topic")))
+    later = records.where(F.col("commit_lsn") > until)
+    [rows, boundaries, new, oldest_ms, row] = later.agg(
+        F.count("seq"), F.count("boundary"), F.max("is_new"), F.min("ts_ms"), first
+    ).collect()[0]
+    return Rest(
+        rows=rows,
+        new=bool(new),
+        oldest_s=None if oldest_ms is None else oldest_ms / 1000,
+        untold=(row["commit_lsn"], row["topic"]) if rows and not boundaries else None,
+    )
+
+
+def _lacking(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) -> DataFrame:
+    """The commits that lack events, by topic: commit_lsn, topic, events and how many are here."""
+    # A repetition may tell of fewer, since a record became a dead letter, or a table was left out: the last
+    # one counts. The transaction topic has one partition.
+    last = ended.groupBy("commit_lsn").agg(F.max_by("data_collections", "offset").alias("counts"))
+    told = last.select("commit_lsn", F.explode("counts").alias("told")).select(
+        "commit_lsn",
+        F.try_element_at(_map(tables, "string"), F.col("told.data_collection")).alias("topic"),
+        F.col("told.event_count").alias("events"),
+    )
+    expected = told.where("topic IS NOT NULL")
+    here = records.groupBy("commit_lsn", "topic").agg(F.count_distinct("seq").alias("here"))
+    counted = expected.join(here, ["commit_lsn", "topic"], "left").na.fill(0, ["here"])
+    return counted.where("here < events")
+
+
+def _map(pairs: Mapping[str, Any], of: str) -> Expression:
+    parts = F.create_map(*(F.lit(part) for pair in pairs.items() for part in pair))
+    return parts.cast(f"map<string, {of}>")  # of no pairs, too
+
+
+def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
+    """The records, with `change` or `boundary`."""
+    return _by_topic(records, boundaries, _read_json)
+
+
+def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFrame:
+    """The same; of a value nothing is decoded but what is looked at. What has no id is JSON of before."""
+    with_id = records.withColumn("id", schema_id(F.col("value")))
+    ids = [row["id"] for row in with_id.where("id IS NOT NULL").select("id").distinct().collect()]
+    body = F.expr("substring(value, 6)")
+    values = [
+        F.when(F.col("id") == number, _decoded(body, text)).alias(f"v_{number}")
+        for number, text in registry.of_ids(ids).items()
+    ]
+    decoded = with_id.select(*_RAW, "id", *values)
+
+    def read(shape: StructType) -> Expression:
+        return F.when(F.col("id").isNull(), _read_json(shape)).otherwise(_shaped(decoded, shape))
+
+    return _by_topic(decoded, boundaries, read)
+
+
+def _by_topic(records: DataFrame, boundaries: str, read: Callable[[StructType], Expression]) -> DataFrame:
+    bounds = F.col("topic") == boundaries
+    return records.select(
+        *_RAW,
+        F.when(~bounds, read(_POSITION)).alias("change"),
+        F.when(bounds, read(_BOUNDARY)).alias("boundary"),
+    )
+
+
+def _read_json(shape: StructType) -> Expression:
+    return F.from_json(F.col("value").cast("string"), shape, JSON_OPTIONS)
+
+
+def _shaped(decoded: DataFrame, shape: StructType) -> Expression:
+    """What the value has of a shape, whichever of its schemas it was written under."""
+    values = [(each.name, each.dataType) for each in decoded.schema if isinstance(each.dataType, StructType)]
+    fields = []
+    for field in shape:
+        having = [name for name, kind in values if field.name in kind.names]
+        found = (F.col(name).getField(field.name).cast(field.dataType) for name in having)
+        fields.append(F.coalesce(F.lit(None).cast(field.dataType), *found).alias(field.name))
+    return F.struct(*fields)
+
+
+def _decoded(body: Expression, text: str) -> Expression:
+    """Of a value that was written under a schema what both shapes have; all null where its bytes are none."""
+    schema = json.loads(text)
+    there = {field["name"]: field for field in schema["fields"]}
+    wanted = StructType([*_POSITION, *_BOUNDARY])
+    # A column of a flat row may have any other name.
+    names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
+    fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
+    reader = json.dumps({**schema, "fields": fields})
+    return from_avro(body, text, {"mode": "PERMISSIVE", "avroSchema": reader})
+
+
+def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:
+    if not isinstance(wanted, StructType):
+        return field
+    inner = {each["name"]: each for each in field["type"]["fields"]}
+    return {**field, "type": {**field["type"], "fields": [inner[name] for name in wanted.names]}}

@@ -1,0 +1,187 @@
+"""The two tables of a whole-transaction mirror's own: what it holds back, and up to which commit it is whole.
+
+They are named by the query, which is the same however its targets change; and each target tells by a property
+whose it is.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from pgrelay.errors import SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.mirrors.transactions import POSITIONED
+
+# A target's property: the table that tells up to which commit its mirror is whole.
+_MIRROR: Final = "pgrelay.mirror"
+# And of the mirror's own tables: the relay's prefix, the topics that are read as far as the others, the last
+# commit that was applied, and the last at which all targets were equal to Postgres, with their versions.
+_PREFIX: Final = "pgrelay.prefix"
+_TOPICS: Final = "pgrelay.topics"
+_UNTIL: Final = "pgrelay.until"
+_POSITION: Final = "pgrelay.position"
+
+# To write and read a row Delta needs some jobs, and a property none.
+_NO_ROWS: Final = StructType().add("topic", StringType())
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPosition:
+    """The lake is exactly Postgres as of `commit_lsn`: every transaction up to it, whole, and nothing later.
+
+    `versions`: of each target, the version that this is true of, for `VERSION AS OF`; the tables' last ones,
+    unless the mirror is at its next batch. `str()` writes the LSN as Postgres does.
+    """
+
+    commit_lsn: int
+    versions: dict[str, int]
+
+    def __str__(self) -> str:
+        return format_lsn(self.commit_lsn)
+
+
+def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta") -> MirrorPosition | None:
+    """Where the mirror of whole transactions stands that `target` is one of.
+
+    None before its first batch, and where it began anew and is not as far as its targets yet. While a table
+    that was added catches up, it is the position of before. Raises SetupError where the target is no part of
+    such a mirror.
+    """
+    table = lake_table(spark, target, using)
+    named = table.properties().get(_MIRROR) if table.exists() else None
+    if named is None:
+        raise SetupError(f"{target} is no target of a mirror(..., whole_transactions=True)")
+    own = LakeTable(spark, named, using)
+    return _position(own.properties()) if own.exists() else None
+
+
+class WholeTables:
+    """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the first target there was.
+
+    One query writes them, so what the first tells is read once.
+    """
+
+    def __init__(self, position: LakeTable, held: LakeTable, prefix: str) -> None:
+        self._position = position
+        self._held = held
+        self._prefix = prefix
+        self._told: dict[str, str] = {}
+
+    @classmethod
+    def of(
+        cls, spark: SparkSession, prefix: str, query: str, targets: Mapping[str, str], using: Using
+    ) -> "WholeTables":
+        """Those of a query, wherever they are; they may not be there yet. `targets` by topic."""
+        spaces = [lake_table(spark, target, using).name.rpartition("`.`")[0] for target in targets.values()]
+
+        # A table's name has less of a choice than a topic's.
+        plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
+
+        def table(space: str, what: str) -> LakeTable:
+            own = f"`{plain}__{what}_{query[:8]}`"
+            return LakeTable(spark, f"{space}`.{own}" if space else own, using)
+
+        there = (space for space in dict.fromkeys(spaces) if table(space, "position").exists())
+        space = next(there, spaces[0])
+        return cls(table(space, "position"), table(space, "held"), prefix)
+
+    def begin(self, topics: Iterable[str], batch: int) -> None:
+        """Make the tables. Raises SetupError where they are gone, and what was held back with them."""
+        if not self._position.exists():
+            if batch > 0:
+                raise SetupError(
+                    f"{self._position.name} is not there, where the mirror remembers what it holds back: "
+                    "take a new checkpoint, by which all is read again, and what the targets have is passed "
+                    "over"
+                )
+            self._held.create(POSITIONED, {_PREFIX: self._prefix})
+            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+        self._told = self._position.properties()
+
+    def refuse_to_be_left(self) -> None:
+        """Raise SetupError where rows wait, which a mirror that knows nothing of them would never apply."""
+        if not self._position.exists():
+            return
+        self._told = self._position.properties()
+        if not self.held(self.until).where("seq IS NOT NULL").isEmpty():
+            raise SetupError(
+                f"{self._held.name} holds rows back for the mirror of whole transactions that this "
+                "checkpoint is of: go on with whole_transactions, or take a new checkpoint, by which all is "
+                "read again, and what the targets have is passed over"
+            )
+
+    @property
+    def position(self) -> MirrorPosition | None:
+        return _position(self._told)
+
+    @property
+    def until(self) -> int:
+        """The last commit that was applied; the position is of before while a target is not equal yet."""
+        return int(self._told.get(_UNTIL, 0))
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that are read as far as the others, from their beginning or since they caught up."""
+        return set(json.loads(self._told[_TOPICS]))
+
+    def set_until(self, until: int) -> None:
+        self._tell({_UNTIL: str(until)})
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        self._tell({_TOPICS: _listed(topics)})
+
+    def remember(self, until: int, targets: Mapping[str, LakeTable]) -> None:
+        """Record the commit, and the version that each target has at it."""
+        versions = {name: table.version() for name, table in targets.items()}
+        if versions:
+            position = json.dumps({"commit_lsn": until, "versions": versions})
+            self._tell({_UNTIL: str(until), _POSITION: position})
+
+    def _tell(self, properties: Mapping[str, str]) -> None:
+        self._position.set_properties(properties)
+        self._told |= properties
+
+    def claim(self, table: LakeTable, *, anew: bool) -> None:
+        """Mark a target as this mirror's. Raises SetupError where it is another's, unless this one begins
+        `anew`, in that one's place."""
+        mirror = table.properties().get(_MIRROR)
+        if mirror == self._position.name:
+            return
+        if mirror is not None and not anew:
+            raise SetupError(
+                f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
+                f"where that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
+            )
+        table.set_properties({_MIRROR: self._position.name})
+
+    def held(self, since: int) -> DataFrame:
+        """What is held back, as POSITIONED; what was applied up to `since` may be in the table still."""
+        return self._held.rows().where(F.col("commit_lsn") > since)
+
+    def hold(self, later: DataFrame, *, again: bool) -> None:
+        """Keep records and boundaries of a batch; of one that may have come before, which is `again`, those
+        that are not there."""
+        if again:
+            self._held.add_absent(later, ["topic", "partition", "offset"])
+        else:
+            later.writeTo(self._held.name).append()
+
+    def sweep(self, until: int) -> None:
+        """Take away what was applied."""
+        if not self._held.rows().where(F.col("commit_lsn") <= until).isEmpty():
+            self._held.run(f"DELETE FROM {self._held.name} WHERE commit_lsn <= {until}")
+
+
+def _listed(topics: Iterable[str]) -> str:
+    return json.dumps(sorted(topics))
+
+
+def _position(told: Mapping[str, str]) -> MirrorPosition | None:
+    return MirrorPosition(**json.loads(told[_POSITION])) if _POSITION in told else None

@@ -1,0 +1,260 @@
+"""Mirrors that show whole transactions only, up to one commit LSN that they record.
+
+Spark cuts micro-batches anywhere. What belongs to a transaction of which something is still to come waits in
+a table of its own, on disk, so that a transaction may be larger than memory; the rest is applied as ever.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.errors import SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.failures import told_of
+from pgrelay.spark.lake.tables import LakeTable
+from pgrelay.spark.mirrors.added_topics import AddedTopics
+from pgrelay.spark.mirrors.batches import AT_ONCE, Batches, Reading, Writing
+from pgrelay.spark.mirrors.held_commits import holds
+from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.transactions import (
+    Reach,
+    Rest,
+    Waiting,
+    reach,
+    read_past,
+    rest_of,
+    transaction_topic,
+    with_positions,
+)
+from pgrelay.spark.mirrors.whole_tables import WholeTables
+from pgrelay.spark.schemas.schema import TableSchema
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
+
+_log = structlog.get_logger(__name__)
+
+_LOST: Final = "retention, startingOffsets or the relay left them out, or they can't be read"
+_CURE: Final = (
+    "where they are lost, start with a new checkpoint, and startingOffsets behind them in all topics, the "
+    "transaction topic among them"
+)
+_UNTOLD_CURE: Final = (
+    "where the relay's records.transaction_topic was switched off, switch it on again: the end of its next "
+    "transaction lets them through"
+)
+
+# For a transaction's begin: it is in another topic than the rows, and may be seen after them.
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.2
+
+_SWEEP_EVERY: Final = 10  # batches; until then what was applied stays in the table, and is passed over
+
+# What is looked at of records more than once.
+_LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A micro-batch: the schemas that are known by now, what came, and what was held back until now.
+
+    new, held  as POSITIONED, by the tables of the query's `own`
+    """
+
+    number: int
+    schemas: Mapping[str, TableSchema]
+    own: WholeTables
+    new: DataFrame
+    held: DataFrame
+
+    @property
+    def session(self) -> SparkSession:
+        return self.new.sparkSession
+
+
+class Standstill:
+    """What waits, told once when nothing of it moved from one batch to the next."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, ...] = ()
+        self._told = False
+
+    def to_tell(self, waiting: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Of what waits after a batch, what is to be told now."""
+        stands = waiting == self._last
+        telling = waiting if stands and not self._told else ()
+        self._last, self._told = waiting, stands
+        return telling
+
+
+class WholeTransactions:
+    """The micro-batches of a query that reads the transaction topic too."""
+
+    def __init__(
+        self, prefix: str, schemas: SchemaTopic, reading: Reading, writing: Writing, source: QuerySource
+    ) -> None:
+        self.topic = transaction_topic(prefix)
+        self._prefix = prefix
+        self._batches = Batches(schemas, reading, writing, whole=True)
+        self._reading = reading
+        self._writing = writing
+        self._source = source
+        self._query = ""
+        self._own: WholeTables | None = None  # from the first batch on
+        self._added_topics = AddedTopics(source, writing.tables)
+        self._lacking = Standstill()
+        self._untold = Standstill()
+
+    def apply(self, batch: DataFrame, number: int) -> None:
+        """Apply what is whole, and hold the rest back; a batch may come again."""
+        with told_of(f"whole transactions by {self.topic}"):
+            self._apply(batch, number)
+
+    def refuse_to_be_left(self) -> None:
+        """Raise SetupError where rows wait in the checkpoint's table, and none but this would apply them."""
+        planned = self._source.checkpoint.last_planned()
+        if planned is not None and self.topic in self._source.checkpoint.ends(planned):
+            self._tables(self._source.session).refuse_to_be_left()
+
+    def _apply(self, records: DataFrame, number: int) -> None:
+        spark = records.sparkSession
+        schemas = self._batches.schemas(spark)
+        again = self._own is None  # only the first batch of a run may have come before
+        own = self._own or self._tables(spark)
+        if again:
+            own.begin(self._writing.tables, number)
+            self._own = own
+        since = own.until
+        values = records.where(F.col("value").isNotNull())
+        new = with_positions(values, self._reading.registry, self.topic).persist()
+        batch = _Batch(number, schemas, own, new, own.held(since))
+        # Some are there twice where a batch comes again, which does no harm.
+        came = new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
+        pending = came.unionByName(batch.held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
+        try:
+            found = self._reach(batch, pending, since)
+            until, rest = found.until, rest_of(pending, found.until)
+            if not until and rest.rows:
+                self._refuse_unwritten(batch)
+            self._apply_until(batch, until)
+            if rest.new:
+                own.hold(new.where(F.col("commit_lsn") > until), again=again)
+            if number % _SWEEP_EVERY == 0:
+                own.sweep(until)
+            self._tell(found, rest, moved=until > since)
+            holds(self._source.session, self._query, rest.oldest_s)
+        finally:
+            pending.unpersist()
+            new.unpersist()
+
+    def _tables(self, spark: SparkSession) -> WholeTables:
+        self._query = self._source.checkpoint.query_id()
+        writing = self._writing
+        return WholeTables.of(spark, self._prefix, self._query, writing.tables, writing.using)
+
+    def _reach(self, batch: _Batch, pending: DataFrame, since: int) -> Reach:
+        tables = {f"{schema.schema}.{schema.table}": topic for topic, schema in batch.schemas.items()}
+        found = reach(pending, tables, since, {})
+        if not found.waiting:
+            return found
+        # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
+        past = read_past(pending, self._source.checkpoint.ends(batch.number))
+        if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
+            return found
+        return reach(pending, tables, since, past)
+
+    def _apply_until(self, batch: _Batch, until: int) -> None:
+        """Apply what is due, and remember up to which commit that is."""
+        own = batch.own
+        position = own.position
+        # Also where a table catches up, or this may be the first batch of a run.
+        goes_on = position is None or until > position.commit_lsn or not self._added_topics.is_over
+        there = self._claim(batch) if goes_on else {}
+        self._apply_due(batch, until)
+        if goes_on:
+            made = self._claim(batch, but=there)
+            if self._are_equal(batch, until):
+                own.remember(until, there | made)
+            elif until > own.until:
+                own.set_until(until)
+
+    def _apply_due(self, batch: _Batch, until: int) -> None:
+        due = batch.held.where(F.col("commit_lsn") <= until).persist()
+        # What has no position can't be read: let it be told of at once.
+        now = batch.new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
+        try:
+            # With `from_avro` in the plan that tables share: its map of options is built anew by each thread,
+            # in one place, and they then find keys twice.
+            at_once = AT_ONCE if self._reading.registry is None else 1
+            self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
+        finally:
+            due.unpersist()
+
+    def _refuse_unwritten(self, batch: _Batch) -> None:
+        """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
+        if any(self._source.checkpoint.ends(batch.number).get(self.topic, {}).values()):
+            return
+        deadline = time.monotonic() + _PATIENCE_S
+        while not self._source.is_written(self.topic):
+            if time.monotonic() > deadline:
+                raise SetupError(
+                    f"topic {self.topic} has no records, and nothing else tells what a whole transaction is: "
+                    "set records.transaction_topic: true in the relay's configuration, and start the mirror "
+                    "again after the relay's next transaction"
+                )
+            time.sleep(_PAUSE_S)
+
+    def _claim(self, batch: _Batch, but: Collection[str] = ()) -> dict[str, LakeTable]:
+        """Claim the targets that are there, `but` these, by the names that the mirror was given.
+
+        Raises SetupError or GapError where one does not fit its topic: whoever that belongs to, it stays as
+        it is.
+        """
+        named = {self._writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
+        tables = {
+            name: self._batches.target(batch.session, schema).table
+            for name, schema in named.items()
+            if name not in but
+        }
+        there = {name: table for name, table in tables.items() if table.exists()}
+        for table in there.values():
+            batch.own.claim(table, anew=batch.number == 0)
+        return there
+
+    def _are_equal(self, batch: _Batch, until: int) -> bool:
+        """Whether all targets are equal to Postgres at a commit."""
+        # A query that begins anew comes to what its targets have already.
+        targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
+        ahead = any(lsn > until for target in targets for lsn, _ in target.positions.applied.values())
+        return self._added_topics.caught_up(batch.own, batch.number, batch.schemas) and not ahead
+
+    def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
+        """Log what is lost, and once what waits without any more of it having come."""
+        for each in found.lost:
+            _log.warning(
+                "a transaction is shown without records that were not read", **_place(each), reason=_LOST
+            )
+        for each in self._lacking.to_tell(found.waiting):
+            _log.warning("transactions wait for records of this one", **_place(each), cure=_CURE)
+        untold = () if moved or rest.untold is None else (rest.untold,)
+        for lsn, topic in self._untold.to_tell(untold):
+            _log.warning(
+                "transactions wait for their ends, and the transaction topic tells of none",
+                table=topic,
+                commit_lsn=format_lsn(lsn),
+                topic=self.topic,
+                cure=_UNTOLD_CURE,
+            )
+
+
+def _place(lacking: Waiting) -> dict[str, str | int]:
+    """What a log line says of a transaction that lacks records."""
+    return {
+        "table": lacking.topic,
+        "commit_lsn": format_lsn(lacking.commit_lsn),
+        "records": lacking.here,
+        "of": lacking.events,
+    }

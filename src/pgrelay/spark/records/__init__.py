@@ -1,0 +1,1 @@
+"""From the topics' records, JSON or Avro, to changes with typed rows."""

@@ -1,0 +1,248 @@
+"""Avro records in the registry's wire format (a zero byte, four of the schema's id, the body) as changes.
+
+Each id has a decoder of its own, by the schema under which the value was written: with one schema for all,
+Spark reads the values of another as nulls without a word.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import DataType, StructType
+
+from pgrelay.encode.records import PLACEHOLDER
+from pgrelay.spark.names import quoted
+from pgrelay.spark.records.avro_values import converted
+from pgrelay.spark.records.change_columns import (
+    INEXACT,
+    PLACED,
+    SIDES,
+    UNKNOWN,
+    UNREGISTERED,
+    key_of,
+    unidentified,
+)
+from pgrelay.spark.records.order import before
+from pgrelay.spark.records.unchanged import doubtful, named_now
+from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableSchema
+
+
+def schema_id(value: Expression) -> Expression:
+    """The id in a value's head; null where it is none of the registry's."""
+    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("int")
+    return F.when(F.hex(F.substring(value, 1, 1)) == "00", number)
+
+
+def decode(body: Expression, text: str) -> Expression:
+    """A value by the schema that it was written under; where its bytes are none, all its fields are null.
+
+    No sound value is so, as every one has a `commit_lsn`, or of the transaction topic a `status`.
+    """
+    # By default a cut-off value ends the query with Java's error, and is told of by no name.
+    return from_avro(body, text, {"mode": "PERMISSIVE"})
+
+
+def avro_changes(
+    records: DataFrame, schema: TableSchema, texts: dict[int, str], placeholder: bool | None
+) -> DataFrame:
+    """Changes of a topic's records, which were written under the schemas of these ids."""
+    writers = [writer_schema(number, text) for number, text in sorted(texts.items())]
+    decoded = _decoded(records, writers)
+    rows = _Rows(decoded, schema, writers, placeholder)
+    placed = decoded.select("*", *rows.placed())
+    sides = [rows.row(side).alias(side) for side in SIDES]
+    typed = placed.select("*", *sides, rows.unchanged().alias("unchanged"))
+    return typed.select(
+        *PLACED,
+        key_of(schema).alias("key"),
+        *SIDES,
+        "unchanged",
+        rows.corrupt().alias("corrupt"),
+    )
+
+
+def _decoded(records: DataFrame, writers: Iterable[WriterSchema]) -> DataFrame:
+    """The records without tombstones, with a column for each schema that holds the values of its id."""
+    with_id = records.where(F.col("value").isNotNull()).select(
+        "topic",
+        "partition",
+        "offset",
+        F.col("key").isNotNull().alias("has_key"),
+        _id(F.col("value"), writers).alias("id"),
+        F.col("value"),
+    )
+    body = F.expr("substring(value, 6)")
+    mine = {w.decoded: F.col("id") == w.id for w in writers}
+    values = [F.when(mine[w.decoded], decode(body, w.text)).alias(w.decoded) for w in writers]
+    return with_id.select("topic", "partition", "offset", "has_key", "id", "value", *values)
+
+
+def _id(value: Expression, writers: Iterable[WriterSchema]) -> Expression:
+    """The schema's id: of those that are known by comparison, which is faster than to work it out."""
+    head = F.substring(value, 1, 5)
+    known = [F.when(head == F.lit(b"\0" + w.id.to_bytes(4)), F.lit(w.id)) for w in writers]
+    return F.coalesce(*known, schema_id(value))
+
+
+class _Rows:
+    """The expressions over decoded values, for one table."""
+
+    def __init__(
+        self, decoded: DataFrame, schema: TableSchema, writers: list[WriterSchema], placeholder: bool | None
+    ) -> None:
+        self._schema = schema
+        self._writers = writers
+        self._placeholder = placeholder
+        self._types = {w.id: _row_type(decoded, w) for w in writers}
+
+    def placed(self) -> list[Expression]:
+        """What says where a change stands."""
+        return [
+            self._first("op", lambda w: F.col(f"{w.decoded}.{'__op' if w.flat else 'op'}")),
+            self._first("commit_lsn", lambda w: self._source(w, "__commit_lsn", "commit_lsn")),
+            self._first("seq", lambda w: self._source(w, "__seq", "seq")),
+            self._first("txid", lambda w: self._source(w, None, "txId")),
+            self._first("ts", self._committed),
+        ]
+
+    def row(self, side: str) -> Expression:
+        """The struct of a row; null where there is none."""
+
+        def of(writer: WriterSchema) -> Expression:
+            columns = self._schema.columns
+            fields = [self._converted(writer, side, column).alias(column.name) for column in columns]
+            return F.when(self._row(writer, side).isNotNull(), F.struct(*fields))
+
+        return self._first(side, of)
+
+    def unchanged(self) -> Expression:
+        """The names of unchanged columns, as an array that is empty rather than null."""
+        told = F.coalesce(self._first("unchanged", self._left_out), F.array().cast("array<string>"))
+        # The lambda keeps the rows beside it out of a huge method: see json_records.
+        return F.filter(told, lambda name: name.isNotNull())
+
+    def corrupt(self) -> Expression:
+        """Why the record can't be read exactly, and its bytes; null where it can."""
+        known = set(self._schema.known_names())
+        ids = [writer.id for writer in self._writers]
+        reasons = [
+            F.when(F.col("id").isNull(), F.lit("no record in the schema registry's wire format")),
+            F.when(~F.col("id").isin(ids), F.concat(F.lit(UNREGISTERED), F.col("id"))),
+            F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("no value of schema "), F.col("id"))),
+        ]
+        if flat := [writer.id for writer in self._writers if writer.flat]:
+            reasons.append(unidentified(F.col("id").isin(flat)))
+        for writer in self._writers:
+            if unknown := ", ".join(sorted(writer.columns.keys() - known)):
+                told = f"{UNKNOWN}{unknown}"
+                reasons.append(F.when(F.col("id") == writer.id, F.lit(told)))
+        for side in SIDES:
+            for column in self._schema.columns:
+                if all(self._is_exact(writer, column) for writer in self._writers):
+                    continue
+                there = self._first("", lambda w, c=column, s=side: self._raw(w, s, c).isNotNull())  # type: ignore[misc]
+                lost = there & F.col(f"{side}.{quoted(column.name)}").isNull()
+                if self._placeholder and side == "after":
+                    lost &= ~F.array_contains("unchanged", column.name)
+                kind = column.spark_type.simpleString()
+                reasons.append(F.when(lost, F.lit(f"{column.name}: the value {INEXACT}{kind}")))
+        if self._placeholder is None:
+            reasons += [
+                F.when(self._first("", self._held_of(column)), F.lit(doubtful(column.name)))
+                for column in self._schema.columns
+                if column.toastable and any(self._holds(w, column) for w in self._writers)
+            ]
+        return F.concat(F.coalesce(*reasons), F.lit(", in "), F.hex("value"))
+
+    def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
+        """Whether the value is taken as it was decoded, and so can't be lost."""
+        field = self._field(writer, column)
+        return field is None or self._types[writer.id][field].dataType == column.spark_type
+
+    def _converted(self, writer: WriterSchema, side: str, column: Column) -> Expression:
+        field = self._field(writer, column)
+        if field is None:
+            return F.lit(None).cast(column.spark_type)
+        value = converted(self._raw(writer, side, column), self._types[writer.id][field].dataType, column)
+        if self._placeholder and side == "after" and self._holds(writer, column):
+            value = F.when(~self._held_of(column)(writer), value)
+        return value
+
+    def _raw(self, writer: WriterSchema, side: str, column: Column) -> Expression:
+        """The decoded value; null before the column that has the name now was added."""
+        field = self._field(writer, column)
+        if field is None:
+            return F.lit(None)
+        added = self._schema.lineage(column.name)[0][0]
+        value = self._row(writer, side).getField(field)
+        return value if added <= self._schema.versions[0].position else F.when(~before(added), value)
+
+    def _field(self, writer: WriterSchema, column: Column) -> str | None:
+        """The field of a column, under the latest of its names that the writer has."""
+        names = [was.name for _, was in reversed(self._schema.lineage(column.name))]
+        return next((field for name in names if (field := field_of(writer, name)) is not None), None)
+
+    def _holds(self, writer: WriterSchema, column: Column) -> bool:
+        """Whether the column's values are of a type that the placeholder can stand in."""
+        field = self._field(writer, column)
+        return field is not None and self._types[writer.id][field].dataType.typeName() in ("string", "binary")
+
+    def _held_of(self, column: Column) -> Callable[[WriterSchema], Expression]:
+        """Whether the placeholder stands for the column's value; null where there is no value."""
+        return lambda writer: self._raw(writer, "after", column).cast("string") == PLACEHOLDER
+
+    def _row(self, writer: WriterSchema, side: str) -> Expression:
+        value = F.col(writer.decoded)
+        if not writer.flat:
+            return value.getField(side)
+        deleted, truncated = value.getField("__deleted"), value.getField("__truncate").isNotNull()
+        return F.when(~truncated & (deleted if side == "before" else ~deleted), value)
+
+    def _left_out(self, writer: WriterSchema) -> Expression:
+        told = F.col(writer.decoded).getField("__unchanged" if writer.flat else "unchanged")
+        named = {field: name for name, field in writer.columns.items() if field != name}
+        if named:
+            pairs = F.create_map(*(F.lit(part) for pair in named.items() for part in pair))
+            told = F.transform(told, lambda field: F.coalesce(F.try_element_at(pairs, field), field))
+        told = named_now(told, self._schema)
+        if not self._placeholder:
+            return told
+        held = [
+            F.when(self._held_of(c)(writer), F.lit(c.name))
+            for c in self._schema.columns
+            if c.toastable and self._holds(writer, c)
+        ]
+        none = F.array().cast("array<string>")
+        return F.concat(F.coalesce(told, none), F.array_compact(F.array(*held)) if held else none)
+
+    def _source(self, writer: WriterSchema, flat: str | None, name: str) -> Expression:
+        value = F.col(writer.decoded)
+        if not writer.flat:
+            return value.getField("source").getField(name)
+        return value.getField(flat) if flat is not None else F.lit(None).cast("bigint")
+
+    def _committed(self, writer: WriterSchema) -> Expression:
+        if writer.flat:
+            return F.timestamp_millis(F.col(writer.decoded).getField("__ts_ms"))
+        return F.timestamp_micros(F.col(writer.decoded).getField("source").getField("ts_us"))
+
+    def _first(self, name: str, of: Callable[[WriterSchema], Expression]) -> Expression:
+        """What is said of the value, by the schema that it was written under."""
+        if len(self._writers) == 1:
+            return of(self._writers[0]).alias(name)
+        branches = [(F.col("id") == writer.id, of(writer)) for writer in self._writers]
+        chosen = reduce(lambda chain, branch: chain.when(*branch), branches[1:], F.when(*branches[0]))
+        return chosen.alias(name) if name else chosen
+
+
+def _row_type(decoded: DataFrame, writer: WriterSchema) -> StructType:
+    value: DataType = decoded.schema[writer.decoded].dataType
+    assert isinstance(value, StructType)
+    row = value if writer.flat else value["before"].dataType
+    assert isinstance(row, StructType)
+    return row

@@ -1,0 +1,41 @@
+"""From what Spark decodes out of Avro to the column's exact type; null where it is not exact."""
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, LongType, MapType, StringType
+
+from pgrelay.encode.numbers import declared_scale
+from pgrelay.spark.records.decimals import integer_text
+from pgrelay.spark.records.values import clock
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.widening import widens
+
+
+def converted(value: Expression, was: DataType, column: Column) -> Expression:
+    """A decoded value of type `was` as the column's type."""
+    to = column.spark_type
+    if was == to:
+        return value
+    if isinstance(to, StringType):
+        return _text(value, was, column)
+    element = column.element
+    if element is not None and isinstance(was, ArrayType):
+        of = was.elementType
+        lost = F.exists(value, lambda each: each.isNotNull() & converted(each, of, element).isNull())
+        return F.when(~lost, F.transform(value, lambda each: converted(each, of, element)))
+    there = value.try_cast(to)
+    if widens(was, to):
+        return there
+    return F.when(there.try_cast(was).eqNullSafe(value), there)
+
+
+def _text(value: Expression, was: DataType, column: Column) -> Expression:
+    if isinstance(was, LongType) and column.type_name in ("time", "timetz"):
+        return clock(value, "+00" if column.type_name == "timetz" else "")
+    if isinstance(was, BinaryType) and column.type_name == "numeric":  # more digits than a decimal has
+        return integer_text(F.hex(value), F.lit(max(declared_scale(column.type_modifier), 0)))
+    if isinstance(was, BinaryType):
+        return F.base64(value)
+    if isinstance(was, ArrayType | MapType):
+        return F.to_json(value)
+    return value.cast("string") if isinstance(was, DecimalType) else value.try_cast("string")

@@ -1,0 +1,98 @@
+"""Changes as a DataFrame: the records of a table's topic, their rows typed as the table's columns are."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pgrelay.spark.kafka import read_topics
+from pgrelay.spark.records.avro_records import avro_changes, schema_id
+from pgrelay.spark.records.json_records import JsonRecords
+from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema import TableSchema
+
+_SCHEMAS: Final = 16  # whose expressions are kept from one read to the next
+
+_JSON: Final = -1  # in place of a schema's id
+
+
+def read_changes(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    *,
+    schema: TableSchema,
+    streaming: bool = False,
+    options: Mapping[str, str] | None = None,
+    registry: str | Mapping[str, Any] | None = None,
+    placeholder: bool | None = None,
+) -> DataFrame:
+    """The changes of one table, in one row each; tombstones, which repeat their deletes, are left out.
+
+    | column | type | |
+    |---|---|---|
+    | topic, partition, offset | string, int, bigint | where the record is |
+    | op | string | c create, u update, d delete, r row of a snapshot, t truncate |
+    | commit_lsn, seq | bigint | order and identify the change |
+    | txid, ts | bigint, timestamp | the transaction and when it committed |
+    | key | struct | the key's columns; null where the record has no key |
+    | before, after | struct | the table's columns in force, under their names; null where there is no row |
+    | unchanged | array of string | columns that are null in `after` because their large value was not sent |
+    | corrupt | string | null, or why the record can't be read exactly, and the record |
+
+    Nothing is rounded, nulled or dropped in silence: where a value is not exactly of its column's type, or a
+    column is not in the schema, `corrupt` says so. `registry`, for records in Avro, is the URL of the schema
+    registry or the options of Confluent's client; a stream reads the schemas that are registered when it is
+    made. `options` are those of Spark's Kafka source. Of records that were written with `unchanged:
+    placeholder`, say `placeholder=True`; False takes the placeholder for a text, and by default it is
+    corrupt.
+    """
+    schema.refuse_clash()
+    records = read_topics(spark, servers, topic, options=options, streaming=streaming)
+    if registry is None:
+        return _json_records(schema, placeholder).changes(records)
+    return avro_changes(records, schema, Registry(registry).of_topic(topic), placeholder)
+
+
+_json_records = lru_cache(maxsize=_SCHEMAS)(JsonRecords)
+
+
+class Decoder:
+    """Changes of records that were read already. What it makes for a schema serves all its batches."""
+
+    def __init__(self, registry: Registry | None = None, placeholder: bool | None = None) -> None:
+        self._registry = registry
+        self._placeholder = placeholder
+        self._json: dict[str, JsonRecords] = {}  # by topic
+
+    def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+        """As of `read_changes`; of Avro by the schemas of those ids alone that are among the records."""
+        schema.refuse_clash()
+        if self._registry is None:
+            return self._of_json(records, schema)
+        kind = F.when(_is_json(), _JSON).otherwise(schema_id(F.col("value")))
+        kinds = records.select(kind.alias("kind")).where("kind IS NOT NULL").distinct()
+        found = {row["kind"] for row in kinds.collect()}
+        ids = found - {_JSON}
+        if not ids:
+            return self._of_json(records, schema)
+        texts = self._registry.of_ids(ids)
+        if _JSON not in found:
+            return avro_changes(records, schema, texts, self._placeholder)
+        # Of before the relay wrote Avro, in a partition that was not read as far.
+        in_avro = avro_changes(records.where(~_is_json()), schema, texts, self._placeholder)
+        return self._of_json(records.where(_is_json()), schema).unionByName(in_avro)
+
+    def _of_json(self, records: DataFrame, schema: TableSchema) -> DataFrame:
+        json = self._json.get(schema.topic)
+        if json is None or json.schema != schema:
+            json = self._json[schema.topic] = JsonRecords(schema, self._placeholder)
+        return json.changes(records)
+
+
+def _is_json() -> Expression:
+    """Whether a value is an object in JSON; null of a tombstone."""
+    return F.substring("value", 1, 1) == F.lit(b"{")

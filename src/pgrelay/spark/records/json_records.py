@@ -1,0 +1,260 @@
+"""JSON records, in the envelope of Debezium or flat, as changes.
+
+A row is parsed into a map from column to the text of its value: absent and null stay apart, and an unknown
+column shows. Its texts are put in the order of the schema's columns, which mostly they are in, and each value
+becomes its type by the version of the schema that it was written under.
+
+Each of the steps has a lambda in it, and needs it. Spark compiles what has none into one method, and HotSpot
+never compiles a method of more than 8,000 bytes, which a dozen columns come to; what has a lambda is compiled
+in pieces.
+"""
+
+from collections.abc import Callable
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
+from pgrelay.spark.names import quoted
+from pgrelay.spark.records.change_columns import ABSENT, INEXACT, PLACED, SIDES, UNKNOWN, key_of, unidentified
+from pgrelay.spark.records.documents import document_of, documents_of, needs_document, value_of_document
+from pgrelay.spark.records.order import before
+from pgrelay.spark.records.unchanged import doubtful, named_now
+from pgrelay.spark.records.values import JSON_OPTIONS, value_of
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.schemas.widening import widened
+
+_ROW: Final = "map<string, string>"
+_ENVELOPE: Final = (
+    f"before {_ROW}, after {_ROW}, unchanged array<string>, op string,"
+    " source struct<commit_lsn: bigint, seq: bigint, txId: bigint, ts_us: bigint>,"
+    " __op string, __malformed string"
+)
+
+# What tells what is wrong with a record.
+_KEPT: Final = (
+    *("is_flat", "has_key", "before_row", "after_row", "before_texts", "after_texts", "told", "text"),
+    "malformed",
+)
+
+
+class JsonRecords:
+    """The JSON records of a topic, as a schema has them.
+
+    `placeholder` as in `read_changes`. The expressions take thousands of calls into Java, more than half a
+    second for a dozen columns: they are made once, and serve any number of batches.
+    """
+
+    def __init__(self, schema: TableSchema, placeholder: bool | None) -> None:
+        self.schema = schema
+        self.placeholder = placeholder
+
+    def changes(self, records: DataFrame) -> DataFrame:
+        """Changes of the topic's records: see `read_changes` for both shapes."""
+        rows = records.where(F.col("value").isNotNull())  # the others are tombstones
+        return reduce(lambda rows, columns: rows.select(*columns), self._steps, rows)
+
+    @cached_property
+    def _steps(self) -> list[list[Expression | str]]:
+        """What each of the selects that lead to the changes has for columns."""
+        schema, placeholder = self.schema, self.placeholder
+        corrupt = _corrupt(schema, placeholder)
+        return [
+            _envelope(),
+            ["*", F.when(_is_flat(), F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat")],
+            _parsed(schema),
+            ["*", *(_texts(side, schema).alias(f"{side}_texts") for side in SIDES)],
+            [
+                *PLACED,
+                *_KEPT,
+                *(_row(side, schema, placeholder).alias(side) for side in SIDES),
+                _unchanged(schema, placeholder).alias("unchanged"),
+            ],
+            [*PLACED, key_of(schema).alias("key"), *SIDES, "unchanged", corrupt.alias("corrupt")],
+        ]
+
+
+def _is_flat() -> Expression:
+    return F.col("envelope.__op").isNotNull()
+
+
+def _envelope() -> list[Expression | str]:
+    text = F.col("value").cast("string")
+    options = JSON_OPTIONS | {"columnNameOfCorruptRecord": "__malformed"}
+    return [
+        "topic",
+        "partition",
+        "offset",
+        F.col("key").isNotNull().alias("has_key"),
+        text.alias("text"),
+        F.from_json(text, _ENVELOPE, options).alias("envelope"),
+    ]
+
+
+def _parsed(schema: TableSchema) -> list[Expression | str]:
+    """What the record says of the change; of each row, in `before_row` and `after_row`, a map of texts."""
+    flat, source = _is_flat(), F.col("envelope.source")
+
+    def either(of_flat: Expression, of_envelope: Expression) -> Expression:
+        return F.when(flat, of_flat).otherwise(of_envelope)
+
+    row = F.map_filter("flat", lambda name, _: ~name.isin(*sorted(FLAT_NAMES)))
+    deleted = F.col("flat.__deleted") == "true"
+    has_row = F.col("flat.__truncate").isNull()
+    malformed = F.col("envelope.__malformed").isNotNull() & ~flat
+    return [
+        "topic",
+        "partition",
+        "offset",
+        either(F.col("flat.__op"), F.col("envelope.op")).alias("op"),
+        either(F.col("flat.__commit_lsn").try_cast("bigint"), source.commit_lsn).alias("commit_lsn"),
+        either(F.col("flat.__seq").try_cast("bigint"), source.seq).alias("seq"),
+        source.txId.alias("txid"),
+        either(
+            F.timestamp_millis(F.col("flat.__ts_ms").try_cast("bigint")), F.timestamp_micros(source.ts_us)
+        ).alias("ts"),
+        either(
+            F.from_json(F.col("flat.__unchanged"), "array<string>", JSON_OPTIONS), F.col("envelope.unchanged")
+        ).alias("told"),  # as unchanged
+        flat.alias("is_flat"),
+        "has_key",
+        either(F.when(deleted & has_row, row), F.col("envelope.before")).alias("before_row"),
+        either(F.when(~deleted & has_row, row), F.col("envelope.after")).alias("after_row"),
+        "text",
+        (malformed | F.col("envelope").isNull()).alias("malformed"),
+        *documents_of(F.col("text"), schema),
+    ]
+
+
+def _texts(side: str, schema: TableSchema) -> Expression:
+    """The texts of a row, in the order of `known_names`; null where there is no row."""
+    row, names = F.col(f"{side}_row"), _literals(schema.known_names())
+    in_order = F.map_keys(row) == _literals([column.name for column in schema.columns])
+    found = F.transform(names, lambda name: F.try_element_at(row, name))
+    return F.when(row.isNull(), None).when(in_order, F.map_values(row)).otherwise(found)
+
+
+def _text(side: str, schema: TableSchema, name: str) -> Expression:
+    # Past the end, and so null, where all that there was are the columns in force.
+    return F.get(f"{side}_texts", F.lit(schema.known_names().index(name)))
+
+
+def _row(side: str, schema: TableSchema, placeholder: bool | None) -> Expression:
+    """The struct of a row; null where there is none."""
+    fields = [_value(side, schema, column, placeholder).alias(column.name) for column in schema.columns]
+    return F.when(F.col(f"{side}_texts").isNotNull(), F.struct(*fields))
+
+
+def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
+    """A column's value, converted by the version of the schema that held at the change's position."""
+
+    def read(was: Column) -> Expression:
+        text = _text(side, schema, was.name)
+        if needs_document(was):
+            value = value_of_document(text, document_of(side, schema, was.name), was)
+        else:
+            value = value_of(text, was)
+        if placeholder and was.toastable and side == "after":
+            value = F.when(text != PLACEHOLDER, value)
+        return value if was.spark_type == column.spark_type else widened(value, was, column)
+
+    return _by_version(schema.lineage(column.name), schema, read)
+
+
+def _by_version(
+    lineage: list[tuple[Position, Column]], schema: TableSchema, read: Callable[[Column], Expression]
+) -> Expression:
+    """What `read` gives for what the column was at the change's position; null before it was added."""
+    position, column = lineage[-1]
+    value = read(column)
+    if len(lineage) == 1 and position == schema.versions[0].position:
+        return value
+    # Rows older than all that is known are read by the oldest version.
+    first = lineage[0][0]
+    branches = F.when(before(first), None) if first > schema.versions[0].position else None
+    for (_, was), (until, _) in pairwise(lineage):
+        branches = (
+            F.when(before(until), read(was)) if branches is None else branches.when(before(until), read(was))
+        )
+    return value if branches is None else branches.otherwise(value)
+
+
+def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
+    """The names of unchanged columns, as an array that is empty rather than null."""
+    told = named_now(F.coalesce("told", F.array().cast("array<string>")), schema)
+    held = [
+        F.when(_written(schema, "after", c) == PLACEHOLDER, F.lit(c.name))
+        for c in schema.columns
+        if c.toastable and placeholder
+    ]
+    return F.filter(F.concat(told, F.array(*held)) if held else told, lambda name: name.isNotNull())
+
+
+def _written(schema: TableSchema, side: str, column: Column) -> Expression:
+    """The text of a column, under the name that it had when it was written."""
+    return _by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
+
+
+def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
+    """Why the record can't be read exactly, and its text; null where it can."""
+    no_record = (
+        F.col("malformed") | F.col("op").isNull() | F.col("commit_lsn").isNull() | F.col("seq").isNull()
+    )
+    reasons = [
+        F.when(F.col("text").startswith("\0"), F.lit("a record in Avro: pass the registry")),
+        F.when(no_record, F.lit("no record of a table's change in JSON")),
+        unidentified(F.col("is_flat")),
+    ]
+    for side in ("after", "before"):
+        reasons += _misnamed(side, schema)
+        reasons += [_inexact(side, schema, column, placeholder) for column in schema.columns]
+    return F.concat(F.coalesce(*reasons), F.lit(", in "), F.col("text"))
+
+
+def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
+    """What is wrong with the names of a row's columns; null where nothing is."""
+    names, expected = F.map_keys(f"{side}_row"), _expected(schema)
+    told = F.coalesce("told", F.array().cast("array<string>"))
+    absent = F.array_except(expected, F.array_union(names, told))
+    unknown = F.filter(names, lambda name: ~name.isin(schema.known_names()))
+    reasons = {UNKNOWN: unknown}
+    if side == "after":
+        reasons = {ABSENT: absent} | reasons
+    # Few rows have other names than these, and they alone are looked at closely.
+    return [
+        F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(why), F.array_join(which, ", ")))
+        for why, which in reasons.items()
+    ]
+
+
+def _expected(schema: TableSchema) -> Expression:
+    """The columns that a row has by the version that held at the change's position."""
+    names = [_literals([column.name for column in version.columns]) for version in schema.versions]
+    if len(names) == 1:
+        return names[0]
+    branches = F.when(before(schema.versions[1].position), names[0])
+    for version, of_version in zip(schema.versions[2:], names[1:], strict=False):
+        branches = branches.when(before(version.position), of_version)
+    return branches.otherwise(names[-1])
+
+
+def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
+    """What is wrong with a column's value; null where nothing is."""
+    text = _written(schema, side, column)
+    told = F.concat(F.lit(f"{column.name}: '"), text)
+    lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
+    if column.toastable and placeholder:
+        lost &= text != PLACEHOLDER
+    inexact = F.when(lost, F.concat(told, F.lit(f"' {INEXACT}{column.spark_type.simpleString()}")))
+    if column.toastable and placeholder is None:
+        return F.when(text == PLACEHOLDER, F.lit(doubtful(column.name))).otherwise(inexact)
+    return inexact
+
+
+def _literals(names: list[str]) -> Expression:
+    return F.array(*(F.lit(name) for name in names))

@@ -1,0 +1,41 @@
+"""Columns whose large value was not sent: by names, or by a placeholder in the value's place."""
+
+from functools import reduce
+from itertools import pairwise
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
+
+from pgrelay.encode.records import PLACEHOLDER
+from pgrelay.spark.records.order import before
+from pgrelay.spark.schemas.schema import TableSchema
+
+
+def named_now(told: Expression, schema: TableSchema) -> Expression:
+    """An array of names, which are told as at the change's position, as the names in force.
+
+    Those of columns that are gone are left out.
+    """
+    names = schema.names_now()
+    if len(names) == 1:
+        return told
+    # After the last of these positions all columns have the names that they have now.
+    branches = [(before(until), _map(now)) for (_, now), (until, _) in pairwise(names)]
+    other = reduce(lambda chain, branch: chain.when(*branch), branches[1:], F.when(*branches[0]))
+    named = F.transform(
+        told, lambda name: F.when(F.map_contains_key(other, name), F.element_at(other, name)).otherwise(name)
+    )
+    return F.when(other.isNull(), told).otherwise(F.filter(named, lambda name: name.isNotNull()))
+
+
+def _map(names: dict[str, str | None]) -> Expression:
+    parts = (F.lit(part).cast("string") for pair in names.items() for part in pair)
+    return F.create_map(*parts).cast("map<string, string>")  # of no names, too
+
+
+def doubtful(name: str) -> str:
+    """What is wrong with a column's value that may be the placeholder."""
+    return (
+        f"{name}: '{PLACEHOLDER}' stands for an unchanged value: pass placeholder=True, or False where it is "
+        "a text"
+    )

@@ -1,0 +1,69 @@
+"""Table schemas out of a schema registry: what the Avro schemas of a topic tell of its table."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pgrelay.encode.avro.names import legal
+from pgrelay.encode.records import FLAT_NAMES
+from pgrelay.spark.schemas.avro_schemas import AvroSchema, present
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+
+# The Postgres type that each Avro type is written for, which is all that a registry knows of it.
+_TYPES: Final = {
+    "int": "int4",
+    "long": "int8",
+    "float": "float4",
+    "double": "float8",
+    "boolean": "bool",
+    "bytes": "bytea",
+    "date": "date",
+    "timestamp-micros": "timestamptz",
+    "local-timestamp-micros": "timestamp",
+    "time-micros": "time",
+    "uuid": "uuid",
+    "string": "text",
+}
+
+
+def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -> dict[str, TableSchema]:
+    """The schemas of tables whose topics are in Avro, by topic: their last versions.
+
+    Integers of 16 bits are read as those of 32, which is what they are in Avro. A registry knows neither LSNs
+    nor the replica identity, so prefer `table_schemas`.
+    """
+    client = Registry(registry)
+    return {topic: _schema(topic, *client.latest(topic)) for topic in topics}
+
+
+def _schema(topic: str, key: str | None, value: str) -> TableSchema:
+    schema = json.loads(value)
+    fields = {field["name"]: field for field in schema["fields"]}
+    row = schema if "after" not in fields else present(fields["before"]["type"])
+    keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
+    columns = [_column(field, keys) for field in row["fields"] if field["name"] not in FLAT_NAMES]
+    _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
+    return TableSchema(topic, namespace, table, (TableVersion((0, 0), tuple(columns)),))
+
+
+def _column(field: dict[str, Any], keys: set[str]) -> Column:
+    name = field.get("pgrelay.name", field["name"])
+    type_name, typmod, encoding = _described(present(field["type"]))
+    return Column(name, type_name, typmod, legal(name) in keys, encoding)
+
+
+def _described(schema: AvroSchema) -> tuple[str, int, str]:
+    """Type name, type modifier and encoding, as the schema topic would tell them."""
+    if isinstance(schema, str):
+        return _TYPES[schema], -1, schema
+    if schema["type"] == "array":
+        name, typmod, encoding = _described(present(schema["items"]))
+        return name if name.startswith("_") else f"_{name}", typmod, f"array<{encoding}>"
+    if schema["type"] == "map":
+        return "hstore", -1, "map<string>"
+    if schema.get("logicalType") == "decimal":
+        precision, scale = schema["precision"], schema["scale"]
+        return "numeric", (precision << 16 | scale) + 4, f"decimal({precision},{scale})"
+    return _TYPES[schema["logicalType"]], -1, schema["logicalType"]

@@ -1,0 +1,243 @@
+"""A table's columns through time, as the schema topic told them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Self
+
+from pyspark.sql.types import StructField, StructType
+
+from pgrelay.errors import SetupError
+from pgrelay.lsn import format_lsn
+from pgrelay.spark.names import COMMIT_LSN, SEQ
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.renames import find_renames
+from pgrelay.spark.schemas.widening import declared, rewritten, widens
+
+Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """The columns of a table, from a position on."""
+
+    position: Position
+    columns: tuple[Column, ...]
+    replica_identity: str = "default"  # default, nothing, full or index
+    relation: int = 0  # pg_class.oid; 0 where it isn't known
+
+    @property
+    def clash(self) -> str | None:
+        """What keeps Spark from having a table with these columns, and the cure; None of most."""
+        seen = dict[str, str]()
+        for column in self.columns:
+            other = seen.setdefault(column.name.lower(), column.name)
+            if other is not column.name:
+                return f"to Spark columns {other!r} and {column.name!r} are the same: rename one"
+            if column.name.lower() in (COMMIT_LSN, SEQ):
+                return f"the name of column {column.name!r} is ours: rename it"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """What is known of a table: its topic, and its columns in every version, the last one being in force.
+
+    `systemid` is that of the Postgres cluster; empty where it isn't known. `sharing` names the tables that
+    have the topic in common, where there are several. `taken`: names, in lower case, that the target's format
+    has for columns of its own.
+    """
+
+    topic: str
+    schema: str
+    table: str
+    versions: tuple[TableVersion, ...]
+    systemid: str = ""
+    sharing: tuple[str, ...] = ()
+    taken: frozenset[str] = frozenset()
+
+    @property
+    def latest(self) -> TableVersion:
+        return self.versions[-1]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns in force, in table order."""
+        return self.latest.columns
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The names of the key's columns; empty of a table without a key."""
+        return tuple(column.name for column in self.columns if column.key)
+
+    @property
+    def was_full(self) -> bool:
+        """Whether whole rows were told of, now or before."""
+        return any(version.replica_identity == "full" for version in self.versions)
+
+    @property
+    def row_type(self) -> StructType:
+        """The type of `before` and `after`."""
+        return StructType([StructField(c.name, c.spark_type) for c in self.columns])
+
+    def as_text(self, *names: str) -> Self:
+        """The same with these columns read as strings, in the record's own words.
+
+        For values that the exact type can't hold: NaN in numeric(p,s), infinite dates, years before Christ,
+        arrays of several dimensions. A column that was renamed is one by any of its names. Raises SetupError
+        where there is no such column.
+        """
+        known = {column.name for version in self.versions for column in version.columns}
+        if unknown := set(names) - known:
+            raise SetupError(
+                f"{self.topic}: no column {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}"
+            )
+        versions = [
+            replace(v, columns=tuple(replace(c, text=c.text or c.name in of_v) for c in v.columns))
+            for v, of_v in zip(self.versions, self._in_each(names), strict=True)
+        ]
+        return replace(self, versions=tuple(versions))
+
+    def _in_each(self, names: Iterable[str]) -> list[set[str]]:
+        """These columns' names in each version: there, and where they had others."""
+        found = [set(names) for _ in self.versions]
+        became = [self.became(was, now) for was, now in pairwise(self.versions)]
+        for number, renames in enumerate(became):
+            found[number + 1] |= {now for was, now in renames.items() if was in found[number]}
+        for number, renames in reversed([*enumerate(became)]):
+            found[number] |= {was for was, now in renames.items() if now in found[number + 1]}
+        return found
+
+    def until(self, position: Position) -> Self:
+        """The same as of a position: without the versions that come later, but for the first one.
+
+        Where Spark can't have the columns of then, the next version that it can have is the last.
+        """
+        count = max(sum(version.position <= position for version in self.versions), 1)
+        while count < len(self.versions) and self.clash(self.versions[count - 1]):
+            count += 1
+        return replace(self, versions=self.versions[:count])
+
+    def clash(self, version: TableVersion) -> str | None:
+        """What keeps Spark or the format from having a table with a version's columns; None of most."""
+        for column in version.columns:
+            if column.name.lower() in self.taken:
+                return f"the name of column {column.name!r} is the lake format's own: rename it"
+        return version.clash
+
+    def refuse_clash(self) -> None:
+        """Raise SetupError where Spark can't have a table with the columns in force, or can't tell them."""
+        clash = self.clash(self.latest)
+        if clash:
+            raise SetupError(f"{self.topic}: {clash}")
+        if self.sharing and len({version.columns for version in self.versions}) > 1:
+            # Of which table a version is can't be told from a record's position.
+            self.refuse_sharing()
+
+    def refuse_sharing(self) -> None:
+        """Raise SetupError where several tables share the topic."""
+        if self.sharing:
+            raise SetupError(
+                f"{self.topic} has the rows of {', '.join(self.sharing)}, which one target can't keep apart: "
+                "a TRUNCATE of one would empty it, and rows of the same key would be one; let records.routes "
+                "send each to a topic of its own, or publish partitions WITH (publish_via_partition_root), "
+                "to a new topic"
+            )
+
+    def became(self, earlier: TableVersion, later: TableVersion) -> dict[str, str]:
+        """The names in a later version of those columns of an earlier one that are still there."""
+        first, last = self.versions.index(earlier), self.versions.index(later)
+        names = {column.name: column.name for column in earlier.columns}
+        for was, now in pairwise(self.versions[first : last + 1]):
+            renames = find_renames(was.columns, now.columns).by_name
+            there = {column.name for column in now.columns}
+            names = {one: renames.get(name, name) for one, name in names.items()}
+            names = {one: name for one, name in names.items() if name in there}
+        return names
+
+    def has_other_key(self, position: Position) -> bool:
+        """Whether the version from that position on has another key than the one before it."""
+        at = next(number for number, version in enumerate(self.versions) if version.position == position)
+        earlier, later = self.versions[at - 1], self.versions[at]
+        became = self.became(earlier, later)
+        return {became.get(c.name) for c in earlier.columns if c.key} != {
+            c.name for c in later.columns if c.key
+        }
+
+    def names_now(self) -> list[tuple[Position, dict[str, str | None]]]:
+        """What the columns that had another name are called now, by that name; None of those that are gone.
+
+        From when on, earliest first; the last is empty.
+        """
+        found: list[tuple[Position, dict[str, str | None]]] = []
+        for version in self.versions:
+            became = self.became(version, self.latest)
+            names = {c.name: became.get(c.name) for c in version.columns}
+            others = {name: now for name, now in names.items() if now != name}
+            if not found or found[-1][1] != others:
+                found.append((version.position, others))
+        return found
+
+    def lineage(self, name: str) -> list[tuple[Position, Column]]:
+        """What a column in force was in each version, from when on, earliest first.
+
+        It follows renames back, and ends where the column was added. Versions in which nothing of the column
+        changed are left out.
+        """
+        found: list[tuple[Position, Column]] = []
+        for version, column in self._backwards(name):
+            if found and replace(found[-1][1], key=column.key) == column:
+                found.pop()
+            found.append((version.position, column))
+        return found[::-1]
+
+    def doubts(self) -> list[tuple[Position, str]]:
+        """The versions of which it can't be told what became of the rows before, and why."""
+        found = [(version.position, _doubt(was, version)) for was, version in pairwise(self.versions)]
+        return [(position, doubt) for position, doubt in found if doubt is not None]
+
+    def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
+        later: TableVersion | None = None
+        for version in reversed(self.versions):
+            if later is not None:
+                renames = find_renames(version.columns, later.columns).by_name
+                name = next((old for old, new in renames.items() if new == name), name)
+            column = next((column for column in version.columns if column.name == name), None)
+            if column is None:
+                return
+            yield version, column
+            later = version
+
+    def known_names(self) -> list[str]:
+        """The names of all columns that there ever were: those in force in their order, then the others."""
+        return list(dict.fromkeys(c.name for version in reversed(self.versions) for c in version.columns))
+
+    def __str__(self) -> str:
+        columns = ", ".join(f"{c.name} {c.spark_type.simpleString()}" for c in self.columns)
+        lsn = format_lsn(self.latest.position[0])
+        return f"{self.topic} from {lsn}: {columns}; key ({', '.join(self.key)})"
+
+
+def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
+    """The versions in order, without those that tell nothing new: a relay repeats them at every start."""
+    kept: list[TableVersion] = []
+    for version in sorted(versions, key=lambda version: version.position):
+        if not kept or replace(kept[-1], position=version.position) != version:
+            kept.append(version)
+    return tuple(kept)
+
+
+def _doubt(was: TableVersion, now: TableVersion) -> str | None:
+    """Why rows of the earlier version may not be what they were, without a word of it in the stream."""
+    if was.relation != now.relation and 0 not in (was.relation, now.relation):
+        # Of one made anew the old rows are gone; of one that was renamed to it others may be there.
+        return "the rows are another table's, which was made anew or renamed to that name"
+    found, there = find_renames(was.columns, now.columns), {column.name: column for column in now.columns}
+    if found.doubt is not None:
+        return found.doubt
+    for column in was.columns:
+        became = there.get(found.by_name.get(column.name, column.name))
+        if became is not None and widens(column.spark_type, became.spark_type) and rewritten(column, became):
+            told = f"column {became.name!r} is {declared(became)} and was {declared(column)}"
+            return f"{told}, so that the values that rows had may be others"
+    return None

@@ -1,0 +1,107 @@
+"""Which types another holds every value of: what a column's type may change to without loss."""
+
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType
+
+from pgrelay.encode.numbers import declared_precision, declared_scale
+from pgrelay.encode.types import STRING
+from pgrelay.spark.schemas.columns import Column
+
+_INTEGERS: Final = ("smallint", "int", "bigint")
+_DIGITS: Final = {"smallint": 5, "int": 10, "bigint": 19}
+
+_WHOLE: Final = frozenset(["int2", "int4", "int8"])
+
+_TEXTS: Final = frozenset(["text", "varchar", "citext"])
+# As a text these are written otherwise than records tell them, or by the session's settings.
+_REWORDED: Final = frozenset(
+    (
+        *("bpchar", "char", "bool", "money", "interval", "timetz", "timestamptz", "inet", "cidr"),
+        *("tsrange", "tstzrange", "tsmultirange", "tstzmultirange"),
+    )
+)
+_TIMES: Final = frozenset(["time", "timetz", "timestamp", "timestamptz"])
+_MICROSECONDS: Final = 6  # the digits of a time whose type tells none
+
+
+def widens(was: DataType, now: DataType) -> bool:
+    """Whether every value of one type is exactly one of the other."""
+    one, other = was.simpleString(), now.simpleString()
+    if one == other:
+        return True
+    if isinstance(was, ArrayType) and isinstance(now, ArrayType):
+        return widens(was.elementType, now.elementType)
+    if one in _INTEGERS:
+        if other in _INTEGERS:
+            return _INTEGERS.index(one) < _INTEGERS.index(other)
+        return isinstance(now, DecimalType) and now.precision - now.scale >= _DIGITS[one]
+    if isinstance(was, DecimalType) and isinstance(now, DecimalType):
+        whole = now.precision - now.scale >= was.precision - was.scale
+        return whole and now.scale >= was.scale
+    return one == "float" and other == "double"
+
+
+def widened(value: Expression, was: Column, now: Column) -> Expression:
+    """A value of an earlier type as one of a later; null, which counts as inexact, where it differs."""
+    if widens(was.spark_type, now.spark_type):
+        return value.cast(now.spark_type)
+    there = value.try_cast(now.spark_type)
+    return F.when(there.try_cast(was.spark_type).eqNullSafe(value), there)
+
+
+def rewritten(was: Column, now: Column) -> bool:
+    """Whether Postgres rounds, cuts, pads or words anew what rows have, though Spark's type would hold it."""
+    if (was.type_name, was.type_modifier) == (now.type_name, now.type_modifier):
+        return False
+    one, other = was.type_name, now.type_name
+    if one.startswith("_") and other.startswith("_"):
+        one, other = one[1:], other[1:]
+    if was.type_oid == now.type_oid != 0:
+        one = other  # the type was renamed
+    kind = now.spark_type
+    while isinstance(kind, ArrayType):
+        kind = kind.elementType
+    is_text = isinstance(kind, StringType)
+    if one == other:
+        return not _grows(one, was.type_modifier, now.type_modifier, is_text=is_text)
+    if is_text:
+        return not _has_same_words(was, one, other, now.type_modifier)
+    if other == "numeric":
+        return one not in _WHOLE or (now.type_modifier >= 0 and declared_scale(now.type_modifier) < 0)
+    return False
+
+
+def declared(column: Column) -> str:
+    """The type as it was declared: timestamp(0), numeric(8,2), int4."""
+    name, modifier = column.type_name, column.type_modifier
+    if modifier < 0:
+        return name
+    if name.removeprefix("_") == "numeric":
+        return f"{name}({declared_precision(modifier)},{declared_scale(modifier)})"
+    return f"{name}({modifier - 4 if name.removeprefix('_') in ('varchar', 'bpchar') else modifier})"
+
+
+def _grows(name: str, was: int, now: int, *, is_text: bool) -> bool:
+    """Whether values of a type with one modifier are the same with another."""
+    if now < 0:
+        return True
+    if name in _TIMES and now >= _MICROSECONDS:
+        return True
+    if was < 0:
+        return False
+    if name == "numeric":
+        scales = declared_scale(was), declared_scale(now)
+        whole = declared_precision(now) - scales[1] >= declared_precision(was) - scales[0]
+        return whole and (scales[0] == scales[1] if is_text else scales[0] <= scales[1])
+    return name in (*_TIMES, "varchar", "varbit") and was <= now
+
+
+def _has_same_words(was: Column, one: str, other: str, modifier: int) -> bool:
+    """Whether values of one type are written as they are in another."""
+    if (one, other) == ("jsonb", "json") or {one, other} <= _WHOLE:
+        return True
+    encoding = (was.element or was).encoding
+    return other in _TEXTS and modifier < 0 and one not in _REWORDED and encoding in (STRING, "uuid")

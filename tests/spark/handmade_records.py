@@ -1,0 +1,125 @@
+"""Records as the relay writes them, made by hand, and rows as a test compares them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from pgrelay.spark.records.json_records import JsonRecords
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One record of a topic."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+
+
+def produce(servers: str, topic: str, messages: Iterable[Message]) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    for message in messages:
+        producer.produce(topic, message.value, message.key, message.partition)
+    assert producer.flush(30) == 0
+
+
+def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> DataFrame:
+    """The records of a topic that these messages are all of, as Kafka's source has them, without a broker."""
+    ends = Counter[int]()
+    records = []
+    for message in messages:
+        records.append((topic, message.partition, ends[message.partition], message.key, message.value))
+        ends[message.partition] += 1
+    return spark.createDataFrame(
+        records, "topic string, partition int, offset long, key binary, value binary"
+    )
+
+
+def changes_of(
+    spark: SparkSession, schema: TableSchema, messages: Iterable[Message], placeholder: bool | None = None
+) -> DataFrame:
+    """The changes of a table's topic that these messages are all of."""
+    return json_reader(schema, placeholder).changes(as_read(spark, schema.topic, messages))
+
+
+@lru_cache
+def json_reader(schema: TableSchema, placeholder: bool | None = None) -> JsonRecords:
+    """What reads the records of a topic; making one takes longer than such few records do."""
+    return JsonRecords(schema, placeholder)
+
+
+class Topic:
+    """A topic that no broker has: records in, and changes out, as `read_changes` has them of a broker's."""
+
+    name = "app.public.t"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.written: list[Message] = []
+
+    def write(self, *messages: Message) -> None:
+        self.written += messages
+
+    def changes(self, schema: TableSchema, placeholder: bool | None = None) -> DataFrame:
+        """All records of the topic as changes."""
+        return changes_of(self.spark, schema, self.written, placeholder)
+
+
+def numeric(precision: int, scale: int) -> int:
+    """The type modifier of numeric(precision, scale)."""
+    return (precision << 16 | scale & 0x7FF) + 4
+
+
+def table(topic: str, *columns: Column, identity: str = "default", systemid: str = "1") -> TableSchema:
+    """A schema with one version."""
+    return TableSchema(topic, "public", "t", (TableVersion((1, 0), columns, identity),), systemid)
+
+
+def change(
+    op: str,
+    lsn: int,
+    seq: int = 0,
+    *,
+    after: Row | None = None,
+    before: Row | None = None,
+    key: Row | None = None,
+    partition: int = 0,
+    unchanged: list[str] | None = None,
+) -> Message:
+    """A record in Debezium's envelope, made of the columns' JSON."""
+    members: Row = {"before": before, "after": after}
+    if unchanged:
+        members["unchanged"] = unchanged
+    source = {"name": "app", "schema": "public", "table": "t", "txId": 7, "commit_lsn": lsn, "seq": seq}
+    members |= {"source": {**source, "ts_us": 1_000_000 + lsn}, "op": op, "transaction": None}
+    return Message(_json(members), None if key is None else _json(key), partition)
+
+
+def flat(op: str, lsn: int, seq: int = 0, row: Row | None = None, *, key: Row | None = None) -> Message:
+    """The same in the flat envelope."""
+    ends = {"__op": op, "__deleted": op == "d", "__commit_lsn": lsn, "__seq": seq, "__ts_ms": 1}
+    return Message(_json({**(row or {}), **ends}), None if key is None else _json(key))
+
+
+def tombstone(key: Row) -> Message:
+    return Message(None, _json(key))
+
+
+def rows(frame: DataFrame, *columns: str) -> Counter[tuple[Any, ...]]:
+    """The rows as a multiset, of these columns or of all but those that pgrelay adds."""
+    names = columns or [name for name in frame.columns if not name.startswith("__")]
+    return Counter(tuple(row) for row in frame.select(*names).collect())
+
+
+def _json(value: Row) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

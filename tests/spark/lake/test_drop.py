@@ -1,0 +1,51 @@
+"""A target that is dropped is gone for good, whichever session made it, and can be made anew."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake.tables import Using
+from pgrelay.spark.schemas.columns import Column
+from tests.spark.earlier import EARLIER
+from tests.spark.handmade_records import Topic, change, rows, table
+
+ID = Column("id", "int4", key=True, encoding="integer")
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_target_and_what_is_remembered_of_it_are_made_anew(topic: Topic, target: str, using: Using) -> None:
+    spark = topic.spark
+    topic.write(change("c", 10, after={"id": 1}), change("c", 11, after={"id": 2}))
+    first = table(topic.name, ID, systemid="1")
+    pg.apply_changes(topic.changes(first).where("offset = 0"), target, schema=first, using=using)
+    pg.drop(spark, target, using=using)
+    with pytest.raises(SetupError, match="no such table"):
+        pg.drop(spark, target, using=using)
+    # Neither the rows are there nor the positions nor the cluster.
+    again = table(topic.name, ID, systemid="2")
+    pg.apply_changes(topic.changes(again), target, schema=again, using=using)
+    name = f"iceberg.{target}" if using == "iceberg" else target
+    assert rows(spark.table(name)) == {(1,): 1, (2,): 1}
+
+
+def test_a_target_of_an_earlier_session_leaves_no_files(spark: SparkSession, warehouse: Path) -> None:
+    """The session found the target's folder when it started; another table of its name comes in its place."""
+    folder = warehouse / "earlier.db"
+    assert {path.name for path in folder.iterdir()} == {"t", "t__positions"}
+    pg.drop(spark, EARLIER)
+    assert not spark.catalog.tableExists(EARLIER)
+    assert list(folder.iterdir()) == []
+    spark.sql(f"CREATE TABLE {EARLIER} (other int) USING delta")
+    assert spark.table(EARLIER).columns == ["other"]
+    assert spark.table(EARLIER).count() == 0
+
+
+def test_a_table_that_is_no_target_stays(spark: SparkSession, target: str) -> None:
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake")
+    spark.sql(f"CREATE TABLE {target} (id int) USING delta")
+    with pytest.raises(SetupError, match="was not made by pgrelay"):
+        pg.drop(spark, target)
+    assert spark.catalog.tableExists(target)

@@ -1,0 +1,190 @@
+"""Targets that follow a table's columns, and those that can't without a wrong value."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType
+
+from pgrelay import spark as pg
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark.lake import evolution
+from pgrelay.spark.lake.evolution import evolve
+from pgrelay.spark.lake.positions import birth_properties, read_positions
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from tests.spark.handmade_records import Topic, change, numeric, rows
+
+ID = Column("id", "int4", key=True, encoding="integer")
+A, B = Column("a", "text"), Column("b", "text")
+REGION = Column("region", "int4", encoding="integer")
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+def versions(topic: Topic, *columns: list[Column]) -> TableSchema:
+    """A schema whose versions begin at the LSNs 1, 101, 201, ..."""
+    return schema_of(topic.name, *columns)
+
+
+def schema_of(topic: str, *columns: list[Column]) -> TableSchema:
+    """The same, of a topic that need not be there."""
+    told = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
+    return TableSchema(topic, "public", "t", tuple(told), "1")
+
+
+def made(spark: SparkSession, target: str, using: Using, schema: TableSchema, *values: str) -> LakeTable:
+    """A target with these rows, whatever they came by."""
+    table = lake_table(spark, target, using)
+    kind = schema.row_type.add("__commit_lsn", LongType()).add("__seq", LongType())
+    table.create(kind, birth_properties(schema))
+    spark.sql(f"INSERT INTO {table.name} VALUES {', '.join(f'({each}, 10, 0)' for each in values)}")
+    return table
+
+
+def apply(
+    topic: Topic, schema: TableSchema, target: str, using: Using, since: int = 0, until: int = 9
+) -> None:
+    changes = topic.changes(schema).where(f"offset >= {since} AND offset < {until}")
+    pg.apply_changes(changes, target, schema=schema, using=using)
+
+
+def found(topic: Topic, target: str, using: Using) -> Counter[tuple[object, ...]]:
+    return rows(topic.spark.table(f"iceberg.{target}" if using == "iceberg" else target))
+
+
+@both_formats
+def test_columns_that_changed_places_are_refused_while_there_are_rows(
+    topic: Topic, target: str, using: Using
+) -> None:
+    swapped = versions(topic, [ID, A, B], [ID, B, A])
+    topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}))
+    apply(topic, swapped.until((1, 0)), target, using)
+    topic.write(change("u", 110, after={"id": 1, "b": "A", "a": "B"}))
+    refused = r"from LSN 0/65 on, columns 'id', 'b', 'a' stand in another order.*; to go on, drop the target"
+    with pytest.raises(SetupError, match=refused):
+        apply(topic, swapped, target, using)
+    # Nor does a new target take the values of before it.
+    with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65, from where on"):
+        apply(topic, swapped, f"{target}_new", using)
+
+
+@both_formats
+def test_names_that_differ_in_case_alone_can_be_changed(topic: Topic, target: str, using: Using) -> None:
+    upper, lower = Column("Name", "text"), Column("name", "text")
+    # Two that are one to Spark, one of them renamed, and then the other's case.
+    known = versions(topic, [ID, upper, lower], [ID, upper, B], [ID, lower, B])
+    topic.write(change("c", 10, after={"id": 1, "Name": "N", "name": "n"}))
+    apply(topic, known.until((1, 0)), target, using)
+    topic.write(change("c", 110, after={"id": 2, "Name": "M", "b": "m"}))
+    apply(topic, known.until((101, 0)), target, using)
+    topic.write(change("c", 210, after={"id": 3, "name": "O", "b": "o"}))
+    apply(topic, known, target, using)
+    assert found(topic, target, using) == Counter([(1, "N", "n"), (2, "M", "m"), (3, "O", "o")])
+
+
+@both_formats
+def test_a_target_of_other_types_is_not_cast_to(topic: Topic, target: str, using: Using) -> None:
+    schema = versions(
+        topic, [ID, Column("d", "date", encoding="iso-date"), Column("n", "int2", encoding="integer")]
+    )
+    topic.write(change("c", 10, after={"id": 1, "d": "2026-11-22", "n": 1}))
+    apply(topic, schema, target, using)
+    topic.write(change("c", 11, after={"id": 2, "d": "0044-03-15 BC", "n": 1}))
+    with pytest.raises(
+        RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* in a target that is made anew"
+    ):
+        apply(topic, schema, target, using)
+    with pytest.raises(SetupError, match=r"column 'd' is string, and in .* it is date: drop the target"):
+        apply(topic, schema.as_text("d"), target, using)
+
+
+@both_formats
+def test_a_target_without_rows_follows_any_change(topic: Topic, target: str, using: Using) -> None:
+    swapped = versions(topic, [ID, A, B], [ID, B, A])
+    topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}), change("d", 11, before={"id": 1}))
+    apply(topic, swapped.until((1, 0)), target, using)
+    table = lake_table(topic.spark, target, using)
+    table.set_properties({"pgrelay.mirror": "mine"})
+    topic.write(change("c", 110, after={"id": 2, "b": "A", "a": "B"}))
+    apply(topic, swapped, target, using, since=2)
+    assert found(topic, target, using) == Counter([(2, "A", "B")])
+    assert table.properties()["pgrelay.mirror"] == "mine"
+
+
+def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(
+    spark: SparkSession, target: str
+) -> None:
+    keyed = replace(REGION, key=True)
+    known = schema_of("t", [ID, A], [ID, A, REGION], [ID, A, keyed])
+    table = made(spark, target, "delta", known.until((101, 0)), "1, 'A', 7", "2, 'B', NULL")
+    with pytest.raises(SetupError, match=r"from LSN 0/C9 on, column 'region' is of the key.*; to go on"):
+        evolve(table, known, (101, 0), live=table.rows)
+    # It is no row that changes are merged into.
+    evolve(table, known, (101, 0), live=lambda: table.rows().where("id = 1"))
+    # Nor has any row a value of what comes with the key.
+    added = schema_of("t", [ID, A, REGION], [ID, A, REGION, replace(keyed, name="branch")])
+    with pytest.raises(SetupError, match=r"from LSN 0/65 on, column 'branch' is of the key"):
+        evolve(table, added, (1, 0), live=table.rows)
+
+
+def test_rows_of_a_table_that_was_made_anew_do_not_join_those_of_the_one_before(
+    topic: Topic, target: str
+) -> None:
+    known = versions(topic, [ID, A], [ID, A])
+    one, other = known.versions
+    known = replace(known, versions=(replace(one, relation=1), replace(other, relation=2)))
+    topic.write(change("c", 10, after={"id": 1, "a": "A"}))
+    apply(topic, known.until((1, 0)), target, "delta")
+    topic.write(change("c", 110, after={"id": 2, "a": "B"}))
+    with pytest.raises(SetupError, match=r"from LSN 0/65 on, the rows are another table's.*; to go on, drop"):
+        apply(topic, known, target, "delta")
+    # A table that was emptied before it was dropped leaves nothing behind.
+    topic.write(change("t", 90))
+    apply(topic, known.until((1, 0)), target, "delta", since=2)
+    apply(topic, known, target, "delta", since=1)
+    assert found(topic, target, "delta") == Counter([(2, "B")])
+
+
+def test_a_column_that_takes_a_dropped_ones_name_survives_a_kill_in_between(
+    spark: SparkSession, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = schema_of("t", [ID, A, B], [ID, B], [ID, A])
+    table = made(spark, target, "delta", known.until((1, 0)), "1, 'A', 'B'")
+    with monkeypatch.context() as killed:
+        killed.setattr(evolution, "demand", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            evolve(table, known, (1, 0), live=table.rows)
+    since = read_positions(table, known).schema_position
+    assert since is not None
+    evolve(table, known, since, live=table.rows)
+    assert rows(table.rows()) == Counter([(1, "B")])
+
+
+def test_a_type_that_iceberg_can_not_change_to_is_refused_while_there_are_rows(
+    spark: SparkSession, topic: Topic, target: str
+) -> None:
+    number = Column("n", "int4", encoding="integer")
+    wide = replace(number, type_name="numeric", type_modifier=numeric(12, 0), encoding="string")
+    known = versions(topic, [ID, number], [ID, wide])
+    topic.write(change("c", 10, after={"id": 1, "n": 5}), change("c", 110, after={"id": 2, "n": "6"}))
+    apply(topic, known.until((1, 0)), target, "iceberg", until=1)
+    told = r"iceberg can't follow the change of column 'n' at LSN 0/65: .*int -> decimal.*; to go on, drop"
+    with pytest.raises(SetupError, match=told):
+        apply(topic, known, target, "iceberg", since=1)
+    spark.sql(f"DELETE FROM iceberg.{target}")
+    apply(topic, known, target, "iceberg", since=1)
+    assert found(topic, target, "iceberg") == Counter([(2, 6)])
+
+
+@both_formats
+def test_the_elements_of_an_array_can_widen(spark: SparkSession, target: str, using: Using) -> None:
+    narrow = Column("n", "_int4", encoding="array<integer>")
+    known = schema_of("t", [ID, narrow], [ID, replace(narrow, type_name="_int8")])
+    table = made(spark, target, using, known.until((1, 0)), "1, array(1, NULL)")
+    evolve(table, known, (1, 0), live=table.rows)
+    spark.sql(f"INSERT INTO {table.name} VALUES (2, array({2**40}), 110, 0)")
+    lists = table.rows().select("id", "n").collect()
+    assert {row["id"]: row["n"] for row in lists} == {1: [1, None], 2: [2**40]}

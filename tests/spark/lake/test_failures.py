@@ -1,0 +1,79 @@
+"""What Delta fails with is told in one line, with the topic and the target."""
+
+import threading
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
+from pgrelay.spark.lake.merge import MissingRow
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark_mirror.failure import reason, told_at_start, told_of_java
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import change
+
+ID = Column("id", "int4", key=True, encoding="integer")
+
+
+def test_what_the_target_refuses_is_one_line_with_topic_and_target(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror({"a": target}, using="delta")
+    spark.sql(f"ALTER TABLE {target} ADD CONSTRAINT few CHECK (id < 5)")
+    handmade.write("a", change("c", 11, after={"id": 9}))
+    line = rf"{topic} to {target}: .*CHECK constraint few"
+    with pytest.raises(StreamingQueryException) as ended:
+        handmade.mirror({"a": target}, using="delta")
+    error = reason(ended.value)
+    schema = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)[topic]
+    changes = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema)
+    with pytest.raises(PgrelayError, match=line) as told:
+        pg.apply_changes(changes, target, schema=schema)
+    assert str(error) == str(told.value)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("kind", [RecordError, MissingRow])
+def test_an_error_of_ours_ends_with_its_own_code_wherever_its_class_is(kind: type[PgrelayError]) -> None:
+    told = f"[STREAM_FAILED]\nTraceback:\n  merge\n{kind.__module__}.{kind.__name__}: a: no row\n\tat java"
+    error = reason(StreamingQueryException(told))
+    assert (type(error), str(error), exit_code(error)) == (kind, "a: no row", 4)
+
+
+def test_an_option_that_spark_does_not_take_is_no_bug(spark: SparkSession) -> None:
+    options = {"kafka.bootstrap.servers": "nowhere", "subscribe": "a", "kafka.auto.offset.reset": "none"}
+    with (
+        pytest.raises(SetupError, match=r"^kafka\.options: .*auto\.offset\.reset"),
+        told_at_start("kafka.options"),
+    ):
+        spark.readStream.format("kafka").options(**options).load()
+
+
+def test_nor_is_a_file_system_that_spark_does_not_have(spark: SparkSession) -> None:
+    with (
+        pytest.raises(PgrelayError, match=r"^lake\.warehouse: .*nosuch") as told,
+        told_at_start("lake.warehouse"),
+    ):
+        Checkpoint(spark, "nosuch://bucket/checkpoint")
+    assert exit_code(told.value) == 1
+
+
+@pytest.mark.parametrize(
+    "gone", [Py4JError("An error occurred while calling o1.x"), ConnectionRefusedError()]
+)
+def test_nor_is_a_java_process_that_was_killed(gone: Exception) -> None:
+    stop = threading.Event()
+    with (
+        pytest.raises(PgrelayError, match=r"Java process has gone: .*maxOffsetsPerTrigger"),
+        told_of_java(stop),
+    ):
+        raise gone
+    stop.set()
+    with told_of_java(stop):  # it was stopped with us
+        raise gone

@@ -1,0 +1,38 @@
+"""Keys that are changed without their large values: what is refused, and under which key it is told."""
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pgrelay.errors import RecordError
+from pgrelay.spark.lake.latest import keyed_rows
+from pgrelay.spark.lake.lost_values import refuse_lost, with_nulls
+from pgrelay.spark.lake.summary import summarize
+from pgrelay.spark.schemas.columns import Column
+from tests.spark.handmade_records import Message, change, changes_of, rows, table
+
+SCHEMA = table("app.public.t", Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
+
+# Of relays that write keys, and of those that don't.
+SPLIT = [change("d", 12, 0, before={"id": 1}), change("c", 12, 1, after={"id": 2}, unchanged=["big"])]
+WHOLE = [change("u", 12, 0, before={"id": 1}, after={"id": 2}, unchanged=["big"])]
+
+
+def changes(spark: SparkSession, messages: list[Message]) -> DataFrame:
+    return changes_of(spark, SCHEMA, [change("d", 11, before={"id": 2}), *messages])
+
+
+@pytest.mark.parametrize("moved", [SPLIT, WHOLE], ids=["split", "whole"])
+def test_it_is_refused_by_its_new_key_alone(spark: SparkSession, moved: list[Message]) -> None:
+    found = changes(spark, moved)
+    summary = summarize(found, SCHEMA)
+    assert summary.lacking
+    nulled = with_nulls(found, SCHEMA)
+    lost = keyed_rows(nulled, SCHEMA, moved=summary.moved, more=("lost",)).where("size(lost) > 0")
+    assert rows(lost, "`row:id`") == {(2,): 1}
+    with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row id = 2 was changed, .* big was not"):
+        refuse_lost(nulled, SCHEMA, moved=summary.moved)
+
+
+def test_an_update_that_keeps_its_key_may_leave_it_out(spark: SparkSession) -> None:
+    kept = change("u", 12, before={"id": 1}, after={"id": 1}, unchanged=["big"])
+    assert not summarize(changes(spark, [kept]), SCHEMA).lacking

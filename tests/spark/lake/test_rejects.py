@@ -1,0 +1,39 @@
+"""Records that can't be read go to one table, whichever topic they are of."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import RecordError
+from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
+from tests.spark.handmade_records import Row, as_read, change, changes_of, rows, table
+
+ID = Column("id", "int4", key=True, encoding="integer")
+TOPICS = [f"app.public.{name}" for name in "abc"]
+
+
+def test_those_of_several_tables_in_one_batch(spark: SparkSession, target: str) -> None:
+    # Delta takes neither two makings of a table nor two merges at once.
+    writing = Writing(
+        {topic: f"{target}_{topic[-1]}" for topic in TOPICS}, using="delta", corrupt_to=f"{target}_corrupt"
+    )
+    batches = Batches(SchemaTopic("", "app"), Reading(), writing)
+    schemas = {topic: table(topic, ID) for topic in TOPICS}
+    for number in range(2):  # the first makes the table
+        bad = [change("c", 10 + n, after={"id": 2**31}) for n in range(number + 1)]
+        parts = [as_read(spark, topic, bad).where(f"offset = {number}") for topic in TOPICS]
+        batches.apply_tables(parts[0].union(parts[1]).union(parts[2]).persist(), schemas)
+    found = rows(spark.table(f"{target}_corrupt"), "topic", "offset")
+    assert found == {(topic, offset): 1 for topic in TOPICS for offset in range(2)}
+
+
+@pytest.mark.parametrize("row", [{"id": 1, "new": 2}, {"id": 1}])
+def test_where_columns_have_changed_they_are_not_to_be_set_aside_but_read_anew(
+    spark: SparkSession, target: str, row: Row
+) -> None:
+    schema = table(TOPICS[0], ID, Column("old", "text"))
+    told = r"partition 0 offset 0: columns .*; where the columns were changed, read table_schemas again"
+    with pytest.raises(RecordError, match=told):
+        pg.apply_changes(changes_of(spark, schema, [change("c", 10, after=row)]), target, schema=schema)

@@ -1,0 +1,81 @@
+"""Tables of the lake, as both formats have them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, IntegerType, StructType, TimestampType
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake.tables import Using, lake_table
+from tests.spark.earlier import UNMADE
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_properties_are_read_as_they_were_set(spark: SparkSession, target: str, using: Using) -> None:
+    """Spark shows none with a word in it by which it knows what is secret."""
+    table = lake_table(spark, target, using)
+    table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.auth_tokens"})
+    table.set_properties({"pgrelay.mirror": "`lake`.`urls`"})
+    found = table.properties()
+    assert (found["pgrelay.topic"], found["pgrelay.mirror"]) == ("app.public.auth_tokens", "`lake`.`urls`")
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_properties_of_a_table_without_a_namespace(spark: SparkSession, prefix: str, using: Using) -> None:
+    table = lake_table(spark, prefix, using)
+    table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.orders"})
+    assert table.properties()["pgrelay.topic"] == "app.public.orders"
+
+
+def test_a_table_whose_making_was_killed_is_made(spark: SparkSession, warehouse: Path) -> None:
+    """Nor did it keep the session from starting."""
+    left = warehouse / "unmade.db" / "t" / "_delta_log" / f".{0:020}.json.1.tmp"
+    assert left.exists()
+    table = lake_table(spark, UNMADE, "delta")
+    table.create(StructType().add("id", IntegerType()))
+    assert table.exists()
+    assert not left.exists()
+
+
+def test_a_table_is_made_under_its_whole_name(spark: SparkSession, target: str) -> None:
+    table = lake_table(spark, f"spark_catalog.{target}", "delta")
+    table.create(StructType().add("id", IntegerType()))
+    assert lake_table(spark, target, "delta").exists()
+
+
+def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse: Path) -> None:
+    file = warehouse / "other.db" / "t" / "part-0.parquet"
+    file.parent.mkdir(parents=True)
+    (file.parent / "_delta_log").mkdir()
+    file.touch()
+    with pytest.raises(AnalysisException, match="NON_EMPTY_LOCATION"):
+        lake_table(spark, "other.t", "delta").create(StructType().add("id", IntegerType()))
+    assert file.exists()
+
+
+@pytest.mark.parametrize("name", ["lake.my-orders", "`my lake`.orders", "spark_catalog.lake.`größe`"])
+def test_a_name_that_the_session_s_catalog_does_not_take_is_refused(spark: SparkSession, name: str) -> None:
+    with pytest.raises(SetupError, match="letters from a to z, digits and _ alone"):
+        lake_table(spark, name, "delta")
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_moment_is_one_whatever_the_session_takes_a_timestamp_for(
+    spark: SparkSession, target: str, using: Using
+) -> None:
+    columns = StructType().add("at", TimestampType()).add("ats", ArrayType(TimestampType()))
+    table = lake_table(spark, target, using)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        table.create(columns)
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert table.rows().schema == columns
+
+
+def test_iceberg_takes_any_name(spark: SparkSession, prefix: str) -> None:
+    table = lake_table(spark, f"lake.`{prefix}-größe`", "iceberg")
+    table.create(StructType().add("id", IntegerType()))
+    assert table.exists()

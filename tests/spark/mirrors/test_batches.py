@@ -1,0 +1,131 @@
+"""A mirror's micro-batches: versions of a schema inside one, and records that can't be read."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.mirrors.batches import Batches, slices
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import Message, change, rows
+
+ID = Column("id", "int4", key=True, encoding="integer")
+NAME = Column("name", "text")
+
+
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
+def test_a_batch_of_nothing_readable_while_a_later_version_is_known(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+    handmade.table("a", ID, NAME, since=50)
+    handmade.write("a", Message(b"garbage"))
+    handmade.mirror({"a": target}, corrupt_to=f"{target}_corrupt")
+    assert rows(spark.table(f"{target}_corrupt"), "offset") == {(0,): 1}
+    handmade.write("a", change("c", 10, after={"id": 1}), change("c", 60, after={"id": 2, "name": "b"}))
+    handmade.mirror({"a": target}, corrupt_to=f"{target}_corrupt")
+    assert rows(spark.table(target), "id", "name") == {(1, None): 1, (2, "b"): 1}
+
+
+def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    n = Column("n", "int4", encoding="integer")
+    handmade.table("a", ID, Column("big", "text"), n, partitions=2)
+    handmade.table("a", ID, Column("large", "text"), n, since=50)
+    handmade.write(
+        "a",
+        change("c", 10, after={"id": 1, "big": "x", "n": 1}),
+        change("c", 60, after={"id": 3, "large": "z", "n": 1}),
+        change("c", 11, after={"id": 2, "big": "y", "n": 1}, partition=1),
+        change("u", 12, after={"id": 2, "big": "yy", "n": 1}, partition=1),
+        change("u", 13, after={"id": 2, "n": 2}, unchanged=["big"], partition=1),
+    )
+    # A record of each at a time: the last is read when the target has the name of LSN 50 already.
+    handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
+    assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}
+
+
+def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:
+    versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
+    placed = spark.createDataFrame([(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
+    parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
+    found = [
+        (schema.latest.position[0], [row.commit_lsn for row in part.collect()]) for schema, part in parts
+    ]
+    assert found == [(1, [10, None]), (50, [50, 60])]
+
+
+def test_a_transaction_that_changes_the_columns_is_not_split_where_it_is_to_be_whole(
+    spark: SparkSession,
+) -> None:
+    schema = TableSchema(
+        "app.public.a", "public", "a", (TableVersion((1, 0), (ID,)), TableVersion((50, 2), (ID, NAME)))
+    )
+    placed = spark.createDataFrame([(10, 5), (50, 1), (50, 2)], "commit_lsn long, seq long")
+
+    def found(schema: TableSchema, whole: bool) -> list[tuple[int, int]]:
+        parts = slices(placed, schema, (1, 0), whole=whole)
+        return [(known.latest.position[0], part.count()) for known, part in parts]
+
+    split = [(1, 2), (50, 1)]
+    assert (found(schema, False), found(schema, True)) == (split, [(1, 1), (50, 2)])
+    # A delete tells the key of then alone.
+    keyed = TableVersion((50, 2), (replace(ID, key=False), replace(NAME, key=True)))
+    assert found(replace(schema, versions=(schema.versions[0], keyed)), True) == split
+
+
+def test_a_topic_of_several_tables_is_refused_by_name(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("orders", ID, called="orders_2024", relation=1)
+    handmade.table("orders", ID, called="orders_2025", relation=2, since=50)
+    handmade.write("orders", change("c", 10, after={"id": 1}), change("t", 60))
+    refused = rf"{topic} has the rows of public.orders_2024, public.orders_2025, .* a topic of its own"
+    with pytest.raises(Exception, match=refused):
+        handmade.mirror({"orders": target})
+    assert not spark.catalog.tableExists(target)
+
+
+def test_rows_of_two_clusters_are_refused_until_a_query_begins_behind_the_first_ones(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("a", ID, since=1)
+    handmade.table("a", ID, since=2, systemid="2")
+    handmade.write("a", change("c", 500, after={"id": 1}), change("c", 10, after={"id": 2}))
+    with pytest.raises(Exception, match=r"GapError: .* of Postgres clusters 1, 2, .*take a new checkpoint"):
+        handmade.mirror({"a": target})
+    behind = {"startingOffsets": json.dumps({topic: {"0": 1}})}
+    with pytest.raises(Exception, match="GapError: "):  # Spark heeds it in a new checkpoint alone
+        handmade.mirror({"a": target}, options=behind)
+    handmade.mirror({"a": target}, options=behind, checkpoint="new")
+    assert rows(spark.table(target), "id") == {(2,): 1}
+
+
+def test_tables_with_records_are_applied_by_jobs_that_end_with_the_query_and_others_once(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Counter[tuple[str, str | None]]()
+    apply_table = Batches.apply_table
+
+    def noting(self: Batches, records: Any, topic: str, schemas: Any) -> None:
+        seen[topic, spark.sparkContext.getLocalProperty("spark.jobGroup.id")] += 1
+        apply_table(self, records, topic, schemas)
+
+    monkeypatch.setattr(Batches, "apply_table", noting)
+    busy, idle = handmade.table("busy", ID), handmade.table("idle", ID)
+    handmade.write("busy", change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}))
+    names = {"busy": f"{target}_busy", "idle": f"{target}_idle"}
+    query = handmade.mirror(names, options={"maxOffsetsPerTrigger": "1"})
+    run = str(query.runId)
+    assert seen == {(busy, run): 2, (idle, run): 1}
+    assert [spark.table(name).count() for name in names.values()] == [2, 0]

@@ -1,0 +1,126 @@
+"""A mirror's metrics, and where a listener looks for its lag."""
+
+import json
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.mirrors.held_commits import holds
+from pgrelay.spark.mirrors.listener import MirrorListener
+from pgrelay.spark.mirrors.metrics import MirrorMetrics
+from pgrelay.spark.mirrors.topic_ends import _windows
+from pgrelay.spark.schemas.columns import Column
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import change
+
+TABLE = {"table": "app.public.orders"}
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_lag_grows_until_it_is_caught_up() -> None:
+    clock, registry = Clock(), CollectorRegistry()
+    metrics = MirrorMetrics(registry, clock)
+    metrics.behind(TABLE["table"], lsn=1000, newest_lsn=1500, records=7, oldest_s=90.0)
+    assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 500
+    assert registry.get_sample_value("pgrelay_mirror_lag_records", TABLE) == 7
+    assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 10
+    clock.now = 130.0
+    assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 40
+    metrics.behind(TABLE["table"], lsn=1500, newest_lsn=1500, records=0, oldest_s=None)
+    assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
+    assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 0
+    assert registry.get_sample_value("pgrelay_mirror_lsn", TABLE) == 1500
+
+
+def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> None:
+    clock, registry = Clock(), CollectorRegistry()
+    metrics = MirrorMetrics(registry, clock)
+    metrics.held(90.0)
+    clock.now = 130.0
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 40
+    metrics.held(None)
+    assert registry.get_sample_value("pgrelay_mirror_held_seconds") == 0
+
+
+def listener_of(spark: SparkSession, topic: str) -> tuple[MirrorListener, CollectorRegistry]:
+    """One that finds no broker, and so no lag."""
+    registry = CollectorRegistry()
+    return MirrorListener(spark, "nowhere", {topic: "lake.a"}, prefix="p", metrics=registry), registry
+
+
+def progressed(query: str, topic: str = "p.a", start: int | None = None, end: int = 5) -> Any:
+    """What Spark tells of a batch, and of the end of a query."""
+    told = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
+    source = SimpleNamespace(startOffset=told[0], endOffset=told[1])
+    progress = SimpleNamespace(id=query, runId=query, batchId=1, durationMs={}, sources=[source])
+    return SimpleNamespace(id=query, runId=query, exception="it failed", progress=progress)
+
+
+def test_what_queries_hold_back_is_told_of_the_oldest_until_it_ends(spark: SparkSession) -> None:
+    listener, registry = listener_of(spark, "p.a")
+    holding, other = progressed("holding"), progressed("other")
+
+    def held() -> float | None:
+        return registry.get_sample_value("pgrelay_mirror_held_seconds")
+
+    holds(spark, "holding", time.time() - 30)
+    listener.onQueryProgress(holding)
+    assert held() == pytest.approx(30, abs=20)
+    listener.onQueryProgress(other)
+    assert held() == pytest.approx(30, abs=20)
+    listener.onQueryTerminated(other)
+    assert held() == pytest.approx(30, abs=20)
+    listener.onQueryTerminated(holding)
+    assert held() == 0
+
+
+def test_queries_that_began_before_the_listener_are_counted_when_it_hears_of_them(
+    spark: SparkSession,
+) -> None:
+    listener, registry = listener_of(spark, "p.a")
+    one, other = progressed("one"), progressed("other")
+
+    def running(told: Callable[[Any], None], of: Any) -> float | None:
+        told(of)
+        return registry.get_sample_value("pgrelay_mirror_running")
+
+    assert running(listener.onQueryProgress, one) == 1
+    assert running(listener.onQueryIdle, one) == 1
+    assert running(listener.onQueryTerminated, other) == 1  # which it never heard of
+    assert running(listener.onQueryTerminated, one) == 0
+
+
+def test_what_a_query_takes_in_is_counted_from_where_it_began(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    """Spark does not tell from where a query's first batch read."""
+    topic = handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
+    handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
+    query = handmade.mirror({"a": target}, options={"startingOffsets": json.dumps({topic: {"0": 3}})})
+    listener, registry = listener_of(spark, topic)
+    for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last of a topic that was made anew
+        listener.onQueryProgress(progressed(str(query.id), topic, start, end))
+        assert registry.get_sample_value("pgrelay_mirror_records_total", {"table": topic}) == taken
+
+
+def test_a_few_offsets_around_the_reader_and_at_the_end_are_looked_at() -> None:
+    assert _windows({0: 500, 1: 20}, {0: 1000, 1: 20}) == [{0: (490, 510), 1: (10, 20)}, {0: (990, 1000)}]
+
+
+def test_windows_do_not_overlap() -> None:
+    assert _windows({0: 4}, {0: 18}) == [{0: (0, 14)}, {0: (14, 18)}]
+
+
+def test_an_empty_partition_is_not_read() -> None:
+    assert _windows({0: 0}, {0: 0}) == []

@@ -1,0 +1,132 @@
+"""What a mirror refuses, or warns of, before it starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.removed_topics import refuse_left_out
+from pgrelay.spark.schemas.columns import Column
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import change
+
+ID = Column("id", "int4", key=True, encoding="integer")
+
+
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "using"),
+    [
+        ("lake.orders", "lake.ORDERS", "delta"),
+        ("lake.orders", "`lake`.`orders`", "delta"),
+        ("lake.orders", "spark_catalog.lake.orders", "delta"),
+        ("orders", "default.orders", "delta"),
+        ("lake.orders", "iceberg.Lake.orders", "iceberg"),
+    ],
+)
+def test_a_target_is_one_under_all_its_spellings(
+    spark: SparkSession, one: str, other: str, using: Using
+) -> None:
+    assert lake_table(spark, one, using).plain_name() == lake_table(spark, other, using).plain_name()
+
+
+def test_two_topics_share_no_target(spark: SparkSession, tmp_path: Path) -> None:
+    targets = {"p.a": "lake.orders", "p.b": "lake.ORDERS"}
+    with pytest.raises(SetupError, match=r"two topics share a target: p\.a has .* and p\.b has"):
+        pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path))
+
+
+def test_a_mirror_of_no_topic_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="tables is empty: give a target for each topic"):
+        pg.mirror(spark, "nowhere", {}, prefix="p", checkpoint=tmp_path)
+
+
+def test_nor_is_a_target_the_table_of_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"corrupt_to=LAKE\.a is the target of p\.a: name another table"):
+        pg.mirror(
+            spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint=str(tmp_path), corrupt_to="LAKE.a"
+        )
+
+
+def test_a_topic_that_was_read_is_not_left_out_in_silence(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+        handmade.write(table, change("c", 10, after={"id": 1}))
+    targets = {table: f"{target}_{table}" for table in ("a", "b")}
+    handmade.mirror(targets)
+    with pytest.raises(SetupError, match=rf"{handmade.topic('b')}: left out, .* failOnDataLoss: 'false'"):
+        handmade.mirror({"a": targets["a"]})
+    handmade.mirror({"a": targets["a"]}, options={"failOnDataLoss": "false"})
+    # That was once: the checkpoint has no more of it. Options may be no text, as Spark takes them.
+    refuse_left_out(Checkpoint(spark, f"{tmp_path}/checkpoint"), [handmade.topic("a")], {"n": 1})  # type: ignore[dict-item]
+
+
+def test_topics_whose_names_have_a_topic_s_name_in_them_are_none_of_its_own(
+    spark: SparkSession, handmade: HandmadeRelay, kafka: KafkaServer, target: str
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.table("a_more", ID)
+    for table in ("a", "a_more"):
+        handmade.write(table, change("c", 10, after={"id": 1}))
+    create_topic(kafka.bootstrap, f"other_{handmade.prefix}.schema")
+    (schema,) = pg.table_schemas(spark, kafka.bootstrap, handmade.prefix, topics=[topic]).values()
+    assert pg.read_changes(spark, kafka.bootstrap, topic, schema=schema).count() == 1
+    for _ in range(2):  # the second finds no topic in the checkpoint that it does not have
+        handmade.mirror({"a": target})
+
+
+def test_a_topic_that_is_compacted_or_not_there_is_warned_of(
+    spark: SparkSession, kafka: KafkaServer, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.topic("a")
+    create_topic(kafka.bootstrap, topic, cleanup_policy="compact,delete")
+    handmade.table("a", ID, since=2)
+    handmade.table("b", ID)
+    with capture_logs() as told:
+        handmade.mirror({"a": f"{target}_a", "b": f"{target}_b", "later": f"{target}_c"})
+    warned = {each["topic"]: each["event"] for each in told if each["log_level"] == "warning"}
+    assert warned.keys() == {topic, handmade.topic("later")}
+    assert "is compacted" in warned[topic]
+    assert "is not there" in warned[handmade.topic("later")]
+
+
+def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(SetupError, match=r"text_columns: p\.typo is not mirrored; p\.a are"):
+        pg.mirror(
+            spark,
+            "nowhere",
+            {"p.a": "lake.a"},
+            prefix="p",
+            checkpoint=str(tmp_path),
+            text_columns={"p.typo": ["at"]},
+        )
+
+
+@pytest.mark.parametrize("call", [pg.mirror, pg.history])
+def test_no_other_choice_is_taken_for_null(
+    spark: SparkSession, tmp_path: Path, call: Callable[..., object]
+) -> None:
+    with pytest.raises(SetupError, match="on_missing='error': write fail or null"):
+        call(spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint=str(tmp_path), on_missing="error")
+
+
+@pytest.mark.parametrize("name", ["lake..orders", ".orders", "orders.", "a.b.c.d", ""])
+def test_what_is_no_name_is_no_target(spark: SparkSession, name: str) -> None:
+    with pytest.raises(SetupError, match="is no table's name"):
+        lake_table(spark, name, "delta")

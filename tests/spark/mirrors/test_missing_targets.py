@@ -1,0 +1,77 @@
+"""A target that went while its checkpoint stayed."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.schemas.columns import Column
+from tests.integration.topics import create_topic
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import change, produce, rows
+
+ID = Column("id", "int4", key=True, encoding="integer")
+
+
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
+def test_a_target_that_is_gone_is_not_made_without_what_was_read_into_it(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    targets = {"a": f"{target}_a"}
+    handmade.mirror(targets)
+    spark.sql(f"DROP TABLE {target}_a")
+    handmade.write("a", change("c", 11, after={"id": 2}))
+    where = rf"_a` is not in the warehouse .*, and the checkpoint {tmp_path}/checkpoint says"
+    with pytest.raises(SetupError, match=where):
+        handmade.mirror(targets)
+
+
+def test_a_target_of_which_nothing_was_read_yet_is_made(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    handmade.table("a", ID)
+    # Another's records, from before the relay.
+    other = handmade.topic("b")
+    create_topic(handmade.bootstrap, other)
+    produce(handmade.bootstrap, other, [change("c", 5, after={"id": 5})])
+    targets = {"a": f"{target}_a", "b": f"{target}_b"}
+    handmade.mirror(targets, options={"startingOffsets": "latest"})
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror(targets)
+    # A table that the relay tells of since, and one that is mirrored since.
+    handmade.table("b", ID, since=2)
+    handmade.table("c", ID)
+    for table in ("b", "c"):
+        handmade.write(table, change("c", 20, after={"id": 2}))
+    handmade.mirror(targets | {"c": f"{target}_c"})
+    b, c = (rows(spark.table(f"{target}_{table}")) for table in ("b", "c"))
+    assert b == c == {(2,): 1}
+
+
+def test_what_kafka_took_back_was_not_read(spark: SparkSession, handmade: HandmadeRelay, target: str) -> None:
+    handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    create_topic(handmade.bootstrap, handmade.topic("b"))
+    take_back(handmade.bootstrap, handmade.topic("b"))
+    targets = {"a": f"{target}_a", "b": f"{target}_b"}
+    for _ in range(2):
+        handmade.mirror(targets)
+    assert rows(spark.table(f"{target}_a")) == {(1,): 1}
+
+
+def take_back(bootstrap: str, topic: str) -> None:
+    """Abort a Kafka transaction with a record of the topic."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    producer.flush()
+    producer.abort_transaction()

@@ -1,0 +1,124 @@
+"""Where records stand, of which nothing else is decoded, and up to which commit they are whole."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pgrelay.spark.mirrors.transactions import Rest, Waiting, reach, read_past, rest_of, with_positions
+from pgrelay.spark.schemas.registry import Registry
+
+TABLES = {"public.a": "app.public.a", "public.b": "app.public.b"}
+A, B = TABLES.values()
+SHAPE = (
+    "topic string, partition int, offset long, commit_lsn long, seq long, ts_ms long, is_new boolean, "
+    "boundary struct<status: string, commit_lsn: long, ts_ms: long, "
+    "data_collections: array<struct<data_collection: string, event_count: long>>>"
+)
+Record = tuple[Any, ...]
+
+
+def row(topic: str, lsn: int, seq: int = 0, partition: int = 0, *, is_new: bool = True) -> Record:
+    return (topic, partition, None, lsn, seq, lsn * 1000, is_new, None)
+
+
+def begin(lsn: int) -> Record:
+    return ("app.transaction", 0, None, lsn, None, lsn * 1000, True, ("BEGIN", lsn, lsn * 1000, None))
+
+
+def end(lsn: int, offset: int = 0, **events: int) -> Record:
+    told = [(f"public.{table}", count) for table, count in events.items()]
+    return ("app.transaction", 0, offset, lsn, None, lsn * 1000, True, ("END", lsn, lsn * 1000, told))
+
+
+def whole(lsn: int, **events: int) -> list[Record]:
+    return [begin(lsn), end(lsn, **events)]
+
+
+def frame(spark: SparkSession, records: Sequence[Record]) -> DataFrame:
+    return spark.createDataFrame(records, SHAPE)
+
+
+def test_json_of_before_the_relay_wrote_avro_has_a_place_too(spark: SparkSession) -> None:
+    value = {"after": {"id": 1}, "source": {"commit_lsn": 10, "seq": 2, "ts_us": 5_000_000}}
+    shape = "topic string, partition int, offset long, key binary, value binary"
+    record = ("app.public.a", 0, 0, None, bytearray(json.dumps(value).encode()))
+    records = spark.createDataFrame([record], shape)
+    [found] = with_positions(records, Registry("http://localhost:1"), "").collect()
+    assert (found.commit_lsn, found.seq, found.ts_ms) == (10, 2, 5000)
+
+
+@pytest.mark.parametrize(
+    ("records", "until", "waiting"),
+    [
+        ([row(A, 100), *whole(100, a=1)], 100, []),
+        ([row(A, 100), begin(100)], 0, []),
+        # An end that was read before its rows keeps those behind it, too.
+        ([*whole(100, a=2), row(A, 100), row(B, 200), *whole(200, b=1)], 0, [(100, A, 1, 2)]),
+        ([row(B, 90), *whole(90, b=1), *whole(100, a=1)], 90, [(100, A, 0, 1)]),
+        # A batch that came again, and a relay that wrote again.
+        ([row(A, 100), row(A, 100), *whole(100, a=2), *whole(100, a=2)], 0, [(100, A, 1, 2)]),
+        # Events of tables that are not mirrored are not looked for.
+        ([row(A, 100), *whole(100, a=1, other=5), *whole(110, other=1)], 110, []),
+        # Of two tables in one transaction each tells what it lacks.
+        ([row(A, 100), *whole(100, a=2, b=1)], 0, [(100, A, 1, 2), (100, B, 0, 1)]),
+    ],
+    ids=["whole", "without-end", "end-first", "two", "doubled", "others", "both"],
+)
+def test_transactions_are_whole_up_to_the_first_that_lacks_events(
+    spark: SparkSession, records: list[Record], until: int, waiting: list[tuple[Any, ...]]
+) -> None:
+    found = reach(frame(spark, records), TABLES, 0, {})
+    assert found.until == until
+    assert sorted(found.waiting, key=lambda each: each.topic) == [Waiting(*each) for each in waiting]
+    assert found.lost == ()
+
+
+def test_the_last_end_of_a_transaction_tells_what_it_has(spark: SparkSession) -> None:
+    """A record that Kafka refused is a dead letter when the transaction comes again; so it is with a table
+    that is left out since. Batches have them in any order, and a begin behind the end."""
+    records = [row(A, 100, seq) for seq in (0, 2)]
+    records += [begin(100), end(100, 7, a=2), end(100, 5, a=3, b=1), begin(100)]
+    found = reach(frame(spark, records), TABLES, 0, {})
+    assert (found.until, found.waiting) == (100, ())
+    fewer = reach(frame(spark, [*records, end(100, 9, a=3)]), TABLES, 0, {})
+    assert fewer.waiting == (Waiting(100, A, 2, 3),)
+
+
+def test_what_is_applied_is_not_counted_again(spark: SparkSession) -> None:
+    found = reach(frame(spark, [*whole(100, a=1), row(A, 200), *whole(200, a=1)]), TABLES, 100, {})
+    assert (found.until, found.waiting) == (200, ())
+    assert reach(frame(spark, whole(100, a=1)), TABLES, 100, {}).until == 100
+
+
+def test_nobody_waits_for_what_can_not_come(spark: SparkSession) -> None:
+    """A transaction whose begin was not read, and one that its topic's partitions are read past."""
+    begun_before = [row(A, 100, 1), end(100, a=2)]
+    records = [*begun_before, row(A, 200), *whole(200, a=2), row(A, 300), *whole(300, a=1)]
+    found = reach(frame(spark, records), TABLES, 0, {})
+    assert (found.until, found.waiting) == (100, (Waiting(200, A, 1, 2),))
+    found = reach(frame(spark, records), TABLES, 0, {A: 300})
+    assert (found.until, found.waiting, found.lost) == (300, (), (Waiting(200, A, 1, 2),))
+    assert reach(frame(spark, records), TABLES, 0, {A: 200}).until == 100
+
+
+def test_a_topic_is_read_past_what_all_its_partitions_are_past(spark: SparkSession) -> None:
+    records = [row(A, 100), row(A, 300), row(A, 200, partition=1), row(B, 50), *whole(900, a=1)]
+    ends = {A: {0: 2, 1: 1}, B: {0: 1, 1: 7}}
+    assert read_past(frame(spark, records), ends) == {A: 200}
+
+
+def test_what_waits_is_counted_and_dated_by_its_rows(spark: SparkSession) -> None:
+    """By rows, since of a transaction without boundaries nothing else tells."""
+    records = frame(spark, [row(A, 100), row(B, 110, is_new=False), row(A, 120, is_new=False)])
+    assert rest_of(records, 0) == Rest(rows=3, new=True, oldest_s=100.0, untold=(100, A))
+    assert rest_of(records, 100) == Rest(rows=2, new=False, oldest_s=110.0, untold=(110, B))
+    assert rest_of(records, 120) == Rest(rows=0, new=False, oldest_s=None, untold=None)
+
+
+def test_a_transaction_that_has_begun_is_told_of(spark: SparkSession) -> None:
+    rest = rest_of(frame(spark, [row(A, 100), begin(100), begin(110)]), 0)
+    assert (rest.rows, rest.untold) == (1, None)
+    assert rest_of(frame(spark, [begin(110)]), 0).untold is None

@@ -1,0 +1,163 @@
+"""Avro records that are made by hand, without a registry."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+
+from pgrelay.spark.records.avro_records import avro_changes
+from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.registry import Registry
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from tests.spark.handmade_records import Message, as_read, change, numeric, table, tombstone
+
+ID = Column("id", "int4", key=True, encoding="int")
+N = Column("n", "text", encoding="string")
+
+HELD = "__debezium_unavailable_value"
+
+
+def text(name: str) -> Column:
+    return Column(name, "text", encoding="string")
+
+
+def writer_schema(*texts: str) -> str:
+    """The schema of values whose rows have an id and columns of texts."""
+    columns = [{"name": name, "type": ["null", "string"]} for name in texts]
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, *columns]}
+    source = [{"name": name, "type": "long"} for name in ("commit_lsn", "seq", "txId", "ts_us")]
+    fields = [
+        {"name": "before", "type": ["null", row]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "unchanged", "type": ["null", {"type": "array", "items": "string"}]},
+        {"name": "op", "type": "string"},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": source}},
+    ]
+    return json.dumps({"type": "record", "name": "Envelope", "fields": fields})
+
+
+def update(
+    spark: SparkSession,
+    schema: TableSchema,
+    after: dict[str, object],
+    *,
+    unchanged: list[str] | None = None,
+    placeholder: bool | None = None,
+) -> Row:
+    """An update at LSN 10 as a change; `after` is its row."""
+    names = [name for name in after if name != "id"]
+    source = {"commit_lsn": 10, "seq": 0, "txId": 7, "ts_us": 0}
+    record = {"after": after, "unchanged": unchanged, "op": "u", "source": source}
+    row = f"struct<id: int NOT NULL, {', '.join(f'{name}: string' for name in names)}>"
+    places = f"struct<{', '.join(f'{name}: bigint NOT NULL' for name in source)}>"
+    shape = (
+        f"before {row}, after {row}, unchanged array<string>, op string NOT NULL, source {places} NOT NULL"
+    )
+    value = F.from_json(F.lit(json.dumps(record)), shape)
+    records = spark.range(1).select(
+        F.lit("app.public.t").alias("topic"),
+        F.lit(0).alias("partition"),
+        F.lit(0).cast("bigint").alias("offset"),
+        F.lit(b"{}").alias("key"),
+        F.concat(F.lit(b"\0\0\0\0\1"), to_avro(value, writer_schema(*names))).alias("value"),
+    )
+    [change] = avro_changes(records, schema, {1: writer_schema(*names)}, placeholder).collect()
+    return change
+
+
+def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(spark: SparkSession) -> None:
+    versions = (TableVersion((1, 0), (ID, text("big"), N)), TableVersion((50, 0), (ID, text("large"), N)))
+    schema = TableSchema("app.public.t", "public", "t", versions)
+    row = update(spark, schema, {"id": 1, "big": None, "n": "x"}, unchanged=["big"])
+    assert (tuple(row.after), row.unchanged, row.corrupt) == ((1, None, "x"), ["large"], None)
+
+
+def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSession) -> None:
+    schema = table("app.public.t", ID, text("big"))
+    found = [update(spark, schema, {"id": 1, "big": HELD}, placeholder=said) for said in (None, True, False)]
+    assert [(row.after.big, row.unchanged) for row in found] == [(HELD, []), (None, ["big"]), (HELD, [])]
+    assert [row.corrupt and row.corrupt.partition(", in ")[0] for row in found] == [
+        f"big: '{HELD}' stands for an unchanged value: pass placeholder=True, or False where it is a text",
+        None,
+        None,
+    ]
+
+
+def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
+    members = {"__op": "string", "__deleted": "boolean", "__commit_lsn": "long", "__seq": "long"}
+    members |= {"__ts_ms": "long", "__unchanged": "null", "__truncate": "null"}
+    fields = [{"name": name, "type": kind} for name, kind in {"id": "int", **members}.items()]
+    writer = json.dumps({"type": "record", "name": "Value", "fields": fields})
+    value = F.expr(
+        "struct(1 AS id, op AS __op, false AS __deleted, 10L AS __commit_lsn, offset AS __seq, 0L AS __ts_ms,"
+        " null AS __unchanged, null AS __truncate)"
+    )
+    records = spark.createDataFrame(
+        [
+            ("app.public.t", 0, 0, None, "u"),
+            ("app.public.t", 0, 1, b"{}", "u"),
+            ("app.public.t", 0, 2, None, "c"),
+        ],
+        "topic string, partition int, offset long, key binary, op string",
+    ).withColumn("value", F.concat(F.lit(b"\0\0\0\0\1"), to_avro(value, writer)))
+    found = avro_changes(records, table("app.public.t", ID), {1: writer}, None).orderBy("offset").collect()
+    told = [row.corrupt and row.corrupt.partition(", which")[0] for row in found]
+    assert told == ["an update in the flat envelope without a record key", None, None]
+
+
+class Registered(Registry):
+    """A registry that has one schema, of this id."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self._texts = {number: text}
+
+
+def in_avro(value: bytes) -> Message:
+    """An update of row 1 at LSN 10, written under schema 1, with these bytes in its second column."""
+    after = b"\2" + b"\2" + b"\2" + bytes([2 * len(value)]) + value
+    return Message(b"\0\0\0\0\1" + b"\0" + after + b"\0" + b"\2u" + b"\x14\0\x0e\0", b"{}")
+
+
+def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spark: SparkSession) -> None:
+    before = (replace(ID, encoding="integer"), N)
+    schema = TableSchema(
+        "app.public.t", "public", "t", (TableVersion((1, 0), before), TableVersion((9, 0), (ID, N)))
+    )
+    in_json = change("c", 5, after={"id": 2, "n": "b"})
+    written = [in_avro(b"a"), in_json, Message(b"garbage"), tombstone({"id": 3})]
+    decoder = Decoder(Registered(1, writer_schema("n")))
+    found = decoder.changes(as_read(spark, "app.public.t", written), schema).collect()
+    assert {
+        row.offset: (row.after and tuple(row.after), row.corrupt and row.corrupt[:25]) for row in found
+    } == {
+        0: ((1, "a"), None),
+        1: ((2, "b"), None),
+        2: (None, "no record in the schema r"),
+    }
+
+
+def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> None:
+    records = as_read(spark, "app.public.t", [in_avro(b"a")])
+    [row] = avro_changes(records, table("app.public.t", ID, N), {2: writer_schema("n")}, None).collect()
+    assert row.corrupt.startswith("written under a schema that was registered after the reader was made: 1, ")
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(-(10**37), None), (10**50 - 1, "wide: the value is not exactly")]
+)
+def test_a_number_of_more_digits_than_spark_has_is_told(
+    spark: SparkSession, number: int, told: str | None
+) -> None:
+    decimal = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2})
+    texts = {1: writer_schema("wide").replace('["null", "string"]', f'["null", {decimal}]', 1)}
+    wide = Column("wide", "numeric", numeric(50, 2), encoding="decimal(50,2)")
+    records = as_read(
+        spark, "app.public.t", [in_avro(number.to_bytes(number.bit_length() // 8 + 1, signed=True))]
+    )
+    [row] = avro_changes(records, table("app.public.t", ID, wide), texts, None).collect()
+    assert row.after.wide == (None if told else "-100000000000000000000000000000000000.00")
+    assert (row.corrupt and row.corrupt[:29]) == (told and told[:29])

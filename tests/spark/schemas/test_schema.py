@@ -1,0 +1,154 @@
+"""Schemas without Spark: versions in order, renames, what a column was, and names that collide."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, TimestampType
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion, folded
+from tests.spark.handmade_records import numeric, table
+
+ID = Column("id", "int4", key=True, encoding="integer")
+TITLE = Column("title", "text")
+PRICE = Column("price", "numeric", numeric(8, 2))
+
+
+def version(lsn: int, *columns: Column) -> TableVersion:
+    return TableVersion((lsn, 0), columns)
+
+
+def schema(*versions: TableVersion) -> TableSchema:
+    return TableSchema("app.public.t", "public", "t", versions)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (ID, IntegerType()),
+        (PRICE, DecimalType(8, 2)),
+        (Column("n", "numeric"), StringType()),
+        (Column("n", "numeric", numeric(50, 2)), StringType()),
+        (Column("n", "numeric", numeric(5, -2)), DecimalType(7, 0)),
+        (Column("n", "numeric", numeric(3, 5)), DecimalType(5, 5)),
+        (Column("n", "oid", encoding="integer"), LongType()),
+        (Column("n", "timestamptz", encoding="iso-timestamp"), TimestampType()),
+        (Column("n", "timestamptz", encoding="string"), StringType()),  # masked or hashed
+        (Column("n", "timetz", encoding="iso-time"), StringType()),
+        (Column("n", "_int4", encoding="array<integer>"), ArrayType(IntegerType())),
+        (Column("n", "_int4", encoding="array<array<int>>"), ArrayType(ArrayType(IntegerType()))),
+        (Column("n", "_jsonb", encoding="array<json>"), StringType()),
+        (Column("n", "mood"), StringType()),
+    ],
+)
+def test_the_spark_type_of_a_column(column: Column, expected: object) -> None:
+    assert column.spark_type == expected
+
+
+def test_a_schema_that_a_relay_repeats_is_one_version() -> None:
+    first, second = version(10, ID), version(30, ID, TITLE)
+    assert folded([first, version(20, ID), second, version(40, ID, TITLE)]) == (first, second)
+
+
+def test_versions_are_ordered_by_position_not_by_arrival() -> None:
+    first, second = version(10, ID), version(30, ID, TITLE)
+    assert folded([first, second, version(20, ID)]) == (first, second)
+
+
+def test_another_relation_of_the_same_columns_is_another_version() -> None:
+    one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
+    assert folded([one, replace(one, position=(15, 0)), other]) == (one, other)
+
+
+def test_rows_of_before_a_table_that_was_made_anew_are_in_doubt() -> None:
+    one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
+    told = "the rows are another table's, which was made anew or renamed to that name"
+    assert schema(one, other).doubts() == [((20, 0), told)]
+    assert schema(one, replace(other, relation=10)).doubts() == []
+    assert schema(replace(one, relation=0), other).doubts() == []  # as the catalogue tells it
+
+
+def test_values_of_before_a_type_that_postgres_wrote_rows_anew_for_are_in_doubt() -> None:
+    at = Column("at", "timestamp", encoding="iso-timestamp")
+    on = replace(at, name="on", type_modifier=0)
+    renamed = schema(version(10, ID, at, PRICE), version(20, ID, on, PRICE), version(30, ID, on, TITLE))
+    told = "column 'on' is timestamp(0) and was timestamp, so that the values that rows had may be others"
+    assert renamed.doubts()[0] == ((20, 0), told)
+    wider = replace(PRICE, type_modifier=numeric(12, 2))
+    assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
+
+
+def test_what_a_column_was_ends_where_it_was_added() -> None:
+    again = Column("title", "int8", encoding="integer")
+    known = schema(version(1, ID, TITLE), version(2, ID), version(3, ID, again))
+    assert known.lineage("title") == [((3, 0), again)]
+
+
+def test_what_a_column_was_follows_renames_and_types() -> None:
+    name, wide = Column("name", "text"), Column("price", "numeric", numeric(12, 2))
+    known = schema(version(1, ID, TITLE, PRICE), version(2, ID, name, PRICE), version(3, ID, name, wide))
+    assert known.lineage("name") == [((1, 0), TITLE), ((2, 0), name)]
+    assert known.lineage("price") == [((1, 0), PRICE), ((3, 0), wide)]
+    assert known.until((2, 5)).columns == (ID, name, PRICE)
+    assert known.until((0, 0)).columns == (ID, TITLE, PRICE)
+
+
+@pytest.mark.parametrize("name", ["at", "on"])
+def test_a_column_that_is_read_as_text_is_so_under_all_its_names(name: str) -> None:
+    at = Column("at", "timestamptz", encoding="iso-timestamp")
+    on, due = replace(at, name="on"), replace(at, name="due")
+    known = schema(version(1, ID, at, due), version(2, ID, on, due), version(3, ID, on, due, at)).as_text(
+        name
+    )
+    texts = [[column.name for column in each.columns if column.text] for each in known.versions]
+    assert texts == [["at"], ["on"], ["on", "at"] if name == "at" else ["on"]]
+    # Or the rename would be taken for a drop and an add.
+    last = schema(version(1, ID, at), version(2, ID, on)).as_text(name)
+    assert last.became(*last.versions) == {"id": "id", "at": "on"}
+
+
+def test_columns_that_differ_in_case_alone_are_refused_by_name() -> None:
+    with pytest.raises(SetupError, match="'id' and 'ID' are the same"):
+        table("app.public.t", ID, Column("ID", "text")).refuse_clash()
+
+
+def test_a_column_with_a_name_of_ours_is_refused() -> None:
+    with pytest.raises(SetupError, match="'__seq' is ours"):
+        table("app.public.t", ID, Column("__seq", "int4")).refuse_clash()
+
+
+def test_a_version_that_spark_can_not_have_is_passed_over() -> None:
+    twice = (ID, Column("ID", "text"))
+    known = schema(version(10, *twice), version(20, ID, TITLE), version(30, *twice), version(40, ID, PRICE))
+    ends = [known.until((lsn, 0)).latest.position[0] for lsn in (5, 10, 20, 30, 40)]
+    assert ends == [20, 20, 20, 40, 40]
+    known.until((10, 0)).refuse_clash()
+    with pytest.raises(SetupError, match="are the same"):
+        schema(version(10, ID), version(20, *twice)).until((20, 0)).refuse_clash()
+
+
+def test_what_columns_became_over_several_versions() -> None:
+    first, last = version(1, ID, TITLE, PRICE), version(3, ID, Column("Title", "text"))
+    known = schema(first, version(2, ID, TITLE, Column("Title", "text")), last)
+    assert known.became(first, last) == {"id": "id"}
+
+
+def test_what_columns_are_called_now_by_each_name_that_they_had() -> None:
+    big, large = Column("big", "text"), Column("large", "text")
+    known = schema(version(1, ID, big, PRICE), version(2, ID, large, PRICE), version(3, ID, large, big))
+    assert known.names_now() == [
+        ((1, 0), {"big": "large", "price": None}),
+        ((2, 0), {"price": None}),
+        ((3, 0), {}),
+    ]
+
+
+def test_reading_an_unknown_column_as_text_is_refused() -> None:
+    with pytest.raises(SetupError, match="no column 'nope'; there are id, title"):
+        table("app.public.t", ID, TITLE).as_text("nope")
+
+
+def test_a_schema_prints_as_its_columns() -> None:
+    known = table("app.public.t", ID, PRICE)
+    assert str(known) == "app.public.t from 0/1: id int, price decimal(8,2); key (id)"
