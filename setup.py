@@ -13,8 +13,7 @@ from setuptools import setup
 COMPILED = [
     *glob("src/pgrelay/wire/*.py"),
     *glob("src/pgrelay/assembly/*.py"),
-    *glob("src/pgrelay/encode/*.py"),
-    *glob("src/pgrelay/encode/avro/*.py"),
+    *glob("src/pgrelay/encode/**/*.py", recursive=True),
     "src/pgrelay/errors.py",
     "src/pgrelay/handover.py",
     "src/pgrelay/lsn.py",

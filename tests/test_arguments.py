@@ -6,7 +6,7 @@ import pytest
 
 from pgrelay import __version__
 from pgrelay.arguments import parser
-from pgrelay.encode.digits import COMPILED
+from pgrelay.encode.values.digits import COMPILED
 
 
 def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:

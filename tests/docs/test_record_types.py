@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from pgrelay.encode.text import text_encoding, whole_converter
 from pgrelay.encode.types import QUOTED, TEXT, ColumnType, Encodings, builtin_type
+from pgrelay.encode.values.text import text_encoding, whole_converter
 from tests.docs.pages import pages
-from tests.encode.values import numeric_typmod
+from tests.encode.json_values import numeric_typmod
 
 _CODE: Final = re.compile(r"`([^`]*)`")
 _SETTING: Final = re.compile(r"(numeric|time|binary|json): (\w+)")

@@ -23,7 +23,7 @@ from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
 from tests.assembly.transactions import batches
-from tests.encode.avro import SchemaNumbers
+from tests.encode.decoded_avro import SchemaNumbers
 from tests.encode.encoding import NOW, OPTIONS, encoder_of
 from tests.encode.stream import FACTS, Stream
 

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.types import ColumnType
+from tests.encode.json_values import numeric_typmod
 from tests.encode.samples import SAMPLES
-from tests.encode.values import numeric_typmod
 from tests.wire import build
 from tests.wire.build import UNCHANGED, Binary, Column, Unchanged
 

@@ -17,8 +17,8 @@ from pgrelay.encode.types import Encodings
 from pgrelay.errors import ProtocolError, RecordError
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 from tests.encode.encoding import OPTIONS
+from tests.encode.json_values import ALL_CHOICES, built_in, from_text
 from tests.encode.samples import SAMPLES
-from tests.encode.values import ALL_CHOICES, built_in, from_text
 from tests.wire.build import BYTEA, INT4, TEXT, UNCHANGED, Binary, Column, Row, tuple_data
 
 

@@ -21,7 +21,7 @@ from tests.encode.encoding import (
     transaction,
     written,
 )
-from tests.encode.values import numeric_typmod
+from tests.encode.json_values import numeric_typmod
 from tests.wire import build
 from tests.wire.build import DATE, INT4, NUMERIC, TEXT, Column
 

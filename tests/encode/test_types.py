@@ -4,7 +4,7 @@ import pytest
 
 from pgrelay.encode import oids
 from pgrelay.encode.types import ColumnType, array_of, builtin_type
-from tests.encode.values import built_in
+from tests.encode.json_values import built_in
 
 
 @pytest.mark.parametrize("constant", [name for name in vars(oids) if name.isupper()])

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 from psycopg import pq, sql
 
-from pgrelay.encode.binary import binary_encoding
-from pgrelay.encode.binary_addresses import inet_text
-from pgrelay.encode.floats import float4_text, float8_text
+from pgrelay.encode.binary.addresses import inet_text
+from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.values.floats import float4_text, float8_text
 from pgrelay.postgres.connection import PIN
-from tests.encode.values import ALL_CHOICES, built_in, from_binary, from_text
+from tests.encode.json_values import ALL_CHOICES, built_in, from_binary, from_text
 from tests.integration.databases import Database
 from tests.integration.extreme_values import VALUES, values_of
 from tests.integration.servers import on_all_versions, on_full_versions

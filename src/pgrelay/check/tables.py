@@ -9,7 +9,7 @@ from pgrelay.check.keys import key_findings
 from pgrelay.check.patterns import pattern_findings
 from pgrelay.check.table_queries import Column, Published, differing
 from pgrelay.config import Config
-from pgrelay.encode.binary import binary_encoding
+from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.records import FLAT_NAMES
 from pgrelay.encode.selection import DROP, MASK, Selection
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type

@@ -9,8 +9,8 @@ from librt.strings import BytesWriter
 from pgrelay.encode.envelope import JsonEnvelope
 from pgrelay.encode.json_text import json_array, json_name
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.plain import write_number
 from pgrelay.encode.plan import Plan
+from pgrelay.encode.values.plain import write_number
 
 
 class DebeziumJson(JsonEnvelope):

@@ -1,4 +1,4 @@
-"""JSON of names and of lists, which stand around the rows. Values of columns: see text.py."""
+"""JSON of names and of lists, which stand around the rows. Values of columns: see values/text.py."""
 
 import json
 

@@ -7,14 +7,14 @@ dataclasses, since the per-row loop reads their attributes and mypyc reads those
 from dataclasses import dataclass, field
 from typing import Final
 
-from pgrelay.encode.binary import binary_encoding
+from pgrelay.encode.binary.values import binary_encoding
 from pgrelay.encode.json_text import json_name
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partition
 from pgrelay.encode.records import CREATE, DELETE, PLACEHOLDER, TRUNCATE, UPDATE, Opening
 from pgrelay.encode.selection import DROP, HASH, HIDDEN_ENCODING, KEEP, MASK, hashed, masked
-from pgrelay.encode.text import text_encoding
 from pgrelay.encode.types import CONVERT, RAW, ColumnType, Converter, Encoding, builtin_type
+from pgrelay.encode.values.text import text_encoding
 from pgrelay.wire.pgoutput import Relation, RelationColumn
 
 FULL: Final = "f"

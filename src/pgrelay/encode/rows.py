@@ -11,12 +11,12 @@ from typing import Final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be
 from mypy_extensions import i64, u8
 
-from pgrelay.encode.numbers import write_json_number
-from pgrelay.encode.plain import copy, is_plain
 from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.temporal import write_timestamp
-from pgrelay.encode.text import json_string, write_truth
 from pgrelay.encode.types import FLOAT, INSTANT, LOCAL, QUOTED, RAW, TEXT, TRUTH, Converter
+from pgrelay.encode.values.numbers import write_json_number
+from pgrelay.encode.values.plain import copy, is_plain
+from pgrelay.encode.values.temporal import write_timestamp
+from pgrelay.encode.values.text import json_string, write_truth
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import tuples
 

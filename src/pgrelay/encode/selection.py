@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pgrelay.encode.text import json_string, whole_converter
 from pgrelay.encode.types import STRING, Converter, Encoding
+from pgrelay.encode.values.text import json_string, whole_converter
 from pgrelay.errors import SetupError
 
 KEEP: Final = "keep"

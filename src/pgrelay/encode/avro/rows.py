@@ -8,11 +8,11 @@ from mypy_extensions import i64, u8
 from pgrelay.encode.avro.body import write_length, write_long
 from pgrelay.encode.avro.types import DAYS, MICROS, SIZED, UNSCALED, WHOLE
 from pgrelay.encode.avro.values import boolean, epoch_days, epoch_micros, write_decimal
-from pgrelay.encode.digits import integer
-from pgrelay.encode.plain import copy
 from pgrelay.encode.plan import ColumnPlan, Plan
 from pgrelay.encode.rows import RowWriter, converted, of_binary, value_error
 from pgrelay.encode.types import CONVERT, TRUTH
+from pgrelay.encode.values.digits import integer
+from pgrelay.encode.values.plain import copy
 from pgrelay.errors import RecordError
 from pgrelay.wire import tuples
 

@@ -29,15 +29,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pgrelay.encode import oids
-from pgrelay.encode.arrays import array_converter
 from pgrelay.encode.avro import values
 from pgrelay.encode.avro.body import sized
-from pgrelay.encode.binary import same_text, text_decoder
-from pgrelay.encode.binary_sets import array_decoder, hstore_decoder
-from pgrelay.encode.hstore import hstore_converter
-from pgrelay.encode.numbers import declared_precision, declared_scale, money_amount
-from pgrelay.encode.text import bytea, single_byte_text, utf8
+from pgrelay.encode.binary.sets import array_decoder, hstore_decoder
+from pgrelay.encode.binary.values import same_text, text_decoder
 from pgrelay.encode.types import CONVERT, TRUTH, ColumnType, Converter, Encodings
+from pgrelay.encode.values.arrays import array_converter
+from pgrelay.encode.values.hstore import hstore_converter
+from pgrelay.encode.values.numbers import declared_precision, declared_scale, money_amount
+from pgrelay.encode.values.text import bytea, single_byte_text, utf8
 
 # Kinds of encoding, besides TRUTH, and CONVERT, which gives the whole body. Those of the commonest types are
 # written without a converter, which would cost an object a value.

@@ -12,13 +12,13 @@ from librt.strings import BytesWriter, read_f32_le, read_i64_be, write_f32_le, w
 from mypy_extensions import i64, u8
 
 from pgrelay.encode.avro.body import long, sized
-from pgrelay.encode.civil import DAY_US
-from pgrelay.encode.digits import COMPILED, MINUS, SAFE, ZERO, integer
-from pgrelay.encode.marks import Marks
-from pgrelay.encode.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
 from pgrelay.encode.refusal import refusal
-from pgrelay.encode.temporal import day_micros, days, micros, utc_day_micros
 from pgrelay.encode.types import Converter
+from pgrelay.encode.values.civil import DAY_US
+from pgrelay.encode.values.digits import COMPILED, MINUS, SAFE, ZERO, integer
+from pgrelay.encode.values.marks import Marks
+from pgrelay.encode.values.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
+from pgrelay.encode.values.temporal import day_micros, days, micros, utc_day_micros
 
 _I64_MAX: Final = (1 << 63) - 1
 

@@ -4,7 +4,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, LongType, MapType, StringType
 
-from pgrelay.encode.numbers import declared_scale
+from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.records.decimals import integer_text
 from pgrelay.spark.records.values import clock
 from pgrelay.spark.schemas.columns import Column

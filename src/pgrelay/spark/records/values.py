@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pgrelay.encode.numbers import declared_scale
 from pgrelay.encode.types import DECIMAL_BASE64, EPOCH_DAYS, HEX, MICROS, VARIABLE_DECIMAL
+from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.records.decimals import decimal_text, exact_decimal, variable_decimal_text
 from pgrelay.spark.schemas.columns import Column
 

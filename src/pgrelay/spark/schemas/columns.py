@@ -38,8 +38,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pgrelay.encode.numbers import declared_precision, declared_scale
 from pgrelay.encode.types import JSON, STRING
+from pgrelay.encode.values.numbers import declared_precision, declared_scale
 
 _ARRAY: Final = re.compile(r"array<(.*)>")
 

@@ -9,9 +9,9 @@ from psycopg.rows import dict_row
 
 from pgrelay.encode.avro.types import avro_type
 from pgrelay.encode.schema import IDENTITIES
-from pgrelay.encode.text import text_encoding
 from pgrelay.encode.topics import Topics
 from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.values.text import text_encoding
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 

@@ -6,8 +6,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType
 
-from pgrelay.encode.numbers import declared_precision, declared_scale
 from pgrelay.encode.types import STRING
+from pgrelay.encode.values.numbers import declared_precision, declared_scale
 from pgrelay.spark.schemas.columns import Column
 
 _INTEGERS: Final = ("smallint", "int", "bigint")

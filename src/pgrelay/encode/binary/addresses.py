@@ -1,0 +1,73 @@
+"""Postgres's text of network addresses and UUIDs that come in binary."""
+
+from typing import Final
+
+from pgrelay.encode.binary.fields import sized, take
+
+# Families as ``src/include/utils/inet.h`` numbers them: IPv6 is the server's AF_INET + 1.
+_IPV4: Final = 2
+_IPV6: Final = 3
+
+
+def inet_text(value: bytes) -> bytes:
+    """inet and cidr: bytes family, bits of netmask, 1 for cidr, size of the address; then the address.
+
+    inet leaves out the netmask of a single host, cidr never does.
+    """
+    family, bits, cidr, size = take(value, 0, 4)
+    address = take(sized(value, 4 + size), 4, size)
+    if family == _IPV4 and size == 4 and bits <= 32:
+        text = _ipv4(address)
+    elif family == _IPV6 and size == 16 and bits <= 128:
+        text = _ipv6(address)
+    else:
+        raise ValueError(f"an address of family {family} has {size} bytes and {bits} bits of netmask")
+    return text if bits == 8 * size and not cidr else b"%b/%d" % (text, bits)
+
+
+def macaddr_text(value: bytes) -> bytes:
+    """``08:00:2b:01:02:03``."""
+    return sized(value, 6).hex(":").encode()
+
+
+def macaddr8_text(value: bytes) -> bytes:
+    """``08:00:2b:01:02:03:04:05``."""
+    return sized(value, 8).hex(":").encode()
+
+
+def uuid_text(value: bytes) -> bytes:
+    """``a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11``."""
+    digits = sized(value, 16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
+
+
+def _ipv4(address: bytes) -> bytes:
+    return b"%d.%d.%d.%d" % (address[0], address[1], address[2], address[3])
+
+
+def _ipv6(address: bytes) -> bytes:
+    """As ``src/port/inet_net_ntop.c``: the first longest run of zero words is left out, where it has two.
+
+    A run in front that leaves two words, or ffff and two words, makes them an IPv4 address in dotted form.
+    """
+    words = [address[i] << 8 | address[i + 1] for i in range(0, 16, 2)]
+    start, length = _longest_zeros(words)
+    if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
+        return (b"::" if length == 6 else b"::ffff:") + _ipv4(address[12:])
+    if length < 2:
+        return _words(words)
+    return _words(words[:start]) + b"::" + _words(words[start + length :])
+
+
+def _longest_zeros(words: list[int]) -> tuple[int, int]:
+    """Where the first longest run of zero words starts, and its length; 0 when there is none."""
+    best_start = best_length = length = 0
+    for index, word in enumerate(words):
+        length = length + 1 if word == 0 else 0
+        if length > best_length:
+            best_start, best_length = index - length + 1, length
+    return best_start, best_length
+
+
+def _words(words: list[int]) -> bytes:
+    return b":".join([b"%x" % word for word in words])

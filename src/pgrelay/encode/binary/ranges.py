@@ -1,0 +1,69 @@
+"""Postgres's text of ranges and multiranges that come in binary (manual, "Range Types")."""
+
+import re
+from typing import Final
+
+from pgrelay.encode.binary.fields import at_end, count, i32, take
+from pgrelay.encode.types import Converter
+
+# Flags of ``src/include/utils/rangetypes.h``.
+_EMPTY: Final = 0x01
+_LOWER_INCLUSIVE: Final = 0x02
+_UPPER_INCLUSIVE: Final = 0x04
+_LOWER_INFINITE: Final = 0x08
+_UPPER_INFINITE: Final = 0x10
+_ALL: Final = 0x1F
+
+# What makes range_out put a bound between quotes; so does a bound that is empty.
+_QUOTE_FOR: Final = re.compile(rb'["\\(),\[\] \t\n\v\f\r]').search
+
+
+def range_decoder(subtype: Converter) -> Converter:
+    """A function from a range's binary form to its text: ``[1,5)``.
+
+    A byte of flags, then for each finite bound its Int32 size and its binary form, which `subtype` takes to
+    text.
+    """
+
+    def decode(value: bytes) -> bytes:
+        flags = take(value, 0, 1)[0]
+        if flags & ~_ALL:
+            raise ValueError(f"a range has the flags 0x{flags:02X}")
+        if flags & _EMPTY:
+            at_end(value, 1)
+            return b"empty"
+        lower, at = (b"", 1) if flags & _LOWER_INFINITE else _bound(value, 1, subtype)
+        upper, at = (b"", at) if flags & _UPPER_INFINITE else _bound(value, at, subtype)
+        at_end(value, at)
+        opening = b"[" if flags & _LOWER_INCLUSIVE else b"("
+        return opening + lower + b"," + upper + (b"]" if flags & _UPPER_INCLUSIVE else b")")
+
+    return decode
+
+
+def multirange_decoder(of: Converter) -> Converter:
+    """A function from a multirange's binary form to its text: ``{[1,2),[5,6)}``.
+
+    Int32 number of ranges, then for each its Int32 size and its binary form, which `of` takes to text.
+    """
+
+    def decode(value: bytes) -> bytes:
+        at = 4
+        ranges: list[bytes] = []
+        for _ in range(count(value, 0)):
+            size = i32(value, at)
+            ranges.append(of(take(value, at + 4, size)))
+            at += 4 + size
+        at_end(value, at)
+        return b"{" + b",".join(ranges) + b"}"
+
+    return decode
+
+
+def _bound(value: bytes, at: int, subtype: Converter) -> tuple[bytes, int]:
+    """The text of the bound at that index, and the index behind it."""
+    size = i32(value, at)
+    text = subtype(take(value, at + 4, size))
+    if not text or _QUOTE_FOR(text) is not None:
+        text = b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
+    return text, at + 4 + size

@@ -1,0 +1,54 @@
+"""Postgres's text of geometric types that come in binary: doubles, as ``geo_ops.c`` sends and prints them."""
+
+from pgrelay.encode.binary.fields import at_end, count, f64, sized
+from pgrelay.encode.values.floats import float8_text
+
+
+def point_text(value: bytes) -> bytes:
+    """``(1,2)``."""
+    return _points(sized(value, 16), 0, 1)
+
+
+def lseg_text(value: bytes) -> bytes:
+    """``[(1,2),(3,4)]``."""
+    return b"[" + _points(sized(value, 32), 0, 2) + b"]"
+
+
+def box_text(value: bytes) -> bytes:
+    """``(3,4),(1,2)``."""
+    return _points(sized(value, 32), 0, 2)
+
+
+def line_text(value: bytes) -> bytes:
+    """``{1,2,3}``."""
+    return b"{" + _doubles(sized(value, 24), 0, 3) + b"}"
+
+
+def circle_text(value: bytes) -> bytes:
+    """``<(1,2),3>``."""
+    return b"<" + _points(sized(value, 24), 0, 1) + b"," + _doubles(value, 16, 1) + b">"
+
+
+def polygon_text(value: bytes) -> bytes:
+    """Int32 number of points, the points: ``((1,2),(3,4))``."""
+    return b"(" + _counted_points(value, 0) + b")"
+
+
+def path_text(value: bytes) -> bytes:
+    """Byte 1 when closed, Int32 number of points, the points: ``((1,2),(3,4))``, open ``[(1,2),(3,4)]``."""
+    points = _counted_points(value, 1)
+    return b"(" + points + b")" if value[0] else b"[" + points + b"]"
+
+
+def _counted_points(value: bytes, at: int) -> bytes:
+    number = count(value, at)
+    at_end(value, at + 4 + 16 * number)
+    return _points(value, at + 4, number)
+
+
+def _points(value: bytes, at: int, number: int) -> bytes:
+    return b",".join([b"(" + _doubles(value, at + 16 * i, 2) + b")" for i in range(number)])
+
+
+def _doubles(value: bytes, at: int, number: int) -> bytes:
+    return b",".join([float8_text(f64(value, at + 8 * i)) for i in range(number)])

@@ -1,0 +1,233 @@
+"""JSON encodings of values that come in binary, the form that each type's send function writes.
+
+A value is taken to the text that its type's output function would print under the settings that
+``pgrelay.encode.values.text`` names, and that text is encoded as it always is. So a value gives the same JSON
+whether it came as text or binary, by construction. Arrays, hstore and bytea alone skip the text, since their
+JSON is as plain in binary.
+
+Unknown here, so that None is given: the types that send an OID and print a name (regclass and its like),
+composites, tsquery, aclitem, and every type of an extension but those in `_BY_NAME` and hstore; and hstore
+where the server converts text.
+"""
+
+from binascii import b2a_base64, hexlify
+from typing import Final
+
+from pgrelay.encode import oids
+from pgrelay.encode.binary.addresses import inet_text, macaddr8_text, macaddr_text, uuid_text
+from pgrelay.encode.binary.fields import sized, u16, u32
+from pgrelay.encode.binary.numbers import (
+    bits_text,
+    double_text,
+    int2_text,
+    int4_text,
+    int8_text,
+    money_text,
+    numeric_text,
+    real_text,
+    unsigned4_text,
+    unsigned8_text,
+)
+from pgrelay.encode.binary.ranges import multirange_decoder, range_decoder
+from pgrelay.encode.binary.sets import (
+    array_decoder,
+    hstore_decoder,
+    int2vector_text,
+    oidvector_text,
+    snapshot_text,
+    tsvector_text,
+)
+from pgrelay.encode.binary.shapes import (
+    box_text,
+    circle_text,
+    line_text,
+    lseg_text,
+    path_text,
+    point_text,
+    polygon_text,
+)
+from pgrelay.encode.binary.times import (
+    date_text,
+    interval_text,
+    time_text,
+    timestamp_text,
+    timestamptz_text,
+    timetz_text,
+)
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.types import (
+    BASE64,
+    CONVERT,
+    HEX,
+    OBJECT,
+    QUOTED,
+    RAW,
+    ColumnType,
+    Converter,
+    Encoding,
+    Encodings,
+    array_of,
+)
+from pgrelay.encode.values.text import string_converter, text_encoding, whole_converter
+
+
+def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
+    """The encoding of a column's values that come in binary; None when we don't know that form."""
+    if column.oid == oids.BYTEA:
+        return _BYTEA_HEX if choices.binary == "hex" else _BYTEA_BASE64
+    if column.is_array:
+        element = binary_encoding(column.element_type(), choices)
+        if element is None:
+            return None
+        return Encoding(CONVERT, array_of(element.name), array_decoder(whole_converter(element)))
+    if column.is_hstore:
+        if choices.recoded:
+            return None
+        return Encoding(CONVERT, OBJECT, hstore_decoder(string_converter(choices)))
+    decode = text_decoder(column)
+    if decode is None:
+        return None
+    encoding = text_encoding(column, choices)
+    if decode is same_text:
+        return encoding
+    return Encoding(CONVERT, encoding.name, _through_text(decode, encoding))
+
+
+def text_decoder(column: ColumnType) -> Converter | None:
+    """A function from a value's binary form to its text; None when we don't know the form."""
+    if column.typtype == "e":
+        return same_text
+    if column.typtype in ("r", "m"):
+        of = None if column.element is None else text_decoder(column.element)
+        if of is None:
+            return None
+        return range_decoder(of) if column.typtype == "r" else multirange_decoder(of)
+    if column.typtype == "b":
+        return _BY_OID.get(column.oid) or _BY_NAME.get(column.name)
+    return None
+
+
+def _through_text(decode: Converter, encoding: Encoding) -> Converter:
+    """What decodes to text and encodes that."""
+    if encoding.kind == RAW:
+        return decode
+    if encoding.kind == QUOTED:
+        return lambda value: b'"' + decode(value) + b'"'
+    encode = whole_converter(encoding)
+    return lambda value: encode(decode(value))
+
+
+def boolean_text(value: bytes) -> bytes:
+    """A byte: 1 is true, 0 false."""
+    if value == b"\1":
+        return b"t"
+    if value == b"\0":
+        return b"f"
+    raise refusal(value, "a boolean's binary form")
+
+
+def bytea_text(value: bytes) -> bytes:
+    """The bytes themselves, printed as ``\\x`` and hexadecimal digits."""
+    return b"\\x" + hexlify(value)
+
+
+def single_byte_text(value: bytes) -> bytes:
+    """``"char"``, of which the zero byte prints as nothing."""
+    return b"" if sized(value, 1) == b"\0" else value
+
+
+def tid_text(value: bytes) -> bytes:
+    """Int32 block, Int16 offset: ``(0,1)``."""
+    return b"(%d,%d)" % (u32(sized(value, 6), 0), u16(value, 4))
+
+
+def pg_lsn_text(value: bytes) -> bytes:
+    """Int64: ``16/B374D848``."""
+    return b"%X/%X" % (u32(sized(value, 8), 0), u32(value, 4))
+
+
+def versioned_text(value: bytes) -> bytes:
+    """A byte of 1, the version of the form, then the text: jsonb and jsonpath."""
+    if value[:1] != b"\1":
+        raise refusal(value, "of version 1 of its binary form")
+    return value[1:]
+
+
+def bytea_base64(value: bytes) -> bytes:
+    """The bytes themselves, as a base64 string."""
+    return b'"' + b2a_base64(value, newline=False) + b'"'
+
+
+def bytea_hex(value: bytes) -> bytes:
+    """The bytes themselves, as a string of hexadecimal digits."""
+    return b'"' + hexlify(value) + b'"'
+
+
+def same_text(value: bytes) -> bytes:
+    """The binary form is the text."""
+    return value
+
+
+_BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
+_BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
+
+_BY_OID: Final[dict[int, Converter]] = {
+    oids.BOOL: boolean_text,
+    oids.BYTEA: bytea_text,
+    oids.CHAR: single_byte_text,
+    oids.NAME: same_text,
+    oids.INT8: int8_text,
+    oids.INT2: int2_text,
+    oids.INT2VECTOR: int2vector_text,
+    oids.INT4: int4_text,
+    oids.TEXT: same_text,
+    oids.OID: unsigned4_text,
+    oids.TID: tid_text,
+    oids.XID: unsigned4_text,
+    oids.CID: unsigned4_text,
+    oids.OIDVECTOR: oidvector_text,
+    oids.JSON: same_text,
+    oids.XML: same_text,
+    oids.POINT: point_text,
+    oids.LSEG: lseg_text,
+    oids.PATH: path_text,
+    oids.BOX: box_text,
+    oids.POLYGON: polygon_text,
+    oids.LINE: line_text,
+    oids.CIDR: inet_text,
+    oids.FLOAT4: real_text,
+    oids.FLOAT8: double_text,
+    oids.CIRCLE: circle_text,
+    oids.MACADDR8: macaddr8_text,
+    oids.MONEY: money_text,
+    oids.MACADDR: macaddr_text,
+    oids.INET: inet_text,
+    oids.BPCHAR: same_text,
+    oids.VARCHAR: same_text,
+    oids.DATE: date_text,
+    oids.TIME: time_text,
+    oids.TIMESTAMP: timestamp_text,
+    oids.TIMESTAMPTZ: timestamptz_text,
+    oids.INTERVAL: interval_text,
+    oids.TIMETZ: timetz_text,
+    oids.BIT: bits_text,
+    oids.VARBIT: bits_text,
+    oids.NUMERIC: numeric_text,
+    oids.REFCURSOR: same_text,
+    oids.UUID: uuid_text,
+    oids.TXID_SNAPSHOT: snapshot_text,
+    oids.PG_LSN: pg_lsn_text,
+    oids.TSVECTOR: tsvector_text,
+    oids.JSONB: versioned_text,
+    oids.JSONPATH: versioned_text,
+    oids.PG_SNAPSHOT: snapshot_text,
+    oids.XID8: unsigned8_text,
+}
+
+# Types of extensions that come with PostgreSQL; their OIDs differ from one database to the next.
+_BY_NAME: Final[dict[str, Converter]] = {
+    "citext": same_text,
+    "ltree": versioned_text,
+    "lquery": versioned_text,
+    "ltxtquery": versioned_text,
+}

@@ -1,0 +1,45 @@
+"""Maps, in JSON or with other marks around their members, from hstore: a string for every value, or null."""
+
+import re
+from typing import Final
+
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.types import Converter
+from pgrelay.encode.values.arrays import unescaped
+from pgrelay.encode.values.marks import JSON_OBJECT, Marks
+
+# One pair as hstore_out writes it (manual, "hstore"): quotes and backslashes escaped by a backslash.
+_PAIR: Final = re.compile(
+    rb'"([^"\\]*(?:\\.[^"\\]*)*)"=>(?:"([^"\\]*(?:\\.[^"\\]*)*)"|NULL)(?:, (?=")|\Z)', re.DOTALL
+).match
+
+
+def hstore_converter(
+    string: Converter, item: Converter | None = None, marks: Marks = JSON_OBJECT
+) -> Converter:
+    """A converter of hstore's text, ``"a"=>"1", "b"=>NULL``.
+
+    string  writes text as a member's name
+    item    writes text as its value, where that is another form
+    """
+    convert_item = item or string
+
+    def convert(value: bytes) -> bytes:
+        members: list[bytes] = []
+        at = 0
+        while at < len(value):
+            pair = _PAIR(value, at)
+            if pair is None:
+                raise refusal(value, "an hstore as Postgres prints one")
+            key, text = pair[1], pair[2]
+            written = marks.null if text is None else convert_item(unescaped(text))
+            members.append(string(unescaped(key)) + marks.colon + written)
+            at = pair.end()
+        return joined(members, marks)
+
+    return convert
+
+
+def joined(members: list[bytes], marks: Marks) -> bytes:
+    """The members as one map."""
+    return marks.opening + marks.between.join(members) + marks.closing if members else marks.empty

@@ -1,0 +1,217 @@
+"""JSON forms of dates and times, from Postgres's text under DateStyle ISO and TimeZone UTC.
+
+``iso`` keeps Postgres's digits: ``2026-11-20T14:54:02.343135``, with ``Z`` where the type has a zone. A
+year before Christ stays as Postgres writes it, ``0044-03-15T12:00:00Z BC``; so do ``infinity`` and
+``-infinity``, in both forms. ``debezium`` counts: days since 1970-01-01, microseconds since then or since
+midnight.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
+from pgrelay.encode import oids
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.types import (
+    CONVERT,
+    EPOCH_DAYS,
+    INSTANT,
+    ISO_DATE,
+    ISO_DURATION,
+    ISO_TIME,
+    ISO_TIMESTAMP,
+    LOCAL,
+    MICROS,
+    QUOTED,
+    Encoding,
+)
+from pgrelay.encode.values.civil import DAY_US, days_from_civil
+from pgrelay.encode.values.digits import ZERO, number
+from pgrelay.encode.values.plain import copy
+
+# From 1970, so that their microseconds don't leave 64 bits.
+_SAFE_DAYS: Final = 106_000_000
+
+# Without a fraction and a zone.
+_SHORTEST: Final = len("2026-11-20 14:54:02")
+_SPACE: Final = ord(" ")
+_QUOTE: Final[u8] = ord('"')
+_T: Final[u8] = ord("T")
+_PLUS: Final = ord("+")
+_MINUS: Final = ord("-")
+_COLON: Final = ord(":")
+_POINT: Final = ord(".")
+
+
+def iso_timestamp(value: bytes) -> bytes:
+    """A timestamp as an ISO 8601 string, from ``2026-11-20 14:54:02.343135``."""
+    date, _, time = value.partition(b" ")
+    if date[-3:-2] == b"-" and time:
+        return b'"' + date + b"T" + time + b'"'
+    return _infinity(value)
+
+
+def iso_timestamptz(value: bytes) -> bytes:
+    """A timestamptz as an ISO 8601 string in UTC, from ``2026-11-20 14:54:02.343135+00``."""
+    date, _, time = value.partition(b" ")
+    if date[-3:-2] == b"-":
+        if time.endswith(b"+00"):
+            return b'"' + date + b"T" + time[:-3] + b'Z"'
+        if time.endswith(b"+00 BC"):
+            return b'"' + date + b"T" + time[:-6] + b'Z BC"'
+    return _infinity(value)
+
+
+def write_timestamp(writer: BytesWriter, data: bytes, start: i64, end: i64, zone: bool) -> bool:
+    """Append what `iso_timestamptz` (`zone`) or `iso_timestamp` gives of `data[start:end]`.
+
+    False, and nothing, of one whose year has not four digits or that ends otherwise than usual.
+    """
+    if end - start < _SHORTEST or data[start + 7] != _MINUS or data[start + 10] != _SPACE:
+        return False
+    if zone:
+        if data[end - 3] != _PLUS or data[end - 2] != ZERO or data[end - 1] != ZERO:
+            return False
+        end -= 3
+    writer.append(_QUOTE)
+    between: i64 = len(writer) + 10
+    copy(writer, data, start, end)
+    writer[between] = _T
+    writer.write(b'Z"' if zone else b'"')
+    return True
+
+
+def epoch_days(value: bytes) -> bytes:
+    """A date as days since 1970-01-01, from ``2026-11-20`` or ``0044-03-15 BC``."""
+    return _infinity(value) if value.endswith(b"y") else b"%d" % days(value)
+
+
+def epoch_micros(value: bytes) -> bytes:
+    """A timestamp as microseconds since 1970-01-01 00:00, from ``2026-11-20 14:54:02.343135``."""
+    return _infinity(value) if value.endswith(b"y") else b"%d" % micros(value)
+
+
+def micros_of_day(value: bytes) -> bytes:
+    """A time as microseconds since midnight, from ``14:54:02.343135``; 24:00:00 is a whole day's."""
+    return b"%d" % day_micros(value, 0, len(value))
+
+
+def micros_of_utc_day(value: bytes) -> bytes:
+    """A timetz as microseconds since midnight UTC, from ``14:54:02.343135+02`` or ``…-03:30:15``.
+
+    Shifting wraps around midnight; only the 24:00:00 that stands in UTC already stays a whole day.
+    """
+    return b"%d" % utc_day_micros(value)
+
+
+def utc_day_micros(value: bytes) -> int:
+    """What `micros_of_utc_day` writes."""
+    at = max(value.rfind(b"+"), value.rfind(b"-"))
+    if at < 0:
+        raise refusal(value, "a timetz as Postgres prints it")
+    local = day_micros(value, 0, at)
+    offset = _offset(value[at + 1 :])
+    if offset == 0:
+        return local
+    east = value[at] == _PLUS
+    return (local - offset if east else local + offset) % DAY_US
+
+
+def _infinity(value: bytes) -> bytes:
+    """The two dates and timestamps without digits, as strings. Raises ValueError on all else."""
+    if value in (b"infinity", b"-infinity"):
+        return b'"' + value + b'"'
+    raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
+
+
+def days(value: bytes) -> i64:
+    """Days since 1970-01-01 of ``2026-11-20`` or ``0044-03-15 BC``."""
+    bc = value.endswith(b" BC")
+    return _days(value, len(value) - 3 if bc else len(value), bc)
+
+
+def micros(value: bytes) -> int:
+    """Microseconds since 1970-01-01 00:00 of a timestamp, or of a timestamptz in UTC.
+
+    Not every timestamp of Postgres fits 64 bits: from 1970 they last until the year 294247.
+    """
+    bc = value.endswith(b" BC")
+    end: i64 = len(value) - 3 if bc else len(value)
+    if end > 3 and value[end - 3] == _PLUS and value[end - 2] == ZERO and value[end - 1] == ZERO:
+        end -= 3
+    space: i64 = 10
+    while space < end and value[space] != _SPACE:
+        space += 1
+    if space >= end:
+        raise refusal(value, "a timestamp as Postgres prints it in ISO style and UTC")
+    day = _days(value, space, bc)
+    within_day = day_micros(value, space + 1, end)
+    if -_SAFE_DAYS < day < _SAFE_DAYS:
+        return day * DAY_US + within_day
+    large: int = day
+    rest: int = within_day
+    return large * DAY_US + rest
+
+
+def _days(value: bytes, end: i64, bc: bool) -> i64:
+    """Days since 1970-01-01 of the date that ends before `end`; the year has four digits or more."""
+    if end < 10 or value[end - 6] != _MINUS or value[end - 3] != _MINUS:
+        raise refusal(value, "a date as Postgres prints it in ISO style")
+    year, month, day = number(value, 0, end - 6), number(value, end - 5, end - 3), number(value, end - 2, end)
+    if month < 1 or month > 12 or day < 1 or day > 31:
+        raise refusal(value, "a date")
+    return days_from_civil(1 - year if bc else year, month, day)
+
+
+def day_micros(value: bytes, start: i64, end: i64) -> i64:
+    """Microseconds of ``14:54:02`` between two indexes, with no fraction or one of up to six digits."""
+    size = end - start
+    if size < 8 or size == 9 or size > 15 or value[start + 2] != _COLON or value[start + 5] != _COLON:
+        raise refusal(value, "a time as Postgres prints it")
+    seconds = (number(value, start, start + 2) * 60 + number(value, start + 3, start + 5)) * 60
+    seconds += number(value, start + 6, start + 8)
+    if size == 8:
+        return seconds * 1_000_000
+    if value[start + 8] != _POINT:
+        raise refusal(value, "a time as Postgres prints it")
+    fraction = number(value, start + 9, end)
+    for _ in range(15 - size):
+        fraction *= 10
+    return seconds * 1_000_000 + fraction
+
+
+def _offset(zone: bytes) -> int:
+    """Microseconds of a timetz's zone without its sign: ``02``, ``05:30``, ``03:30:15``."""
+    if len(zone) not in (2, 5, 8):
+        raise refusal(zone, "an offset from UTC as Postgres prints one")
+    seconds = int(zone[:2]) * 3600
+    if len(zone) > 2:
+        seconds += int(zone[3:5]) * 60
+    if len(zone) > 5:
+        seconds += int(zone[6:])
+    return seconds * 1_000_000
+
+
+_ISO: Final = {
+    oids.DATE: Encoding(QUOTED, ISO_DATE),
+    oids.TIMESTAMP: Encoding(LOCAL, ISO_TIMESTAMP, iso_timestamp),
+    oids.TIMESTAMPTZ: Encoding(INSTANT, ISO_TIMESTAMP, iso_timestamptz),
+    oids.TIME: Encoding(QUOTED, ISO_TIME),
+    oids.TIMETZ: Encoding(QUOTED, ISO_TIME),
+    oids.INTERVAL: Encoding(QUOTED, ISO_DURATION),
+}
+
+_DEBEZIUM: Final = {
+    oids.DATE: Encoding(CONVERT, EPOCH_DAYS, epoch_days),
+    oids.TIMESTAMP: Encoding(CONVERT, MICROS, epoch_micros),
+    oids.TIMESTAMPTZ: _ISO[oids.TIMESTAMPTZ],
+    oids.TIME: Encoding(CONVERT, MICROS, micros_of_day),
+    oids.TIMETZ: Encoding(CONVERT, MICROS, micros_of_utc_day),
+    oids.INTERVAL: _ISO[oids.INTERVAL],
+}
+
+
+def temporal_encoding(choice: str, oid: int) -> Encoding | None:
+    """The encoding of a date or time type for the operator's choice; None when the type is another."""
+    return (_DEBEZIUM if choice == "debezium" else _ISO).get(oid)

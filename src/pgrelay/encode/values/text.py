@@ -1,0 +1,218 @@
+"""JSON encodings of values that come as text, the form that each type's output function prints.
+
+The sessions pin the settings that change it: DateStyle ISO, IntervalStyle iso_8601, TimeZone UTC,
+bytea_output hex, extra_float_digits 3, lc_monetary C, client_encoding UTF8. The table of types in
+``docs/records.md`` is the contract.
+"""
+
+import re
+from binascii import b2a_base64, unhexlify
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
+from pgrelay.encode import oids
+from pgrelay.encode.refusal import refusal
+from pgrelay.encode.types import (
+    BASE64,
+    BOOLEAN,
+    CONVERT,
+    FLOAT,
+    HEX,
+    INTEGER,
+    JSON,
+    NUMBER,
+    OBJECT,
+    QUOTED,
+    RAW,
+    STRING,
+    TEXT,
+    TRUTH,
+    ColumnType,
+    Converter,
+    Encoding,
+    Encodings,
+    array_of,
+)
+from pgrelay.encode.values.arrays import array_converter
+from pgrelay.encode.values.hstore import hstore_converter
+from pgrelay.encode.values.numbers import json_number, money_digits, numeric_encoding
+from pgrelay.encode.values.plain import needs_escape
+from pgrelay.encode.values.temporal import temporal_encoding
+
+_TRUE: Final[u8] = ord("t")
+_FALSE: Final[u8] = ord("f")
+
+_SHORT: Final = {
+    b'"': b'\\"',
+    b"\\": b"\\\\",
+    b"\b": b"\\b",
+    b"\t": b"\\t",
+    b"\n": b"\\n",
+    b"\f": b"\\f",
+    b"\r": b"\\r",
+}
+
+
+def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
+    """The encoding of a column's values that come as text. Every type has one: unknown ones are strings."""
+    fixed = _FIXED.get(column.oid) or temporal_encoding(choices.time, column.oid)
+    if fixed is not None:
+        return fixed
+    if column.oid == oids.NUMERIC:
+        return numeric_encoding(choices.numeric, column.typmod)
+    if column.oid == oids.BYTEA:
+        return _BYTEA_HEX if choices.binary == "hex" else _BYTEA_BASE64
+    if column.oid in (oids.JSON, oids.JSONB) and choices.json == "inline":
+        return Encoding(CONVERT, JSON, utf8) if choices.checked else Encoding(RAW, JSON)
+    if column.is_array:
+        return _array_encoding(column, choices)
+    if column.is_hstore:
+        return Encoding(CONVERT, OBJECT, hstore_converter(string_converter(choices)))
+    return Encoding(CONVERT, STRING, json_string_checked) if choices.checked else Encoding(TEXT, STRING)
+
+
+def whole_converter(encoding: Encoding) -> Converter:
+    """What gives the whole JSON value, whatever the kind of encoding: for the elements of arrays."""
+    if encoding.convert is not None:
+        return encoding.convert
+    if encoding.kind == RAW:
+        return _as_it_is
+    return quoted if encoding.kind == QUOTED else json_string
+
+
+def json_string(data: bytes) -> bytes:
+    """A JSON string of UTF-8 text: quotes, backslashes and control characters escaped, all else as it is."""
+    if needs_escape(data):
+        data = _ESCAPE(_escaped, data)
+    return b'"' + data + b'"'
+
+
+def json_string_checked(data: bytes) -> bytes:
+    """`json_string` of bytes that nobody has proved to be UTF-8. Raises ValueError when they aren't."""
+    return json_string(utf8(data))
+
+
+def utf8(data: bytes) -> bytes:
+    """The bytes as they are. Raises ValueError when they aren't UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"text is not UTF-8: {error.reason} at byte {error.start}") from None
+    return data
+
+
+def quoted(value: bytes) -> bytes:
+    """A JSON string of bytes that need no escaping."""
+    return b'"' + value + b'"'
+
+
+def boolean(value: bytes) -> bytes:
+    """true or false, from ``t`` or ``f``."""
+    written = _truth(value, 0, len(value))
+    if not written:
+        raise refusal(value, "a boolean as Postgres prints one")
+    return written
+
+
+def write_truth(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
+    """Append what `boolean` gives of `data[start:end]`; False, and nothing, where that refuses it."""
+    written = _truth(data, start, end)
+    writer.write(written)
+    return len(written) > 0
+
+
+def _truth(data: bytes, start: i64, end: i64) -> bytes:
+    """Nothing, where it is no boolean."""
+    if end - start == 1:
+        if data[start] == _TRUE:
+            return b"true"
+        if data[start] == _FALSE:
+            return b"false"
+    return b""
+
+
+def bytea_base64(value: bytes) -> bytes:
+    """A base64 string, from ``\\x`` and hexadecimal digits."""
+    return b'"' + b2a_base64(bytea(value), newline=False) + b'"'
+
+
+def bytea(value: bytes) -> bytes:
+    """The bytes themselves, from ``\\x`` and hexadecimal digits."""
+    return unhexlify(_hexadecimal(value))
+
+
+def bytea_hex(value: bytes) -> bytes:
+    """A string of hexadecimal digits, from ``\\x`` and the same."""
+    return b'"' + _hexadecimal(value) + b'"'
+
+
+def single_byte(value: bytes) -> bytes:
+    """A string, from `single_byte_text`."""
+    return json_string(single_byte_text(value))
+
+
+def single_byte_text(value: bytes) -> bytes:
+    """``"char"``'s text, a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in.
+
+    Several bytes are what an earlier server made of it, where it converts text from another encoding.
+    """
+    return b"\\%03o" % value[0] if len(value) == 1 and value > b"\x7f" else value
+
+
+def _hexadecimal(value: bytes) -> bytes:
+    if not value.startswith(b"\\x"):
+        raise refusal(value, "a bytea as Postgres prints it with bytea_output = hex")
+    return value[2:]
+
+
+def _array_encoding(column: ColumnType, choices: Encodings) -> Encoding:
+    element = text_encoding(column.element_type(), choices)
+    convert = array_converter(whole_converter(element), column.delimiter)
+    return Encoding(CONVERT, array_of(element.name), convert)
+
+
+def string_converter(choices: Encodings) -> Converter:
+    """What makes a JSON string of text, proving it to be UTF-8 where that was asked for."""
+    return json_string_checked if choices.checked else json_string
+
+
+def _as_it_is(value: bytes) -> bytes:
+    return value
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    """The escape of one character: the short one where JSON has one, else ``\\u00XX``."""
+    character = match[0]
+    short = _SHORT.get(character)
+    return short if short is not None else b"\\u%04x" % character[0]
+
+
+_ESCAPE: Final = re.compile(rb'[\x00-\x1f"\\]').sub
+
+_BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
+_BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
+
+# The types with one form, whatever the operator chose. Those that are quoted print in digits, letters
+# and punctuation other than quotes and backslashes.
+_FIXED: Final[dict[int, Encoding]] = {
+    oids.BOOL: Encoding(TRUTH, BOOLEAN, boolean),
+    oids.INT2: Encoding(RAW, INTEGER),
+    oids.INT4: Encoding(RAW, INTEGER),
+    oids.INT8: Encoding(RAW, INTEGER),
+    oids.OID: Encoding(RAW, INTEGER),
+    oids.FLOAT4: Encoding(FLOAT, NUMBER, json_number),
+    oids.FLOAT8: Encoding(FLOAT, NUMBER, json_number),
+    oids.MONEY: Encoding(CONVERT, STRING, money_digits),
+    oids.CHAR: Encoding(CONVERT, STRING, single_byte),
+    **dict.fromkeys(
+        (
+            *(oids.UUID, oids.BIT, oids.VARBIT, oids.PG_LSN, oids.TID, oids.XID, oids.CID, oids.XID8),
+            *(oids.INET, oids.CIDR, oids.MACADDR, oids.MACADDR8, oids.INT2VECTOR, oids.OIDVECTOR),
+            *(oids.POINT, oids.LSEG, oids.PATH, oids.BOX, oids.POLYGON, oids.LINE, oids.CIRCLE),
+            *(oids.TXID_SNAPSHOT, oids.PG_SNAPSHOT),
+        ),
+        Encoding(QUOTED, STRING),
+    ),
+}

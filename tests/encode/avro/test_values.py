@@ -1,0 +1,55 @@
+"""What is written without a converter is what the converter gives, and refused where it refuses."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from librt.strings import BytesWriter
+
+from pgrelay.encode.avro.values import decimal, write_decimal
+from tests.encode.decoded_avro import whole_value
+
+_DIGITS: Final = st.text("0123456789", min_size=1, max_size=22)
+_NUMERIC: Final = st.tuples(st.sampled_from(["", "-"]), _DIGITS, st.none() | _DIGITS).map(
+    lambda it: (it[0] + it[1] + ("" if it[2] is None else "." + it[2])).encode()
+)
+_ANYTHING: Final = st.binary(max_size=20) | st.text("-.0123456789", max_size=20).map(str.encode)
+
+
+def written(value: bytes, scale: int) -> bytes:
+    writer = BytesWriter()
+    write_decimal(writer, value, scale)
+    return writer.getvalue()
+
+
+def result(convert: Callable[[], bytes]) -> bytes | str:
+    """What it gives, or why it refuses."""
+    try:
+        return convert()
+    except ValueError as error:
+        return str(error)
+
+
+@given(_NUMERIC | _ANYTHING, st.integers(0, 25))
+@example(b"0.00", 2)
+@example(b"-0.128", 3)
+@example(b"999999999999999999", 0)
+@example(b"-1", 17)
+@example(b"1", 18)
+@example(b"", 0)
+@example(b"-", 0)
+@example(b".5", 1)
+@example(b"5.", 1)
+@example(b"1.2.3", 2)
+def test_decimals_of_any_length_and_what_is_none(value: bytes, scale: int) -> None:
+    assert result(lambda: written(value, scale)) == result(lambda: decimal(scale)(value))
+
+
+@pytest.mark.parametrize("edge", [1 << bits for bits in range(59)])
+def test_decimals_take_as_few_bytes_as_hold_them(edge: int) -> None:
+    for number in (edge - 1, edge, -edge, -edge - 1):
+        body = written(str(number).encode(), 0)
+        assert int.from_bytes(whole_value("bytes", body), "big", signed=True) == number
+        assert body == decimal(0)(str(number).encode())

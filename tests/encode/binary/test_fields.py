@@ -1,0 +1,60 @@
+"""Fields out of binary values: network byte order, and no reading past the end."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgrelay.encode.binary import fields
+
+
+@pytest.mark.parametrize(
+    ("read", "layout", "value"),
+    [
+        (fields.i16, ">h", -2),
+        (fields.u16, ">H", 65_535),
+        (fields.i32, ">i", -(2**31)),
+        (fields.u32, ">I", 2**32 - 1),
+        (fields.i64, ">q", -(2**63)),
+        (fields.f32, ">f", 1.5),
+        (fields.f64, ">d", -0.1),
+    ],
+)
+def test_a_number_is_read_where_it_stands_and_never_past_the_end(
+    read: Callable[[bytes, int], float], layout: str, value: float
+) -> None:
+    packed = struct.pack(layout, value)
+    assert read(b"\xaa" + packed + b"\xbb", 1) == value
+    with pytest.raises(ValueError, match="the value ends at byte"):
+        read(b"\xaa" + packed[:-1], 1)
+
+
+def test_sized_takes_one_size() -> None:
+    assert fields.sized(b"ab", 2) == b"ab"
+    with pytest.raises(ValueError, match="has 3 bytes where its binary form has 2"):
+        fields.sized(b"abc", 2)
+
+
+@given(st.binary(max_size=8), st.integers(0, 10), st.integers(-5, 10))
+def test_take_gives_so_many_bytes_or_refuses(value: bytes, at: int, size: int) -> None:
+    try:
+        taken = fields.take(value, at, size)
+    except ValueError:
+        assert size < 0 or at + size > len(value)
+    else:
+        assert taken == value[at : at + size]
+        assert len(taken) == size
+
+
+def test_a_count_is_never_negative() -> None:
+    assert fields.count(b"\0\0\0\x05", 0) == 5
+    with pytest.raises(ValueError, match="a count of -1"):
+        fields.count(b"\xff\xff\xff\xff", 0)
+
+
+def test_nothing_is_left_over() -> None:
+    fields.at_end(b"ab", 2)
+    with pytest.raises(ValueError, match="has 2 bytes where its fields end at 1"):
+        fields.at_end(b"ab", 1)
