@@ -16,6 +16,7 @@ from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
+from pgrelay.spark.mirrors.taken_records import refuse_taken
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.schemas.registry import Registry
@@ -58,8 +59,8 @@ def mirror(
 
     Raises SetupError where there is no topic, where two share a target, where one is missing of which the
     checkpoint says that records were read, where the checkpoint has a topic that is left out, or holds rows
-    back for whole transactions, and where `text_columns` has another topic; what goes wrong later ends the
-    query, which then raises it from `awaitTermination`.
+    back for whole transactions, where retention took what it has not read, and where `text_columns` has
+    another topic; what goes wrong later ends the query, which then raises it from `awaitTermination`.
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
@@ -158,6 +159,7 @@ def _query(
         whole.refuse_to_be_left()
         apply, topics = Batches(schemas, reading, writing).apply, [*tables]
     refuse_left_out(checkpoint, topics, options)
+    refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
     writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint.location)

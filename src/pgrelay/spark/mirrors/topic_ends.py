@@ -1,7 +1,7 @@
 """Where topics end now, and which changes stand around an offset: what a mirror's lag is taken from."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -68,6 +68,23 @@ def is_written(spark: SparkSession, options: Mapping[str, str], topic: str) -> b
     with _consumer(spark, options) as consumer:
         there = consumer.listTopics().containsKey(topic)
         return bool(there and _ends(spark, consumer, {topic: {0: 0}})[topic][0])
+
+
+def first_offsets(
+    spark: SparkSession, options: Mapping[str, str], topics: Iterable[str]
+) -> dict[str, dict[int, int]]:
+    """The first offset that each partition still has, of those of the topics that are there."""
+    jvm: Any = spark._jvm
+    of, listed = jvm.org.apache.kafka.common.TopicPartition, jvm.java.util.ArrayList()
+    found: dict[str, dict[int, int]] = {}
+    with _consumer(spark, options) as consumer:
+        there = consumer.listTopics()
+        for topic in topics:
+            for partition in there.get(topic) or ():
+                listed.add(of(topic, partition.partition()))
+        for partition, first in consumer.beginningOffsets(listed).items():
+            found.setdefault(partition.topic(), {})[partition.partition()] = first
+    return found
 
 
 @contextmanager

@@ -1,0 +1,47 @@
+"""Records that retention took before a query read them."""
+
+from collections.abc import Iterable
+
+import structlog
+from py4j.protocol import Py4JError
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.removed_topics import FOR_ONCE, allows_loss
+
+_log = structlog.get_logger(__name__)
+
+
+def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
+    """Raise SetupError where a query that goes on would miss records of these topics, unless allowed.
+
+    Spark would end it with an error at every start. A broker that does not answer tells nothing here.
+    """
+    checkpoint = source.checkpoint
+    committed = checkpoint.last_commit()
+    read = checkpoint.begins() if committed is None else checkpoint.ends(committed)
+    if not read or allows_loss(source.options):
+        return
+    try:
+        first = source.first_offsets(topics)
+    except Py4JError as error:
+        _log.debug("the topics' first offsets are not told", reason=str(error).partition("\n")[0])
+        return
+    added = sorted(topic for topic in first.keys() - read.keys() if any(first[topic].values()))
+    if added:
+        raise SetupError(
+            f"{', '.join(added)}: new to the checkpoint {checkpoint.location}, and its first records are "
+            f"gone already, which Spark takes for a loss: {FOR_ONCE}; rows that they told of have to come "
+            "again"
+        )
+    for topic, partitions in first.items():
+        for partition, offset in sorted(partitions.items()):
+            # Of a partition that is new everything is to be read.
+            due = read.get(topic, {}).get(partition, 0)
+            if due < offset:
+                raise SetupError(
+                    f"{topic} partition {partition}: offsets {due} to {offset - 1} are gone, and the "
+                    f"checkpoint {checkpoint.location} has not read them; deletes may be among them: drop "
+                    "the target by pgrelay.spark.drop, mirror with a new checkpoint, and UPDATE every row; "
+                    f"or, to go on without them, {FOR_ONCE}"
+                )
