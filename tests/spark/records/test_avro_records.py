@@ -88,13 +88,14 @@ def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSes
 
 
 def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
+    """Of a table, besides, that has a column by a name of the envelope's."""
     members = {"__op": "string", "__deleted": "boolean", "__commit_lsn": "long", "__seq": "long"}
-    members |= {"__ts_ms": "long", "__unchanged": "null", "__truncate": "null"}
+    members |= {"after": "string", "__ts_ms": "long", "__unchanged": "null", "__truncate": "null"}
     fields = [{"name": name, "type": kind} for name, kind in {"id": "int", **members}.items()]
     writer = json.dumps({"type": "record", "name": "Value", "fields": fields})
     value = F.expr(
-        "struct(1 AS id, op AS __op, false AS __deleted, 10L AS __commit_lsn, offset AS __seq, 0L AS __ts_ms,"
-        " null AS __unchanged, null AS __truncate)"
+        "struct(1 AS id, op AS __op, false AS __deleted, 10L AS __commit_lsn, offset AS __seq, 'x' AS after,"
+        " 0L AS __ts_ms, null AS __unchanged, null AS __truncate)"
     )
     records = spark.createDataFrame(
         [
@@ -104,7 +105,9 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
         ],
         "topic string, partition int, offset long, key binary, op string",
     ).withColumn("value", F.concat(F.lit(b"\0\0\0\0\1"), to_avro(value, writer)))
-    found = avro_changes(records, table("app.public.t", ID), {1: writer}, None).orderBy("offset").collect()
+    schema = table("app.public.t", ID, text("after"))
+    found = avro_changes(records, schema, {1: writer}, None).orderBy("offset").collect()
+    assert {tuple(row.after) for row in found} == {(1, "x")}
     told = [row.corrupt and row.corrupt.partition(", which")[0] for row in found]
     assert told == ["an update in the flat envelope without a record key", None, None]
 

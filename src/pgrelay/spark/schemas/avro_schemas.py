@@ -1,6 +1,7 @@
 """What the Avro schema of a topic's values says: where its rows are, and which field is which column."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ def writer_schema(number: int, text: str) -> WriterSchema:
     """The schema of that id, from its JSON."""
     schema = json.loads(text)
     fields = {field["name"]: field for field in schema["fields"]}
-    flat = "after" not in fields
+    flat = is_flat(fields)
     row = schema if flat else present(fields["before"]["type"])
     columns = {
         field.get("pgrelay.name", field["name"]): field["name"]
@@ -42,6 +43,11 @@ def writer_schema(number: int, text: str) -> WriterSchema:
         if not (flat and field["name"] in FLAT_NAMES)
     }
     return WriterSchema(number, json.dumps(_readable(schema)), flat, columns)
+
+
+def is_flat(fields: Collection[str]) -> bool:
+    """Whether a value with these fields is the row itself; a column of it may be named `after`."""
+    return "__commit_lsn" in fields
 
 
 def field_of(writer: WriterSchema, name: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pgrelay.encode.avro.names import legal
 from pgrelay.encode.records import FLAT_NAMES
-from pgrelay.spark.schemas.avro_schemas import AvroSchema, present
+from pgrelay.spark.schemas.avro_schemas import AvroSchema, is_flat, present
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -41,7 +41,7 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     schema = json.loads(value)
     fields = {field["name"]: field for field in schema["fields"]}
-    row = schema if "after" not in fields else present(fields["before"]["type"])
+    row = schema if is_flat(fields) else present(fields["before"]["type"])
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
     columns = [_column(field, keys) for field in row["fields"] if field["name"] not in FLAT_NAMES]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
