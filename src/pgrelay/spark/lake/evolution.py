@@ -29,8 +29,8 @@ _ANEW: Final = (
     "drop the target by pgrelay.spark.drop, and mirror from the topic's beginning, with a new checkpoint"
 )
 CURE: Final = (
-    "to go on, drop the target by pgrelay.spark.drop, mirror from behind that LSN (startingOffsets, a new "
-    "checkpoint), and UPDATE every row"
+    "to go on, drop the target by pgrelay.spark.drop, mirror the records above that LSN (startingOffsets, a "
+    "new checkpoint), and UPDATE every row"
 )
 
 
