@@ -1,14 +1,21 @@
 """Questions to the catalogue, on real servers."""
 
 import asyncio
+import time
 
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.relay.tasks import cancelled
 from tests.integration.databases import Database
+from tests.integration.proxy import Proxy
+from tests.integration.servers import PostgresServer
 from tests.integration.waiting import eventually
+
+AT_ONCE = 4.0  # seconds; psycopg waits for five, twice, to have the server end a query
 
 
 async def test_a_query_that_waits_for_a_lock_ends_at_the_server_too(
@@ -45,3 +52,25 @@ async def test_a_publication_whose_table_is_dropped_while_it_is_looked_at_is_loo
                 await eventually(lambda: other.execute(waits, oid).fetchall() == [(1,)], "the view to wait")
         assert await look is None
         assert await catalog.published_tables(["p"]) == []
+
+
+async def test_the_end_of_a_query_does_not_wait_for_a_server_that_has_fallen_silent(
+    postgres: PostgresServer, database: Database
+) -> None:
+    """Where a relay is asked to stop, its grace is for what is on its way to Kafka."""
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = %s"
+    with Proxy(int(str(conninfo_to_dict(postgres.dsn)["port"]))) as proxy, database.connect() as other:
+        async with Catalog(make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)) as catalog:
+
+            async def ask() -> None:
+                await catalog.rows(sql.SQL("SELECT pg_sleep(9)"))
+
+            query = asyncio.create_task(ask())
+            await eventually(
+                lambda: other.execute(asleep, (database.name,)).fetchall() == [(1,)], "the query to run"
+            )
+            proxy.hold_requests()
+            proxy.hold_replies()
+            began = time.monotonic()
+            await cancelled(query)
+            assert time.monotonic() - began < AT_ONCE

@@ -1,4 +1,4 @@
-"""What a run can do without says that it failed, once, and the run goes on."""
+"""Tasks beside the loop: a failure is told once, and the run goes on; an end does not keep it waiting."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from structlog.typing import EventDict
 from pgrelay.check.advice import advise
 from pgrelay.config import Config
 from pgrelay.relay.process import run
-from pgrelay.relay.tasks import optional
+from pgrelay.relay.tasks import cancelled, optional
 from pgrelay.status.status import Status
 
 
@@ -78,3 +78,35 @@ async def test_a_run_goes_on_without_samples(
         gc.set_threshold(*collecting)
     assert going_on(logs) == ["going on without the status page's samples"]
     assert logs[-1]["event"] == "stopped"
+
+
+@pytest.mark.timeout(30)
+async def test_a_task_that_takes_long_over_its_end_is_cut_there() -> None:
+    """As a query is, which is cancelled at a server that does not answer."""
+
+    async def query() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(query())
+    await asyncio.sleep(0)
+    await cancelled(task)
+    assert task.cancelled()
+
+
+async def test_a_task_that_needs_a_moment_for_its_end_gets_it() -> None:
+    ended = asyncio.Event()
+
+    async def query() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            ended.set()
+
+    task = asyncio.create_task(query())
+    await asyncio.sleep(0)
+    await cancelled(task)
+    assert ended.is_set()

@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
+from typing import Final
 
 import structlog
 
 _log = structlog.get_logger(__name__)
+
+# psycopg has the server end a query first, and waits twice for 5 s where that does not answer.
+_AGAIN_S: Final = 1.0
 
 
 def optional(work: Coroutine[object, object, None], what: str) -> asyncio.Task[None]:
@@ -27,7 +31,12 @@ def _tell(what: str, task: asyncio.Task[None]) -> None:
 
 
 async def cancelled(task: asyncio.Task[None] | None) -> None:
-    """End a task that nobody waits for any more; what it would have raised matters no longer."""
+    """End a task that nobody waits for any more; what it would have raised matters no longer.
+
+    Where it takes longer over its end than a moment, it is cut there too.
+    """
     if task is not None:
         task.cancel()
+        again = asyncio.get_running_loop().call_later(_AGAIN_S, task.cancel)
         await asyncio.gather(task, return_exceptions=True)
+        again.cancel()
