@@ -139,3 +139,30 @@ def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> N
     session = Reading(ledger)
     assert not session._work()
     assert session.stream.was_read == is_read
+
+
+class Hurrying(FakeSink):
+    """Tells whether it was to send what is queued at once."""
+
+    def __init__(self) -> None:
+        self.hurried = False
+
+    def hurry(self) -> bool:
+        self.hurried = True
+        return True
+
+
+class Full(Session):
+    """Exactly once, and the producer has no room for a record."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self._commits = FakeCommits()
+        self._outbox = Outbox()
+        self._outbox.add(Delivery(InFlight(0), 3, self.sink.refused), [RECORD])
+
+
+async def test_a_full_queue_is_sent_without_lingering_for_more() -> None:
+    sink = Hurrying()
+    await Full(sink)._rest()
+    assert sink.hurried

@@ -307,7 +307,8 @@ class Session:
 
     async def _rest(self) -> None:
         """Wait for bytes, for a report, or for the next status update or look at the server."""
-        if self._commits is None and self.sink.hurry():
+        # A commit sends all that is queued, but not before there is room in the queue for the rest.
+        if (self._commits is None or self._outbox) and self.sink.hurry():
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
         waiting = self.confirmations.waiting or not self.ledger.idle
