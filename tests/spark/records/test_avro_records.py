@@ -8,6 +8,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
+from pgrelay.errors import RecordError
 from pgrelay.spark.records.avro_records import avro_changes
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.schemas.columns import Column
@@ -85,6 +86,14 @@ def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSes
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    "writer", ['"string"', '["null", "string"]', '{"type": "record", "name": "Key", "fields": []}']
+)
+def test_a_schema_of_something_else_is_told_by_its_id(spark: SparkSession, writer: str) -> None:
+    with pytest.raises(RecordError, match=r"^app.public.t: schema 7 in the registry is not that of a table"):
+        avro_changes(spark.range(0), table("app.public.t", ID), {7: writer}, None)
 
 
 def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:

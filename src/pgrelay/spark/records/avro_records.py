@@ -14,6 +14,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType, StructType
 
 from pgrelay.encode.records import PLACEHOLDER
+from pgrelay.errors import RecordError
 from pgrelay.spark.names import quoted
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.change_columns import (
@@ -50,8 +51,17 @@ def decode(body: Expression, text: str) -> Expression:
 def avro_changes(
     records: DataFrame, schema: TableSchema, texts: dict[int, str], placeholder: bool | None
 ) -> DataFrame:
-    """Changes of a topic's records, which were written under the schemas of these ids."""
-    writers = [writer_schema(number, text) for number, text in sorted(texts.items())]
+    """Changes of a topic's records, which were written under the schemas of these ids.
+
+    Raises RecordError where one of them is not that of a change.
+    """
+    try:
+        writers = [writer_schema(number, text) for number, text in sorted(texts.items())]
+    except ValueError as error:
+        raise RecordError(
+            f"{schema.topic}: {error}: keep whatever else writes to the topic from it, and mirror from "
+            "behind its records (startingOffsets, a new checkpoint)"
+        ) from None
     decoded = _decoded(records, writers)
     rows = _Rows(decoded, schema, writers, placeholder)
     placed = decoded.select("*", *rows.placed())

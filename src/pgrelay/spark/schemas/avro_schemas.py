@@ -32,10 +32,12 @@ class WriterSchema:
 
 
 def writer_schema(number: int, text: str) -> WriterSchema:
-    """The schema of that id, from its JSON."""
+    """The schema of that id, from its JSON. Raises ValueError where it is not that of a change."""
     schema = json.loads(text)
-    fields = {field["name"]: field for field in schema["fields"]}
+    fields = {field["name"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
     flat = is_flat(fields)
+    if not flat and not {"before", "after", "source"} <= fields.keys():
+        raise ValueError(f"schema {number} in the registry is not that of a table's changes")
     row = schema if flat else present(fields["before"]["type"])
     columns = {
         field.get("pgrelay.name", field["name"]): field["name"]
