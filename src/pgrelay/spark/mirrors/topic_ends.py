@@ -1,7 +1,7 @@
 """Where topics end now, and which changes stand around an offset: what a mirror's lag is taken from."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -60,31 +60,24 @@ def end_offsets(
 ) -> dict[str, dict[int, int]]:
     """Where these partitions end now, as a consumer of Kafka's own client in Spark's JVM sees it."""
     with _consumer(spark, options) as consumer:
-        return _ends(spark, consumer, wanted)
+        return _offsets(spark, consumer.endOffsets, wanted)
 
 
 def is_written(spark: SparkSession, options: Mapping[str, str], topic: str) -> bool:
     """Whether a topic is there, and has or had records in its first partition."""
     with _consumer(spark, options) as consumer:
         there = consumer.listTopics().containsKey(topic)
-        return bool(there and _ends(spark, consumer, {topic: {0: 0}})[topic][0])
+        return bool(there and _offsets(spark, consumer.endOffsets, {topic: [0]})[topic][0])
 
 
 def first_offsets(
     spark: SparkSession, options: Mapping[str, str], topics: Iterable[str]
 ) -> dict[str, dict[int, int]]:
     """The first offset that each partition still has, of those of the topics that are there."""
-    jvm: Any = spark._jvm
-    of, listed = jvm.org.apache.kafka.common.TopicPartition, jvm.java.util.ArrayList()
-    found: dict[str, dict[int, int]] = {}
     with _consumer(spark, options) as consumer:
         there = consumer.listTopics()
-        for topic in topics:
-            for partition in there.get(topic) or ():
-                listed.add(of(topic, partition.partition()))
-        for partition, first in consumer.beginningOffsets(listed).items():
-            found.setdefault(partition.topic(), {})[partition.partition()] = first
-    return found
+        wanted = {topic: [each.partition() for each in there.get(topic) or ()] for topic in topics}
+        return _offsets(spark, consumer.beginningOffsets, wanted)
 
 
 @contextmanager
@@ -100,7 +93,10 @@ def _consumer(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
         consumer.close()
 
 
-def _ends(spark: SparkSession, consumer: Any, wanted: Offsets) -> dict[str, dict[int, int]]:
+def _offsets(
+    spark: SparkSession, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]
+) -> dict[str, dict[int, int]]:
+    """What `ask`, which takes Java's list of them, tells of these partitions."""
     jvm: Any = spark._jvm
     of = jvm.org.apache.kafka.common.TopicPartition
     partitions = {
@@ -109,11 +105,11 @@ def _ends(spark: SparkSession, consumer: Any, wanted: Offsets) -> dict[str, dict
     listed = jvm.java.util.ArrayList()
     for partition in partitions.values():
         listed.add(partition)
-    found = consumer.endOffsets(listed)
-    ends: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
+    found = ask(listed)
+    offsets: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
     for (topic, number), partition in partitions.items():
-        ends[topic][number] = found.get(partition)
-    return ends
+        offsets[topic][number] = found.get(partition)
+    return offsets
 
 
 class TopicEnds:
