@@ -6,11 +6,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
+from pgrelay.errors import SetupError
 from tests.integration.avro import value_ids
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -174,3 +176,13 @@ def test_records_of_several_schemas_in_one_batch(
             (3, 3000000000, None, Decimal("7.00")),
         ]
     )
+
+
+def test_a_topic_of_something_else_has_no_table_s_schema(
+    prefix: str, schema_registry: SchemaRegistry
+) -> None:
+    topic = f"{prefix}.words"
+    words = Schema('"string"', "AVRO")
+    SchemaRegistryClient({"url": schema_registry.url}).register_schema(f"{topic}-value", words)
+    with pytest.raises(SetupError, match=rf"^{topic}: the last schema of subject {topic}-value is not that"):
+        pg.registry_schemas(schema_registry.url, [topic])

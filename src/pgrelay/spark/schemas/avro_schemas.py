@@ -1,7 +1,6 @@
 """What the Avro schema of a topic's values says: where its rows are, and which field is which column."""
 
 import json
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,11 +33,7 @@ class WriterSchema:
 def writer_schema(number: int, text: str) -> WriterSchema:
     """The schema of that id, from its JSON. Raises ValueError where it is not that of a change."""
     schema = json.loads(text)
-    fields = {field["name"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
-    flat = is_flat(fields)
-    if not flat and not {"before", "after", "source"} <= fields.keys():
-        raise ValueError(f"schema {number} in the registry is not that of a table's changes")
-    row = schema if flat else present(fields["before"]["type"])
+    row, flat = row_of(schema, f"schema {number} in the registry")
     columns = {
         field.get("pgrelay.name", field["name"]): field["name"]
         for field in row["fields"]
@@ -47,9 +42,18 @@ def writer_schema(number: int, text: str) -> WriterSchema:
     return WriterSchema(number, json.dumps(_readable(schema)), flat, columns)
 
 
-def is_flat(fields: Collection[str]) -> bool:
-    """Whether a value with these fields is the row itself; a column of it may be named `after`."""
-    return "__commit_lsn" in fields
+def row_of(schema: AvroSchema, told: str) -> tuple[AvroSchema, bool]:
+    """The row's part of a value's schema, and whether it is flat: the value is the row itself.
+
+    Raises ValueError where the schema, which it calls as `told`, is not that of a table's changes.
+    """
+    fields = {field["name"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
+    # By a name that is ours alone: a flat row may have a column `after`.
+    if "__commit_lsn" in fields:
+        return schema, True
+    if not {"before", "after", "source"} <= fields.keys():
+        raise ValueError(f"{told} is not that of a table's changes")
+    return present(fields["before"]["type"]), False
 
 
 def field_of(writer: WriterSchema, name: str) -> str | None:

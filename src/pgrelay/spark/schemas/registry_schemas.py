@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from pgrelay.encode.avro.names import legal
 from pgrelay.encode.records import FLAT_NAMES
-from pgrelay.spark.schemas.avro_schemas import AvroSchema, is_flat, present
+from pgrelay.errors import SetupError
+from pgrelay.spark.schemas.avro_schemas import AvroSchema, present, row_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -32,7 +33,7 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
     """The schemas of tables whose topics are in Avro, by topic: their last versions.
 
     Integers of 16 bits are read as those of 32, which is what they are in Avro. A registry knows neither LSNs
-    nor the replica identity, so prefer `table_schemas`.
+    nor the replica identity, so prefer `table_schemas`. Raises SetupError where values are no changes.
     """
     client = Registry(registry)
     return {topic: _schema(topic, *client.latest(topic)) for topic in topics}
@@ -40,8 +41,10 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
 
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     schema = json.loads(value)
-    fields = {field["name"]: field for field in schema["fields"]}
-    row = schema if is_flat(fields) else present(fields["before"]["type"])
+    try:
+        row, _ = row_of(schema, f"the last schema of subject {topic}-value")
+    except ValueError as error:
+        raise SetupError(f"{topic}: {error}: leave the topic out") from None
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
     columns = [_column(field, keys) for field in row["fields"] if field["name"] not in FLAT_NAMES]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
