@@ -11,6 +11,7 @@ import jgo
 
 from bench.contenders import Command, Contender, Job
 from bench.stage import PUBLICATION
+from pgrelay.embedded.cache import cache_lock
 from pgrelay.embedded.jars import java
 from pgrelay.embedded.kafka_jars import KAFKA_VERSION
 from pgrelay.embedded.ports import free_port
@@ -68,7 +69,9 @@ def configured(name: str, more: Mapping[str, str], jars: Path | None = None) -> 
     jgo gathers the jars in the folder `jars`. In its own, which is taken by default, another process that
     does the same takes them away for a moment.
     """
-    resolved = jgo.build(_ENDPOINT, cache_dir=jars)
+    # In the repository that jgo downloads to, it takes what another process is writing for its own, and ends.
+    with cache_lock("jars"):
+        resolved = jgo.build(_ENDPOINT, cache_dir=jars)
     class_path = ":".join(str(path) for path in (*resolved.class_path_jars, *resolved.module_path_jars))
 
     def command(job: Job) -> Command:

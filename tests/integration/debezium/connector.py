@@ -38,7 +38,7 @@ def connector(
     try:
         contender = configured("debezium", told | dict(options), folder / "jars")
     except Exception as error:  # whatever a Maven resolver without a network may raise
-        raise Unavailable(f"Debezium's jars can't be had: {error}") from error
+        raise Unavailable(f"Debezium's jars can't be had: {error!r}") from error
     command = contender.command(job)
     daemon = Daemon("Kafka Connect", folder / "connect.log")
     try:
