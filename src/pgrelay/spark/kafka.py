@@ -15,6 +15,7 @@ _OPTIONS: Final = {
     "maxRecordsPerPartition": "50000",
     "minPartitions": "2",
 }
+_SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
 
 
 def read_topics(
@@ -33,4 +34,21 @@ def read_topics(
     # looks for the pattern anywhere in a topic's name.
     pattern = f"^(?:{'|'.join(map(re.escape, topics))})$"
     given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
+    if allows_loss(given):
+        given = _unsplit(given)
     return reader.format("kafka").options(**given).load()
+
+
+def allows_loss(options: Mapping[str, str] | None) -> bool:
+    """Whether these options of Spark's Kafka source have it pass over what is not there any more."""
+    given = {name.lower(): str(value).lower() for name, value in (options or {}).items()}
+    return given.get("failondataloss") == "false"
+
+
+def _unsplit(options: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that make several tasks of a partition, which loss does not go with.
+
+    Where a task finds its first record gone, Spark gives its consumer back and reads on by it: another task
+    of the partition takes the same one, and either of them fails, or skips records that are there.
+    """
+    return {name: value for name, value in options.items() if name.lower() not in _SPLITTING}

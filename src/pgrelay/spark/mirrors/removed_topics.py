@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.kafka import allows_loss
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 
 # How a loss that is known of is allowed.
@@ -28,9 +29,3 @@ def refuse_left_out(checkpoint: Checkpoint, topics: Iterable[str], options: Mapp
             "name it again (the transaction topic by whole_transactions); or, to leave its target as it is, "
             f"{FOR_ONCE}"
         )
-
-
-def allows_loss(options: Mapping[str, str] | None) -> bool:
-    """Whether these options of Spark's Kafka source have it pass over what is not there any more."""
-    given = {name.lower(): str(value).lower() for name, value in (options or {}).items()}
-    return given.get("failondataloss") == "false"

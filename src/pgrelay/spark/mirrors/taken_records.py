@@ -6,8 +6,9 @@ import structlog
 from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.kafka import allows_loss
 from pgrelay.spark.mirrors.query import QuerySource
-from pgrelay.spark.mirrors.removed_topics import FOR_ONCE, allows_loss
+from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 
 _log = structlog.get_logger(__name__)
 

@@ -1,0 +1,42 @@
+"""What Spark's Kafka source is asked for."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.kafka import read_topics
+from pgrelay.spark.schemas.columns import Column
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import change
+from tests.spark.mirrors.test_taken_records import take
+
+ID = Column("id", "int4", key=True, encoding="integer")
+
+
+@pytest.fixture
+def topic(handmade: HandmadeRelay) -> str:
+    """Of its 30 records the first 20 are gone."""
+    topic = handmade.table("a", ID)
+    handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(30)))
+    take(handmade, "a", 20)
+    return topic
+
+
+def test_a_partition_is_several_tasks(spark: SparkSession, handmade: HandmadeRelay, topic: str) -> None:
+    records = read_topics(spark, handmade.bootstrap, topic)
+    assert records.rdd.getNumPartitions() == 2
+    assert records.count() == 10
+
+
+@pytest.mark.parametrize(
+    "told", [{"failOnDataLoss": "false"}, {"failondataloss": "FALSE", "minPartitions": "15"}]
+)
+def test_but_one_where_records_may_be_gone(
+    spark: SparkSession, handmade: HandmadeRelay, topic: str, told: dict[str, str]
+) -> None:
+    """Spark's tasks would take a consumer from each other, and fail, or pass over records that are there."""
+    options = {**told, "startingOffsets": json.dumps({topic: {"0": 0}})}
+    records = read_topics(spark, handmade.bootstrap, topic, options=options)
+    assert records.rdd.getNumPartitions() == 1
+    assert [row["offset"] for row in records.select("offset").collect()] == list(range(20, 30))
