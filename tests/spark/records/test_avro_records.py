@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from datetime import date, timedelta
 
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from pgrelay.errors import RecordError
+from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.records.avro_records import avro_changes
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.schemas.columns import Column
@@ -88,14 +89,6 @@ def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSes
     ]
 
 
-@pytest.mark.parametrize(
-    "writer", ['"string"', '["null", "string"]', '{"type": "record", "name": "Key", "fields": []}']
-)
-def test_a_schema_of_something_else_is_told_by_its_id(spark: SparkSession, writer: str) -> None:
-    with pytest.raises(RecordError, match=r"^app.public.t: schema 7 in the registry is not that of a table"):
-        avro_changes(spark.range(0), table("app.public.t", ID), {7: writer}, None)
-
-
 def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
     """Of a table, besides, that has a column by a name of the envelope's."""
     members = {"__op": "string", "__deleted": "boolean", "__commit_lsn": "long", "__seq": "long"}
@@ -122,10 +115,11 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
 
 
 class Registered(Registry):
-    """A registry that has one schema, of this id."""
+    """A registry that has these schemas, by their ids."""
 
-    def __init__(self, number: int, text: str) -> None:
-        self._texts = {number: text}
+    def __init__(self, texts: dict[int, str]) -> None:
+        self._texts = texts
+        self._unknown = set()
 
 
 def in_avro(value: bytes) -> Message:
@@ -141,7 +135,7 @@ def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spar
     )
     in_json = change("c", 5, after={"id": 2, "n": "b"})
     written = [in_avro(b"a"), in_json, Message(b"garbage"), tombstone({"id": 3})]
-    decoder = Decoder(Registered(1, writer_schema("n")))
+    decoder = Decoder(Registered({1: writer_schema("n")}))
     found = decoder.changes(as_read(spark, "app.public.t", written), schema).collect()
     assert {
         row.offset: (row.after and tuple(row.after), row.corrupt and row.corrupt[:25]) for row in found
@@ -152,10 +146,53 @@ def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spar
     }
 
 
+# What Debezium writes in the same shape has no LSN of the commit.
+DEBEZIUM = writer_schema().replace("commit_lsn", "lsn").replace('"seq"', '"sequence"')
+FOREIGN = ['"string"', '["null", "string"]', '{"type": "record", "name": "Key", "fields": []}', DEBEZIUM]
+
+
+@pytest.mark.parametrize("beside_ours", [True, False])
+def test_records_of_another_writer_are_told_one_by_one(spark: SparkSession, beside_ours: bool) -> None:
+    texts = {7 + n: text for n, text in enumerate(FOREIGN)}
+    written = [Message(b"\0" + number.to_bytes(4) + b"\2a", b"{}") for number in texts]
+    # What looks like an id, and is none of a registry's.
+    written.append(Message(b"\0\xff\xff\xff\xff", b"{}"))
+    if beside_ours:
+        written.append(in_avro(b"a"))
+    decoder = Decoder(Registered(texts | {1: writer_schema("n")}))
+    records = as_read(spark, "app.public.t", written)
+    found = decoder.changes(records, table("app.public.t", ID, N)).orderBy("offset").collect()
+    assert [row.corrupt and row.corrupt.partition(", in ")[0] for row in found] == [
+        *(f"no record of a table's change: of schema {number}" for number in texts),
+        "no record in the schema registry's wire format",
+        *([None] if beside_ours else []),
+    ]
+    assert [row.after and tuple(row.after) for row in found[5:]] == [(1, "a")] * beside_ours
+    placed = with_positions(records, Registered(texts | {1: writer_schema("n")}), "").orderBy("offset")
+    assert [row.commit_lsn for row in placed.collect()] == [None] * 5 + [10] * beside_ours
+
+
+def test_old_dates_do_not_follow_a_session_of_another_calendar(spark: SparkSession) -> None:
+    day = '["null", {"type": "int", "logicalType": "date"}]'
+    texts = {1: writer_schema("day").replace('["null", "string"]', day, 1)}
+    # Row 1, 200,000 days before 1970.
+    value = b"\0\0\0\0\1" + b"\0" + b"\2\2\2" + b"\xff\xb4\x18" + b"\0" + b"\2u" + b"\x14\0\x0e\0"
+    schema = table("app.public.t", ID, Column("day", "date", encoding="date"))
+    spark.conf.set("spark.sql.avro.datetimeRebaseModeInRead", "LEGACY")
+    try:
+        records = as_read(spark, "app.public.t", [Message(value, b"{}")])
+        [row] = avro_changes(records, schema, texts, None).select("after.day", "corrupt").collect()
+    finally:
+        spark.conf.unset("spark.sql.avro.datetimeRebaseModeInRead")
+    assert (row.day, row.corrupt) == (date(1970, 1, 1) - timedelta(200_000), None)
+
+
 def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> None:
     records = as_read(spark, "app.public.t", [in_avro(b"a")])
     [row] = avro_changes(records, table("app.public.t", ID, N), {2: writer_schema("n")}, None).collect()
-    assert row.corrupt.startswith("written under a schema that was registered after the reader was made: 1, ")
+    assert row.corrupt.startswith(
+        "written under a schema that the registry did not have when it was asked: 1, "
+    )
 
 
 @pytest.mark.parametrize(

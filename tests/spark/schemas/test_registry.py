@@ -1,9 +1,12 @@
 """A schema registry that does not answer as it should is told of by its name, and not by its password."""
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
+from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.spark.schemas.registry import Registry
 from tests.ports import held_port
@@ -31,3 +34,23 @@ def test_one_that_is_away_is_named(ask: Callable[[Registry], object], what: str)
 def test_options_that_cannot_be_right_are_refused() -> None:
     with pytest.raises(SetupError, match=r"schema registry http://r: .*tiemout; correct its options"):
         Registry({"url": "http://r", "tiemout": "5"})
+
+
+def test_an_id_that_it_does_not_have_is_asked_for_once(
+    schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.1)
+    client = SchemaRegistryClient({"url": schema_registry.url})
+    known = client.register_schema(f"{uuid4()}-value", Schema('"string"', "AVRO"))
+    registry = Registry(schema_registry.url)
+    assert registry.of_ids([known, 10**6]) == {known: '"string"'}
+    monkeypatch.setattr(registry, "_client", None)
+    assert registry.of_ids([known, 10**6]) == {known: '"string"'}
+
+
+def test_what_is_no_registry_is_not_taken_for_one_without_a_schema(
+    schema_registry: SchemaRegistry,
+) -> None:
+    """Its 404 has no code of a registry's."""
+    with pytest.raises(PgrelayError, match="asked for the schema of id 7"):
+        Registry(f"{schema_registry.url}/elsewhere").of_ids([7])

@@ -13,8 +13,9 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Long
 
 from pgrelay.encode.topics import shorten
 from pgrelay.spark.mirrors.checkpoint import Ends
-from pgrelay.spark.records.avro_records import schema_id
+from pgrelay.spark.records.avro_records import READING, schema_id
 from pgrelay.spark.records.values import JSON_OPTIONS
+from pgrelay.spark.schemas.avro_schemas import AvroSchema, members, row_of
 from pgrelay.spark.schemas.registry import Registry
 
 _LONG: Final = LongType()
@@ -33,6 +34,7 @@ _BOUNDARY: Final = (
     .add("ts_ms", _LONG)
     .add("data_collections", ArrayType(_COUNT))
 )
+_OF_BOUNDARY: Final = set(_BOUNDARY.names)
 # What `with_positions` makes of records.
 POSITIONED: Final = (
     StructType()
@@ -207,8 +209,9 @@ def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFra
     ids = [row["id"] for row in with_id.where("id IS NOT NULL").select("id").distinct().collect()]
     body = F.expr("substring(value, 6)")
     values = [
-        F.when(F.col("id") == number, _decoded(body, text)).alias(f"v_{number}")
+        F.when(F.col("id") == number, value).alias(f"v_{number}")
         for number, text in registry.of_ids(ids).items()
+        if (value := _decoded(body, text)) is not None
     ]
     decoded = with_id.select(*_RAW, "id", *values)
 
@@ -242,16 +245,29 @@ def _shaped(decoded: DataFrame, shape: StructType) -> Expression:
     return F.struct(*fields)
 
 
-def _decoded(body: Expression, text: str) -> Expression:
-    """Of a value that was written under a schema what both shapes have; all null where its bytes are none."""
+def _decoded(body: Expression, text: str) -> Expression | None:
+    """Of a value that was written under a schema what both shapes have; all null where its bytes are none.
+
+    None of a schema that is neither of a change nor of where a transaction begins or ends.
+    """
     schema = json.loads(text)
+    if not (_is_change(schema) or members(schema) >= _OF_BOUNDARY):
+        return None
     there = {field["name"]: field for field in schema["fields"]}
     wanted = StructType([*_POSITION, *_BOUNDARY])
     # A column of a flat row may have any other name.
     names = [name for name in wanted.names if name.startswith("__") or "__commit_lsn" not in there]
     fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
     reader = json.dumps({**schema, "fields": fields})
-    return from_avro(body, text, {"mode": "PERMISSIVE", "avroSchema": reader})
+    return from_avro(body, text, {**READING, "avroSchema": reader})
+
+
+def _is_change(schema: AvroSchema) -> bool:
+    try:
+        row_of(schema, "")
+    except ValueError:
+        return False
+    return True
 
 
 def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Spark reads the values of another as nulls without a word.
 
 from collections.abc import Callable, Iterable
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -14,10 +15,10 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType, StructType
 
 from pgrelay.encode.records import PLACEHOLDER
-from pgrelay.errors import RecordError
 from pgrelay.spark.names import quoted
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.change_columns import (
+    FOREIGN,
     INEXACT,
     PLACED,
     SIDES,
@@ -32,10 +33,14 @@ from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_sc
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 
+# By default a cut-off value ends the query with Java's error, and is told of by no name; and a session may
+# take days before 1582 and times before 1900 for those of another calendar.
+READING: Final = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
+
 
 def schema_id(value: Expression) -> Expression:
     """The id in a value's head; null where it is none of the registry's."""
-    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("int")
+    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("int")
     return F.when(F.hex(F.substring(value, 1, 1)) == "00", number)
 
 
@@ -44,24 +49,19 @@ def decode(body: Expression, text: str) -> Expression:
 
     No sound value is so, as every one has a `commit_lsn`, or of the transaction topic a `status`.
     """
-    # By default a cut-off value ends the query with Java's error, and is told of by no name.
-    return from_avro(body, text, {"mode": "PERMISSIVE"})
+    return from_avro(body, text, READING)
 
 
 def avro_changes(
     records: DataFrame, schema: TableSchema, texts: dict[int, str], placeholder: bool | None
 ) -> DataFrame:
-    """Changes of a topic's records, which were written under the schemas of these ids.
-
-    Raises RecordError where one of them is not that of a change.
-    """
-    try:
-        writers = [writer_schema(number, text) for number, text in sorted(texts.items())]
-    except ValueError as error:
-        raise RecordError(
-            f"{schema.topic}: {error}: keep whatever else writes to the topic from it, and mirror from "
-            "behind its records (startingOffsets, a new checkpoint)"
-        ) from None
+    """Changes of a topic's records, which were written under the schemas of these ids."""
+    writers, foreign = list[WriterSchema](), list[int]()
+    for number, text in sorted(texts.items()):
+        try:
+            writers.append(writer_schema(number, text))
+        except ValueError:
+            foreign.append(number)
     decoded = _decoded(records, writers)
     rows = _Rows(decoded, schema, writers, placeholder)
     placed = decoded.select("*", *rows.placed())
@@ -72,7 +72,7 @@ def avro_changes(
         key_of(schema).alias("key"),
         *SIDES,
         "unchanged",
-        rows.corrupt().alias("corrupt"),
+        rows.corrupt(foreign).alias("corrupt"),
     )
 
 
@@ -113,11 +113,11 @@ class _Rows:
     def placed(self) -> list[Expression]:
         """What says where a change stands."""
         return [
-            self._first("op", lambda w: F.col(f"{w.decoded}.{'__op' if w.flat else 'op'}")),
-            self._first("commit_lsn", lambda w: self._source(w, "__commit_lsn", "commit_lsn")),
-            self._first("seq", lambda w: self._source(w, "__seq", "seq")),
-            self._first("txid", lambda w: self._source(w, None, "txId")),
-            self._first("ts", self._committed),
+            self._first("op", lambda w: F.col(f"{w.decoded}.{'__op' if w.flat else 'op'}"), "string"),
+            self._first("commit_lsn", lambda w: self._source(w, "__commit_lsn", "commit_lsn"), "bigint"),
+            self._first("seq", lambda w: self._source(w, "__seq", "seq"), "bigint"),
+            self._first("txid", lambda w: self._source(w, None, "txId"), "bigint"),
+            self._first("ts", self._committed, "timestamp"),
         ]
 
     def row(self, side: str) -> Expression:
@@ -128,20 +128,25 @@ class _Rows:
             fields = [self._converted(writer, side, column).alias(column.name) for column in columns]
             return F.when(self._row(writer, side).isNotNull(), F.struct(*fields))
 
-        return self._first(side, of)
+        return self._first(side, of, self._schema.row_type)
 
     def unchanged(self) -> Expression:
         """The names of unchanged columns, as an array that is empty rather than null."""
-        told = F.coalesce(self._first("unchanged", self._left_out), F.array().cast("array<string>"))
+        told = self._first("unchanged", self._left_out, "array<string>")
+        told = F.coalesce(told, F.array().cast("array<string>"))
         # The lambda keeps the rows beside it out of a huge method: see json_records.
         return F.filter(told, lambda name: name.isNotNull())
 
-    def corrupt(self) -> Expression:
-        """Why the record can't be read exactly, and its bytes; null where it can."""
+    def corrupt(self, foreign: list[int]) -> Expression:
+        """Why the record can't be read exactly, and its bytes; null where it can.
+
+        `foreign`: the ids of schemas that are none of changes.
+        """
         known = set(self._schema.known_names())
         ids = [writer.id for writer in self._writers]
         reasons = [
             F.when(F.col("id").isNull(), F.lit("no record in the schema registry's wire format")),
+            F.when(F.col("id").isin(foreign), F.concat(F.lit(FOREIGN), F.col("id"))),
             F.when(~F.col("id").isin(ids), F.concat(F.lit(UNREGISTERED), F.col("id"))),
             F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("no value of schema "), F.col("id"))),
         ]
@@ -241,8 +246,12 @@ class _Rows:
             return F.timestamp_millis(F.col(writer.decoded).getField("__ts_ms"))
         return F.timestamp_micros(F.col(writer.decoded).getField("source").getField("ts_us"))
 
-    def _first(self, name: str, of: Callable[[WriterSchema], Expression]) -> Expression:
-        """What is said of the value, by the schema that it was written under."""
+    def _first(
+        self, name: str, of: Callable[[WriterSchema], Expression], kind: DataType | str = "boolean"
+    ) -> Expression:
+        """What is said of the value, by the schema that it was written under: of this type."""
+        if not self._writers:
+            return F.lit(None).cast(kind).alias(name)
         if len(self._writers) == 1:
             return of(self._writers[0]).alias(name)
         branches = [(F.col("id") == writer.id, of(writer)) for writer in self._writers]

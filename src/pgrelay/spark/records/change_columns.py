@@ -8,6 +8,9 @@ from pyspark.sql import functions as F
 from pgrelay.spark.names import quoted
 from pgrelay.spark.schemas.schema import TableSchema
 
+# Whose record it is, where it is none of ours.
+FOREIGN: Final = "no record of a table's change: of schema "
+
 # What stands before the key and the rows, and these.
 PLACED: Final = ("topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts")
 SIDES: Final = ("before", "after")
@@ -18,7 +21,7 @@ INEXACT: Final = "is not exactly a "
 # And that it has other columns, or another writer schema, than the reader knows.
 UNKNOWN: Final = "columns that the schema does not have: "
 ABSENT: Final = "columns of the schema that are missing: "
-UNREGISTERED: Final = "written under a schema that was registered after the reader was made: "
+UNREGISTERED: Final = "written under a schema that the registry did not have when it was asked: "
 OUTDATED: Final = (UNKNOWN, ABSENT, UNREGISTERED)
 
 

@@ -9,6 +9,9 @@ from pgrelay.encode.records import FLAT_NAMES
 
 _MAX_DIGITS: Final = 38  # of Spark's decimal
 
+# What a change of ours is known by; Debezium's has the rest of the envelope.
+_SOURCE: Final = {"commit_lsn", "seq"}
+
 AvroSchema = Any
 
 
@@ -51,9 +54,15 @@ def row_of(schema: AvroSchema, told: str) -> tuple[AvroSchema, bool]:
     # By a name that is ours alone: a flat row may have a column `after`.
     if "__commit_lsn" in fields:
         return schema, True
-    if not {"before", "after", "source"} <= fields.keys():
+    if not {"before", "after", "source"} <= fields.keys() or not members(fields["source"]["type"]) >= _SOURCE:
         raise ValueError(f"{told} is not that of a table's changes")
     return present(fields["before"]["type"]), False
+
+
+def members(schema: AvroSchema) -> set[str]:
+    """The names of a record's fields; none of what is no record."""
+    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
+    return {field["name"] for field in fields}
 
 
 def field_of(writer: WriterSchema, name: str) -> str | None:

@@ -1,11 +1,16 @@
 """Writer schemas out of a schema registry, by Confluent's client, when a plan is made and never for a row."""
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from pgrelay.errors import PgrelayError, SetupError
+
+_NO_SUCH_SCHEMA: Final = 40403
+_PATIENCE_S: Final = 5.0
+_PAUSE_S: Final = 0.5
 
 _USER_INFO: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
@@ -14,7 +19,7 @@ class Registry:
     """One registry: its URL, or the options of Confluent's client. What it once told is kept.
 
     Raises SetupError where the options can't be right, and PgrelayError where the registry does not answer,
-    or has not what it is asked for.
+    or has not the subject that it is asked for.
     """
 
     def __init__(self, where: str | Mapping[str, Any]) -> None:
@@ -31,6 +36,7 @@ class Registry:
         except (ValueError, TypeError, OSError) as error:
             raise SetupError(f"schema registry {self._url}: {_shown(error)}; correct its options") from None
         self._texts: dict[int, str] = {}
+        self._unknown: set[int] = set()
 
     def of_topic(self, topic: str) -> dict[int, str]:
         """The schemas of a topic's values in all versions, as Avro's JSON, by their ids."""
@@ -57,14 +63,35 @@ class Registry:
         return str(schema.schema_str)
 
     def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
-        """The schemas with these ids."""
-        return {number: self._of_id(number) for number in ids}
+        """The schemas with these ids, of those that the registry has."""
+        found = {number: self._of_id(number) for number in ids}
+        return {number: text for number, text in found.items() if text is not None}
 
-    def _of_id(self, number: int) -> str:
-        if number not in self._texts:
+    def _of_id(self, number: int) -> str | None:
+        if number not in self._texts and number not in self._unknown:
             with self._asked_for(f"the schema of id {number}, which a record begins with"):
-                self._texts[number] = str(self._client.get_schema(number).schema_str)
-        return self._texts[number]
+                text = self._awaited(number)
+            if text is None:
+                self._unknown.add(number)
+            else:
+                self._texts[number] = text
+        return self._texts.get(number)
+
+    def _awaited(self, number: int) -> str | None:
+        """The schema of an id; None where the registry still has none after a while."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return str(self._client.get_schema(number).schema_str)
+            except SchemaRegistryError as error:
+                if error.error_code != _NO_SUCH_SCHEMA:
+                    raise
+            # One of several registries may hear of a schema after those that read records.
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_PAUSE_S)
 
     @contextmanager
     def _asked_for(self, what: str) -> Iterator[None]:

@@ -42,11 +42,12 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     schema = json.loads(value)
     try:
-        row, _ = row_of(schema, f"the last schema of subject {topic}-value")
+        row, flat = row_of(schema, f"the last schema of subject {topic}-value")
     except ValueError as error:
         raise SetupError(f"{topic}: {error}: leave the topic out") from None
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
-    columns = [_column(field, keys) for field in row["fields"] if field["name"] not in FLAT_NAMES]
+    members = [field for field in row["fields"] if not (flat and field["name"] in FLAT_NAMES)]
+    columns = [_column(field, keys) for field in members]
     _, namespace, table = f"..{schema['namespace']}".rsplit(".", 2)
     return TableSchema(topic, namespace, table, (TableVersion((0, 0), tuple(columns)),))
 
