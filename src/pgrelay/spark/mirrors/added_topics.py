@@ -34,7 +34,8 @@ class AddedTopics:
                 # A batch that comes again, and was planned without a topic that there is.
                 return False
             if not self._ended:
-                self._ended = self._source.end_offsets({topic: ends.get(topic, {}) for topic in self._added})
+                added = {topic: ends.get(topic, {}) for topic in self._added}
+                self._ended = self._source.offsets.ends(added)
             if any(
                 ends.get(topic, {}).get(partition, 0) < end
                 for topic, joined in self._ended.items()

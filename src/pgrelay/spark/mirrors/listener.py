@@ -19,8 +19,9 @@ from pyspark.sql.streaming.listener import (
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.held_commits import held_since
+from pgrelay.spark.mirrors.kafka_offsets import Offsets
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
-from pgrelay.spark.mirrors.topic_ends import Offsets, TopicEnds
+from pgrelay.spark.mirrors.topic_ends import TopicEnds
 from pgrelay.spark.schemas.registry import Registry
 
 _log = structlog.get_logger(__name__)

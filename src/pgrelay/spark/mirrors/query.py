@@ -1,12 +1,12 @@
 """What a streaming query of ours reads, and where it remembers how far."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.mirrors.checkpoint import Checkpoint, Ends
-from pgrelay.spark.mirrors.topic_ends import Offsets, client_options, end_offsets, first_offsets, is_written
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.kafka_offsets import KafkaOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +18,7 @@ class QuerySource:
     options: Mapping[str, str] | None
     checkpoint: Checkpoint
 
-    def end_offsets(self, wanted: Offsets) -> Ends:
-        """Where these partitions end now."""
-        return end_offsets(self.session, client_options(self.servers, self.options), wanted)
-
-    def first_offsets(self, topics: Iterable[str]) -> Ends:
-        """The first offset that each partition still has, of those of the topics that are there."""
-        return first_offsets(self.session, client_options(self.servers, self.options), topics)
-
-    def is_written(self, topic: str) -> bool:
-        """Whether a topic has or had records, were they of a transaction that is not committed yet."""
-        client = client_options(self.servers, self.options)
-        client["kafka.isolation.level"] = "read_uncommitted"
-        return is_written(self.session, client, topic)
+    @property
+    def offsets(self) -> KafkaOffsets:
+        """Those that the cluster has."""
+        return KafkaOffsets(self.session, self.servers, self.options)

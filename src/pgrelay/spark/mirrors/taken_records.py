@@ -24,7 +24,7 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
     if not read or allows_loss(source.options):
         return
     try:
-        first = source.first_offsets(topics)
+        first = source.offsets.firsts(topics)
     except Py4JError as error:
         _log.debug("the topics' first offsets are not told", reason=str(error).partition("\n")[0])
         return

@@ -1,27 +1,22 @@
-"""Where topics end now, and which changes stand around an offset: what a mirror's lag is taken from."""
+"""Which changes stand around an offset, and at the end of a topic: what a mirror's lag is taken from."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pgrelay.spark.mirrors.kafka_offsets import KafkaOffsets, Offsets, client_options
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
-# By topic and partition; of an offset, the first that is not read.
-Offsets = Mapping[str, Mapping[int, int]]
-
 # Some offsets hold tombstones, or the marks of Kafka's transactions.
 _LOOK_AT: Final = 10
-
-_BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,78 +35,6 @@ class Place:
     oldest_s: float | None = None
 
 
-def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Of the Kafka source's options those of Kafka's client."""
-    client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
-    return {"kafka.isolation.level": "read_committed", **client, "kafka.bootstrap.servers": servers}
-
-
-def client_settings(spark: SparkSession, options: Mapping[str, str]) -> Any:
-    """The same as a client in Spark's JVM takes them."""
-    jvm: Any = spark._jvm
-    settings = jvm.java.util.HashMap()
-    for name, value in options.items():
-        settings.put(name.removeprefix("kafka."), value)
-    return settings
-
-
-def end_offsets(
-    spark: SparkSession, options: Mapping[str, str], wanted: Offsets
-) -> dict[str, dict[int, int]]:
-    """Where these partitions end now, as a consumer of Kafka's own client in Spark's JVM sees it."""
-    with _consumer(spark, options) as consumer:
-        return _offsets(spark, consumer.endOffsets, wanted)
-
-
-def is_written(spark: SparkSession, options: Mapping[str, str], topic: str) -> bool:
-    """Whether a topic is there, and has or had records in its first partition."""
-    with _consumer(spark, options) as consumer:
-        there = consumer.listTopics().containsKey(topic)
-        return bool(there and _offsets(spark, consumer.endOffsets, {topic: [0]})[topic][0])
-
-
-def first_offsets(
-    spark: SparkSession, options: Mapping[str, str], topics: Iterable[str]
-) -> dict[str, dict[int, int]]:
-    """The first offset that each partition still has, of those of the topics that are there."""
-    with _consumer(spark, options) as consumer:
-        there = consumer.listTopics()
-        wanted = {topic: [each.partition() for each in there.get(topic) or ()] for topic in topics}
-        return _offsets(spark, consumer.beginningOffsets, wanted)
-
-
-@contextmanager
-def _consumer(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
-    jvm: Any = spark._jvm
-    settings = client_settings(spark, options)
-    for name in ("key.deserializer", "value.deserializer"):
-        settings.put(name, _BYTES)
-    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def _offsets(
-    spark: SparkSession, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]
-) -> dict[str, dict[int, int]]:
-    """What `ask`, which takes Java's list of them, tells of these partitions."""
-    jvm: Any = spark._jvm
-    of = jvm.org.apache.kafka.common.TopicPartition
-    partitions = {
-        (topic, number): of(topic, number) for topic, numbers in wanted.items() for number in numbers
-    }
-    listed = jvm.java.util.ArrayList()
-    for partition in partitions.values():
-        listed.add(partition)
-    found = ask(listed)
-    offsets: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
-    for (topic, number), partition in partitions.items():
-        offsets[topic][number] = found.get(partition)
-    return offsets
-
-
 class TopicEnds:
     """Looks at the ends of a relay's topics, reading a few records of each partition."""
 
@@ -127,12 +50,13 @@ class TopicEnds:
         """`options` are those of Spark's Kafka source; how much to take at once is left out of them."""
         self._spark = spark
         self._options = client_options(servers, options)
+        self._offsets = KafkaOffsets(spark, servers, options)
         self._schemas = SchemaTopic(servers, prefix, options)
         self._decoder = Decoder(registry)
 
     def places(self, read: Offsets) -> dict[str, Place]:
         """Where somebody stands who has read so far, by topic."""
-        ends = end_offsets(self._spark, self._options, read)
+        ends = self._offsets.ends(read)
         records = {
             topic: sum(max(0, ends[topic][number] - offset) for number, offset in offsets.items())
             for topic, offsets in read.items()

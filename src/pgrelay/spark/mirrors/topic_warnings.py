@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.mirrors.topic_ends import client_options, client_settings
+from pgrelay.spark.mirrors.kafka_offsets import BRIEFLY, client_options, client_settings
 
 _log = structlog.get_logger(__name__)
-
-_PATIENCE_MS: Final = 10_000
 
 
 def warn_of_topics(
@@ -49,10 +47,7 @@ def warn_of_topics(
 def _admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
     """Kafka's own client in Spark's JVM."""
     jvm: Any = spark._jvm
-    settings = client_settings(spark, options)
-    for name in ("default.api.timeout.ms", "request.timeout.ms"):
-        settings.put(name, str(_PATIENCE_MS))
-    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(client_settings(spark, options, BRIEFLY))
     try:
         yield client
     finally:

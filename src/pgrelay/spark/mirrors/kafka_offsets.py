@@ -1,0 +1,85 @@
+"""Kafka's own clients in Spark's JVM, and where they see the partitions of topics begin and end."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from pgrelay.spark.mirrors.checkpoint import Ends
+
+# By topic and partition; of an offset, the first that is not read.
+Offsets = Mapping[str, Mapping[int, int]]
+
+# How long a start waits for what it can do without, in place of Kafka's minute.
+BRIEFLY: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
+
+_BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """Of the Kafka source's options those of Kafka's client."""
+    client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
+    return {"kafka.isolation.level": "read_committed", **client, "kafka.bootstrap.servers": servers}
+
+
+def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mapping[str, str]) -> Any:
+    """The same as a client in Spark's JVM takes them, and `more` by Kafka's own names."""
+    jvm: Any = spark._jvm
+    settings = jvm.java.util.HashMap()
+    for name, value in {**options, **more}.items():
+        settings.put(name.removeprefix("kafka."), value)
+    return settings
+
+
+class KafkaOffsets:
+    """Asks a cluster for offsets; its errors are Py4J's. `options` are those of Spark's Kafka source."""
+
+    def __init__(self, spark: SparkSession, servers: str, options: Mapping[str, str] | None) -> None:
+        self._spark = spark
+        self._options = client_options(servers, options)
+
+    def ends(self, wanted: Offsets) -> Ends:
+        """Where these partitions end now."""
+        with self._consumer() as consumer:
+            return self._asked(consumer.endOffsets, wanted)
+
+    def firsts(self, topics: Iterable[str]) -> Ends:
+        """The first offset that each partition still has, of those of the topics that are there."""
+        with self._consumer(BRIEFLY) as consumer:
+            there = consumer.listTopics()
+            wanted = {topic: [each.partition() for each in there.get(topic) or ()] for topic in topics}
+            return self._asked(consumer.beginningOffsets, wanted)
+
+    def is_written(self, topic: str) -> bool:
+        """Whether a topic's first partition has or had records, were they of a transaction that is open."""
+        with self._consumer({"isolation.level": "read_uncommitted"}) as consumer:
+            there = consumer.listTopics().containsKey(topic)
+            return bool(there and self._asked(consumer.endOffsets, {topic: [0]})[topic][0])
+
+    @contextmanager
+    def _consumer(self, more: Mapping[str, str] | None = None) -> Iterator[Any]:
+        jvm: Any = self._spark._jvm
+        bytes_alone = {"key.deserializer": _BYTES, "value.deserializer": _BYTES}
+        settings = client_settings(self._spark, self._options, {**bytes_alone, **(more or {})})
+        consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _asked(self, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]) -> Ends:
+        """What `ask`, which takes Java's list of them, tells of these partitions."""
+        jvm: Any = self._spark._jvm
+        of = jvm.org.apache.kafka.common.TopicPartition
+        partitions = {
+            (topic, number): of(topic, number) for topic, numbers in wanted.items() for number in numbers
+        }
+        listed = jvm.java.util.ArrayList()
+        for partition in partitions.values():
+            listed.add(partition)
+        found = ask(listed)
+        offsets: Ends = {topic: {} for topic in wanted}
+        for (topic, number), partition in partitions.items():
+            offsets[topic][number] = found.get(partition)
+        return offsets
