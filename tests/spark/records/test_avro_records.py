@@ -78,6 +78,14 @@ def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(spark
     assert (tuple(row.after), row.unchanged, row.corrupt) == ((1, None, "x"), ["large"], None)
 
 
+def test_columns_that_exchanged_their_names_step_by_step_keep_their_values(spark: SparkSession) -> None:
+    steps = [(1, "a", "b"), (50, "swap", "b"), (60, "swap", "a"), (70, "b", "a")]
+    versions = tuple(TableVersion((lsn, 0), (ID, text(one), text(other), N)) for lsn, one, other in steps)
+    schema = TableSchema("app.public.t", "public", "t", versions)
+    row = update(spark, schema, {"id": 1, "a": "A", "b": "B", "n": "x"})
+    assert (row.after.asDict(), row.corrupt) == ({"id": 1, "b": "A", "a": "B", "n": "x"}, None)
+
+
 def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSession) -> None:
     schema = table("app.public.t", ID, text("big"))
     found = [update(spark, schema, {"id": 1, "big": HELD}, placeholder=said) for said in (None, True, False)]

@@ -31,7 +31,7 @@ from pgrelay.spark.records.order import before
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import TableSchema
+from pgrelay.spark.schemas.schema import Position, TableSchema
 
 # By default a cut-off value ends the query with Java's error, and is told of by no name; and a session may
 # take days before 1582 and times before 1900 for those of another calendar.
@@ -160,7 +160,7 @@ class _Rows:
             for column in self._schema.columns:
                 if all(self._is_exact(writer, column) for writer in self._writers):
                     continue
-                there = self._first("", lambda w, c=column, s=side: self._raw(w, s, c).isNotNull())  # type: ignore[misc]
+                there = self._first("", lambda w, c=column, s=side: self._value(w, s, c, _is_there))  # type: ignore[misc]
                 lost = there & F.col(f"{side}.{quoted(column.name)}").isNull()
                 if self._placeholder and side == "after":
                     lost &= ~F.array_contains("unchanged", column.name)
@@ -176,40 +176,58 @@ class _Rows:
 
     def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
         """Whether the value is taken as it was decoded, and so can't be lost."""
-        field = self._field(writer, column)
-        return field is None or self._types[writer.id][field].dataType == column.spark_type
+        return all(kind == column.spark_type for kind in self._kinds(writer, column))
 
     def _converted(self, writer: WriterSchema, side: str, column: Column) -> Expression:
-        field = self._field(writer, column)
-        if field is None:
-            return F.lit(None).cast(column.spark_type)
-        value = converted(self._raw(writer, side, column), self._types[writer.id][field].dataType, column)
+        value = self._value(writer, side, column, lambda raw, kind: converted(raw, kind, column))
         if self._placeholder and side == "after" and self._holds(writer, column):
             value = F.when(~self._held_of(column)(writer), value)
-        return value
+        return value.cast(column.spark_type)
 
-    def _raw(self, writer: WriterSchema, side: str, column: Column) -> Expression:
-        """The decoded value; null before the column that has the name now was added."""
-        field = self._field(writer, column)
-        if field is None:
+    def _value(
+        self,
+        writer: WriterSchema,
+        side: str,
+        column: Column,
+        of: Callable[[Expression, DataType], Expression],
+    ) -> Expression:
+        """What `of` makes of the decoded value and its type; null before the column was added."""
+        lineage = self._schema.lineage(column.name)
+        value: Expression | None = None
+        for since, field in self._fields(writer, column):
+            found = of(self._row(writer, side).getField(field), self._types[writer.id][field].dataType)
+            value = found if value is None else F.when(before(since), value).otherwise(found)
+        if value is None:
             return F.lit(None)
-        added = self._schema.lineage(column.name)[0][0]
-        value = self._row(writer, side).getField(field)
+        added = lineage[0][0]
         return value if added <= self._schema.versions[0].position else F.when(~before(added), value)
 
-    def _field(self, writer: WriterSchema, column: Column) -> str | None:
-        """The field of a column, under the latest of its names that the writer has."""
-        names = [was.name for _, was in reversed(self._schema.lineage(column.name))]
-        return next((field for name in names if (field := field_of(writer, name)) is not None), None)
+    def _fields(self, writer: WriterSchema, column: Column) -> list[tuple[Position, str]]:
+        """The field that a column has in the writer, and from when on, earliest first; mostly there is one.
+
+        Of several of its names in the writer all but one are those of other columns, which had or got them.
+        """
+        found: list[tuple[Position, str]] = []
+        for since, was in self._schema.lineage(column.name):
+            field = field_of(writer, was.name)
+            if field is not None and (not found or found[-1][1] != field):
+                found.append((since, field))
+        return found
+
+    def _kinds(self, writer: WriterSchema, column: Column) -> list[DataType]:
+        return [self._types[writer.id][field].dataType for _, field in self._fields(writer, column)]
 
     def _holds(self, writer: WriterSchema, column: Column) -> bool:
         """Whether the column's values are of a type that the placeholder can stand in."""
-        field = self._field(writer, column)
-        return field is not None and self._types[writer.id][field].dataType.typeName() in ("string", "binary")
+        return any(map(_can_hold, self._kinds(writer, column)))
 
     def _held_of(self, column: Column) -> Callable[[WriterSchema], Expression]:
         """Whether the placeholder stands for the column's value; null where there is no value."""
-        return lambda writer: self._raw(writer, "after", column).cast("string") == PLACEHOLDER
+
+        def held(raw: Expression, kind: DataType) -> Expression:
+            return raw.cast("string") == PLACEHOLDER if _can_hold(kind) else F.lit(False)
+
+        return lambda writer: self._value(writer, "after", column, held)
 
     def _row(self, writer: WriterSchema, side: str) -> Expression:
         value = F.col(writer.decoded)
@@ -257,6 +275,15 @@ class _Rows:
         branches = [(F.col("id") == writer.id, of(writer)) for writer in self._writers]
         chosen = reduce(lambda chain, branch: chain.when(*branch), branches[1:], F.when(*branches[0]))
         return chosen.alias(name) if name else chosen
+
+
+def _is_there(raw: Expression, _: DataType) -> Expression:
+    return raw.isNotNull()
+
+
+def _can_hold(kind: DataType) -> bool:
+    """Whether it is a type that the placeholder can stand in."""
+    return kind.typeName() in ("string", "binary")
 
 
 def _row_type(decoded: DataFrame, writer: WriterSchema) -> StructType:
