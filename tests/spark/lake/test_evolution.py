@@ -179,6 +179,20 @@ def test_a_type_that_iceberg_can_not_change_to_is_refused_while_there_are_rows(
     assert found(topic, target, "iceberg") == Counter([(2, 6)])
 
 
+def test_a_type_that_spark_makes_nothing_of_the_old_one_in_is_refused_while_there_are_rows(
+    topic: Topic, target: str
+) -> None:
+    known = versions(topic, [ID, A], [ID, Column("a", "_text", encoding="array<string>")])
+    topic.write(
+        change("c", 10, after={"id": 1, "a": "x,y"}), change("c", 110, after={"id": 2, "a": ["x", "y"]})
+    )
+    apply(topic, known.until((1, 0)), target, "iceberg", until=1)
+    with pytest.raises(
+        SetupError, match=r"column 'a' was string and is array<string> from LSN 0/65 on.*; to go on"
+    ):
+        apply(topic, known, target, "iceberg", since=1)
+
+
 @both_formats
 def test_the_elements_of_an_array_can_widen(spark: SparkSession, target: str, using: Using) -> None:
     narrow = Column("n", "_int4", encoding="array<integer>")

@@ -86,6 +86,18 @@ def test_columns_that_exchanged_their_names_step_by_step_keep_their_values(spark
     assert (row.after.asDict(), row.corrupt) == ({"id": 1, "b": "A", "a": "B", "n": "x"}, None)
 
 
+def test_a_column_that_has_the_name_of_one_that_is_gone_has_its_own_type(spark: SparkSession) -> None:
+    anew = Column("n", "_int4", encoding="array<int>")
+    versions = (
+        TableVersion((1, 0), (ID, N)),
+        TableVersion((50, 0), (ID,)),
+        TableVersion((60, 0), (ID, anew)),
+    )
+    schema = TableSchema("app.public.t", "public", "t", versions)
+    row = update(spark, schema, {"id": 1, "n": "x"})
+    assert (tuple(row.after), row.corrupt) == ((1, None), None)
+
+
 def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSession) -> None:
     schema = table("app.public.t", ID, text("big"))
     found = [update(spark, schema, {"id": 1, "big": HELD}, placeholder=said) for said in (None, True, False)]

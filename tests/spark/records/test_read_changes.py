@@ -269,6 +269,20 @@ def test_each_row_is_read_by_the_schema_that_it_was_written_under(topic: Topic) 
     ]
 
 
+def test_a_value_of_a_type_that_spark_makes_nothing_of_in_the_later_one_is_told(topic: Topic) -> None:
+    old = (ID, Column("day", "int4", encoding="integer"), Column("tags", "text"))
+    new = (ID, Column("day", "date", encoding="iso-date"), Column("tags", "_text", encoding="array<string>"))
+    versions = (TableVersion((1, 0), old), TableVersion((20, 0), new))
+    topic.write(
+        change("c", 10, after={"id": 1, "day": 7, "tags": "a,b"}),
+        change("c", 20, after={"id": 2, "day": "2026-11-23", "tags": ["a", "b"]}),
+    )
+    schema = TableSchema(topic.name, "public", "t", versions)
+    first, second = topic.changes(schema).orderBy("offset").collect()
+    assert first.corrupt.startswith("day: '7' is not exactly a date, in ")
+    assert (tuple(second.after), second.corrupt) == ((2, date(2026, 11, 23), ["a", "b"]), None)
+
+
 def test_numbers_and_documents_of_a_column_renamed_by_case_alone_are_read(spark: SparkSession) -> None:
     number, document = Column("N", "numeric", encoding="number"), Column("Doc", "json", encoding="json")
     renamed = replace(number, name="n"), replace(document, name="doc")

@@ -8,7 +8,7 @@ from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.records.decimals import integer_text
 from pgrelay.spark.records.values import clock
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.widening import widens
+from pgrelay.spark.schemas.widening import same_as, widens
 
 
 def converted(value: Expression, was: DataType, column: Column) -> Expression:
@@ -23,10 +23,7 @@ def converted(value: Expression, was: DataType, column: Column) -> Expression:
         of = was.elementType
         lost = F.exists(value, lambda each: each.isNotNull() & converted(each, of, element).isNull())
         return F.when(~lost, F.transform(value, lambda each: converted(each, of, element)))
-    there = value.try_cast(to)
-    if widens(was, to):
-        return there
-    return F.when(there.try_cast(was).eqNullSafe(value), there)
+    return value.try_cast(to) if widens(was, to) else same_as(value, was, to)
 
 
 def _text(value: Expression, was: DataType, column: Column) -> Expression:

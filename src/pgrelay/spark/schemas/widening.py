@@ -1,7 +1,8 @@
 """Which types another holds every value of: what a column's type may change to without loss."""
 
-from typing import Final
+from typing import Any, Final
 
+from pyspark import SparkContext
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType
@@ -48,8 +49,22 @@ def widened(value: Expression, was: Column, now: Column) -> Expression:
     """A value of an earlier type as one of a later; null, which counts as inexact, where it differs."""
     if widens(was.spark_type, now.spark_type):
         return value.cast(now.spark_type)
-    there = value.try_cast(now.spark_type)
-    return F.when(there.try_cast(was.spark_type).eqNullSafe(value), there)
+    return same_as(value, was.spark_type, now.spark_type)
+
+
+def same_as(value: Expression, was: DataType, now: DataType) -> Expression:
+    """A value of one type as the same of the other; null where there is none."""
+    if not (_casts(was, now) and _casts(now, was)):
+        return F.lit(None).cast(now)
+    there = value.try_cast(now)
+    return F.when(there.try_cast(was).eqNullSafe(value), there)
+
+
+def _casts(was: DataType, now: DataType) -> bool:
+    """Whether Spark tries to make one type of the other: a plan in which it can't is an error."""
+    jvm: Any = SparkContext._jvm
+    one, other = (jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json()) for kind in (was, now))
+    return bool(jvm.org.apache.spark.sql.catalyst.expressions.Cast.canTryCast(one, other))
 
 
 def rewritten(was: Column, now: Column) -> bool:
