@@ -209,6 +209,31 @@ def test_history(spark: SparkSession, cuts: Cuts, target: str) -> None:
     }
 
 
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_history_of_columns_that_take_dropped_ones_names(
+    spark: SparkSession, cuts: Cuts, target: str, using: Using
+) -> None:
+    number, renamed = replace(N, name="Name"), replace(N, name="name")
+    told = [[ID, NAME, N], [ID, N], [ID, N, NAME], [ID, N], [ID, N, number], [ID, N], [ID, renamed]]
+    known = versions(*((100 * at + 1, columns) for at, columns in enumerate(told)))
+    mirrored = Mirrored(spark, target, using, history=True)
+    first = (change("c", 10, at, after={"id": at, "name": "a", "n": at}) for at in range(2))
+    mirrored.batch(known.until((1, 0)), *first)()
+    rows: list[Row] = [{"n": 1}, {"n": 1, "name": "b"}, {"n": 1}, {"n": 1, "Name": 7}, {"n": 1}, {"name": 2}]
+    updates = (change("u", 100 * at + 10, after={"id": 1, **row}) for at, row in enumerate(rows, 1))
+    cuts.at_each_write(mirrored.batch(known, *updates), of="COLUMN")
+    asides = [
+        f"{name}__before_{lsn}" for name, lsn in [("name", "0_C9"), ("name", "0_191"), ("Name", "0_259")]
+    ]
+    assert mirrored.found("id", "name", *asides, "__commit_lsn") == Counter(
+        [
+            *[(0, 0, "a", None, None, 10), (1, 1, "a", None, None, 10), (1, 1, None, None, None, 110)],
+            *[(1, 1, None, "b", None, 210), (1, 1, None, None, None, 310), (1, 1, None, None, 7, 410)],
+            *[(1, 1, None, None, None, 510), (1, 2, None, None, None, 610)],
+        ]
+    )
+
+
 class Whole:
     """A mirror of whole transactions; its checkpoint is what Spark would have written."""
 

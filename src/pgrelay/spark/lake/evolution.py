@@ -49,7 +49,7 @@ def evolve(
     """Make the target, which has the schema as of `since`, what the schema's last version is.
 
     `live`: its rows that changes are merged into. `keep_dropped`: columns stay in the target that the table
-    has no longer.
+    has no longer, and give way to one that takes their name.
 
     Raises SetupError with column and LSN where values would be lost, rows would not be found by their key, or
     the format can't follow.
@@ -60,6 +60,8 @@ def evolve(
     # A version that Spark can't have was never a target's.
     for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
+            if keep_dropped:
+                _put_aside(target, schema, earlier, later)
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
             # A later step may use a name again that this one dropped: repeated, this one must not drop that.
@@ -94,6 +96,31 @@ def _step(
             _alter(target, schema, later, name, f"ADD COLUMN {quoted(name)} {sql_type(kind)}")
         elif name in kept and _stored(target, target.rows().schema[name].dataType) != _stored(target, kind):
             _widen(target, schema, later, column)
+
+
+def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion) -> None:
+    """Rename columns that were dropped before, and stay, where others take their names.
+
+    A row that holds would have the values of the column that is gone under the name of the new one.
+    """
+    became = schema.became(earlier, later)
+    was = {new: old for old, new in became.items()}
+    rows, had = target.rows(), {column.name for column in earlier.columns}
+    # To Spark names that differ in case alone are one.
+    others = {field.name.lower(): field for field in rows.schema if field.name not in had}
+    for name, kind in ((column.name, column.spark_type) for column in later.columns):
+        other = others.get(name.lower())
+        if other is None or name in had:
+            continue
+        if name in was:
+            in_the_way = was[name] in rows.columns  # or the step comes again, and this is the renamed one
+        else:
+            # A step that comes again finds the column that it added, with no value yet.
+            same = other.name == name and _stored(target, other.dataType) == _stored(target, kind)
+            in_the_way = not same or not rows.where(F.col(quoted(name)).isNotNull()).isEmpty()
+        if in_the_way:
+            aside = f"{other.name}__before_{format_lsn(later.position[0]).replace('/', '_')}"
+            _alter(target, schema, later, name, f"RENAME COLUMN {quoted(other.name)} TO {quoted(aside)}")
 
 
 def _refuse_null_keys(

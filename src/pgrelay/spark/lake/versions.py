@@ -1,7 +1,8 @@
 """History: every version of every row, as slowly changing dimensions of type 2 have them.
 
 A version holds from its own change to the next change of its key; the one that still holds has no end.
-Columns that were dropped stay, for the versions that had them.
+Columns that were dropped stay, for the versions that had them; where a later one takes the name, as
+`name__before_0_1B95D80`, by the LSN from which on it does.
 """
 
 from functools import reduce
