@@ -1,6 +1,7 @@
 """Avro records that are made by hand, without a registry."""
 
 import json
+import struct
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -8,9 +9,11 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.types import TimestampType
 
 from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.records.avro_records import avro_changes
+from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
@@ -213,6 +216,31 @@ def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> N
     assert row.corrupt.startswith(
         "written under a schema that the registry did not have when it was asked: 1, "
     )
+
+
+def test_a_value_of_before_its_column_became_a_text_is_not_worded_by_spark(spark: SparkSession) -> None:
+    texts = {1: writer_schema("n").replace('["null", "string"]', '["null", "double"]', 1)}
+    value = b"\0\0\0\0\1" + b"\0" + b"\2\2\2" + struct.pack("<d", 1) + b"\0" + b"\2u" + b"\x14\0\x0e\0"
+    number = Column("n", "float8", encoding="double")
+    versions = (TableVersion((1, 0), (ID, number)), TableVersion((50, 0), (ID, N)))
+    schema = TableSchema("app.public.t", "public", "t", versions)
+    records = as_read(spark, "app.public.t", [Message(value, b"{}")])
+    [row] = avro_changes(records, schema, texts, None).collect()
+    assert (row.after.n, row.corrupt[:38]) == (None, "n: the value is not exactly a string, ")
+    [row] = avro_changes(records, schema.as_text("n"), texts, None).collect()
+    assert (row.after.n, row.corrupt) == ("1.0", None)
+
+
+def test_a_time_that_is_read_as_text_is_in_no_zone_of_the_session(spark: SparkSession) -> None:
+    at = Column("at", "timestamptz", encoding="timestamp-micros", text=True)
+    value = F.timestamp_micros(F.lit(1_500_000))
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        [row] = spark.range(1).select(converted(value, TimestampType(), at).alias("at")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert row.at == "1970-01-01 00:00:01.5"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
 """Which changes of a column's type leave every value as it was, in Postgres and in Spark."""
 
+from datetime import datetime
+from typing import Any
+
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.widening import declared, rewritten, widens
+from pgrelay.spark.schemas.widening import declared, rewritten, widened, widens
 from tests.spark.handmade_records import numeric
 
 
@@ -99,6 +104,65 @@ def test_what_only_grows_keeps_its_values(was: Column, now: Column) -> None:
 def test_what_postgres_rounds_cuts_pads_or_words_anew_is_told(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
     assert rewritten(was, now)
+
+
+FLOAT, BYTES = Column("v", "float8", encoding="number"), Column("v", "bytea", encoding="base64")
+BOOLEAN, DAY = Column("v", "bool", encoding="boolean"), Column("v", "date", encoding="iso-date")
+INSTANT = Column("v", "timestamptz", encoding="iso-timestamp")
+TEXTS, INTEGERS = (
+    Column("v", f"_{of}", encoding=f"array<{to}>") for of, to in (("text", "string"), ("int4", "integer"))
+)
+PAIRS = Column("v", "hstore", encoding="map<string>")
+NUMBER = integer("int4")
+
+# An earlier value, in SQL, what it was and became, and what is read of it; None: it is told as inexact.
+CONVERSIONS: list[tuple[str, Column, Column, Any]] = [
+    ("7", NUMBER, TEXT, "7"),
+    ("7", TEXT, NUMBER, 7),
+    ("07", TEXT, NUMBER, None),
+    ("1.50", number(8, 2), TEXT, "1.50"),
+    ("true", BOOLEAN, TEXT, "true"),
+    ("2026-11-23", DAY, TEXT, "2026-11-23"),
+    ("2026-11-23", DAY, at(), datetime(2026, 11, 23)),
+    ("2026-11-23 01:00:00", at(), DAY, None),
+    ("2026-11-23 01:02:03.5", at(), TEXT, "2026-11-23 01:02:03.5"),
+    ("5", integer("int8"), NUMBER, 5),
+    ("5000000000", integer("int8"), NUMBER, None),
+    ("1.5", TEXT, FLOAT, 1.5),
+    # In Postgres's words it is 1, and Spark has 1.0.
+    ("1", FLOAT, TEXT, None),
+    # Read by the session's zone.
+    ("2026-11-23 01:00:00", INSTANT, TEXT, None),
+    ("2026-11-23 01:00:00", INSTANT, at(), None),
+    ("2026-11-23 01:00:00", at(), INSTANT, None),
+    # Of bytes Postgres shows the digits; of a number it makes no time.
+    ("ab", BYTES, TEXT, None),
+    ("ab", TEXT, BYTES, None),
+    ("7", NUMBER, INSTANT, None),
+    # Spark has no such cast, and its plan would be an error.
+    ("7", NUMBER, DAY, None),
+    ("{a}", TEXT, TEXTS, None),
+    ("{a}", TEXT, PAIRS, None),
+]
+
+
+def test_a_value_of_an_earlier_type_is_read_where_it_is_the_same_one_and_told_where_not(
+    spark: SparkSession,
+) -> None:
+    read = [widened(F.lit(text).cast(was.spark_type), was, now) for text, was, now, _ in CONVERSIONS]
+    found = spark.range(1).select(*(value.alias(f"c{n}") for n, value in enumerate(read)))
+    assert list(found.collect()[0]) == [value for *_, value in CONVERSIONS]
+    assert [kind for _, kind in found.dtypes] == [
+        now.spark_type.simpleString() for _, _, now, _ in CONVERSIONS
+    ]
+
+
+def test_arrays_are_compared_by_their_elements(spark: SparkSession) -> None:
+    kept, lost = (F.array(*map(F.lit, texts)) for texts in (["1", "2"], ["1", "x"]))
+    found = spark.range(1).select(
+        *(widened(each, TEXTS, INTEGERS).alias(f"c{n}") for n, each in enumerate((kept, lost)))
+    )
+    assert list(found.collect()[0]) == [[1, 2], None]
 
 
 def test_a_type_is_told_as_it_was_declared() -> None:

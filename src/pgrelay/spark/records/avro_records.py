@@ -27,11 +27,12 @@ from pgrelay.spark.records.change_columns import (
     key_of,
     unidentified,
 )
-from pgrelay.spark.records.order import before
+from pgrelay.spark.records.order import by_version
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.schemas.schema import TableSchema
+from pgrelay.spark.schemas.widening import widened
 
 # By default a cut-off value ends the query with Java's error, and is told of by no name; and a session may
 # take days before 1582 and times before 1900 for those of another calendar.
@@ -179,7 +180,13 @@ class _Rows:
         return all(kind == column.spark_type for kind in self._kinds(writer, column))
 
     def _converted(self, writer: WriterSchema, side: str, column: Column) -> Expression:
-        value = self._value(writer, side, column, lambda raw, kind: converted(raw, kind, column))
+        def convert(raw: Expression, kind: DataType, was: Column) -> Expression:
+            if kind == column.spark_type:
+                return raw
+            value = converted(raw, kind, was)
+            return value if was.spark_type == column.spark_type else widened(value, was, column)
+
+        value = self._value(writer, side, column, convert)
         if self._placeholder and side == "after" and self._holds(writer, column):
             value = F.when(~self._held_of(column)(writer), value)
         return value.cast(column.spark_type)
@@ -189,33 +196,33 @@ class _Rows:
         writer: WriterSchema,
         side: str,
         column: Column,
-        of: Callable[[Expression, DataType], Expression],
+        of: Callable[[Expression, DataType, Column], Expression],
     ) -> Expression:
-        """What `of` makes of the decoded value and its type; null before the column was added."""
-        lineage = self._schema.lineage(column.name)
-        value: Expression | None = None
-        for since, field in self._fields(writer, column):
-            found = of(self._row(writer, side).getField(field), self._types[writer.id][field].dataType)
-            value = found if value is None else F.when(before(since), value).otherwise(found)
-        if value is None:
-            return F.lit(None)
-        added = lineage[0][0]
-        return value if added <= self._schema.versions[0].position else F.when(~before(added), value)
+        """What `of` makes of the decoded value, its type, and what the column was at the change's position.
 
-    def _fields(self, writer: WriterSchema, column: Column) -> list[tuple[Position, str]]:
-        """The field that a column has in the writer, and from when on, earliest first; mostly there is one.
-
-        Of several of its names in the writer all but one are those of other columns, which had or got them.
+        Null before the column was added.
         """
-        found: list[tuple[Position, str]] = []
-        for since, was in self._schema.lineage(column.name):
-            field = field_of(writer, was.name)
-            if field is not None and (not found or found[-1][1] != field):
-                found.append((since, field))
-        return found
+        fields = self._fields(writer, column)
+        if not fields:
+            return F.lit(None)
+
+        def read(was: Column) -> Expression:
+            field = fields[was.name]
+            return of(self._row(writer, side).getField(field), self._types[writer.id][field].dataType, was)
+
+        lineage = self._schema.lineage(column.name)
+        [(added, _), *_] = lineage
+        # Of several of its names in the writer all but one are those of other columns, which had or got them.
+        [(_, first), *later] = [(since, was) for since, was in lineage if was.name in fields]
+        return by_version([(added, first), *later], self._schema, read)
+
+    def _fields(self, writer: WriterSchema, column: Column) -> dict[str, str]:
+        """The writer's fields by the names that the column ever had; mostly there is one."""
+        names = [was.name for _, was in self._schema.lineage(column.name)]
+        return {name: field for name in names if (field := field_of(writer, name)) is not None}
 
     def _kinds(self, writer: WriterSchema, column: Column) -> list[DataType]:
-        return [self._types[writer.id][field].dataType for _, field in self._fields(writer, column)]
+        return [self._types[writer.id][field].dataType for field in self._fields(writer, column).values()]
 
     def _holds(self, writer: WriterSchema, column: Column) -> bool:
         """Whether the column's values are of a type that the placeholder can stand in."""
@@ -224,7 +231,7 @@ class _Rows:
     def _held_of(self, column: Column) -> Callable[[WriterSchema], Expression]:
         """Whether the placeholder stands for the column's value; null where there is no value."""
 
-        def held(raw: Expression, kind: DataType) -> Expression:
+        def held(raw: Expression, kind: DataType, _: Column) -> Expression:
             return raw.cast("string") == PLACEHOLDER if _can_hold(kind) else F.lit(False)
 
         return lambda writer: self._value(writer, "after", column, held)
@@ -277,7 +284,7 @@ class _Rows:
         return chosen.alias(name) if name else chosen
 
 
-def _is_there(raw: Expression, _: DataType) -> Expression:
+def _is_there(raw: Expression, _: DataType, was: Column) -> Expression:
     return raw.isNotNull()
 
 

@@ -2,11 +2,20 @@
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, LongType, MapType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    TimestampType,
+)
 
 from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.records.decimals import integer_text
-from pgrelay.spark.records.values import clock
+from pgrelay.spark.records.values import clock, local_timestamp
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.widening import same_as, widens
 
@@ -35,4 +44,6 @@ def _text(value: Expression, was: DataType, column: Column) -> Expression:
         return F.base64(value)
     if isinstance(was, ArrayType | MapType):
         return F.to_json(value)
+    if isinstance(was, TimestampType):  # in no zone of the session's
+        value = local_timestamp(F.unix_micros(value))
     return value.cast("string") if isinstance(was, DecimalType) else value.try_cast("string")

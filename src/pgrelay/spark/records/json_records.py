@@ -9,9 +9,7 @@ never compiles a method of more than 8,000 bytes, which a dozen columns come to;
 in pieces.
 """
 
-from collections.abc import Callable
 from functools import cached_property, reduce
-from itertools import pairwise
 from typing import Final
 
 from pyspark.sql import Column as Expression
@@ -22,11 +20,11 @@ from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
 from pgrelay.spark.names import quoted
 from pgrelay.spark.records.change_columns import ABSENT, INEXACT, PLACED, SIDES, UNKNOWN, key_of, unidentified
 from pgrelay.spark.records.documents import document_of, documents_of, needs_document, value_of_document
-from pgrelay.spark.records.order import before
+from pgrelay.spark.records.order import before, by_version
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.records.values import JSON_OPTIONS, value_of
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.widening import widened
 
 _ROW: Final = "map<string, string>"
@@ -163,25 +161,7 @@ def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | N
             value = F.when(text != PLACEHOLDER, value)
         return value if was.spark_type == column.spark_type else widened(value, was, column)
 
-    return _by_version(schema.lineage(column.name), schema, read)
-
-
-def _by_version(
-    lineage: list[tuple[Position, Column]], schema: TableSchema, read: Callable[[Column], Expression]
-) -> Expression:
-    """What `read` gives for what the column was at the change's position; null before it was added."""
-    position, column = lineage[-1]
-    value = read(column)
-    if len(lineage) == 1 and position == schema.versions[0].position:
-        return value
-    # Rows older than all that is known are read by the oldest version.
-    first = lineage[0][0]
-    branches = F.when(before(first), None) if first > schema.versions[0].position else None
-    for (_, was), (until, _) in pairwise(lineage):
-        branches = (
-            F.when(before(until), read(was)) if branches is None else branches.when(before(until), read(was))
-        )
-    return value if branches is None else branches.otherwise(value)
+    return by_version(schema.lineage(column.name), schema, read)
 
 
 def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
@@ -197,7 +177,7 @@ def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
 
 def _written(schema: TableSchema, side: str, column: Column) -> Expression:
     """The text of a column, under the name that it had when it was written."""
-    return _by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
+    return by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
 
 
 def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:

@@ -1,10 +1,14 @@
 """The order of changes, `(commit_lsn, seq)`, as conditions on these two columns."""
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 
 from pgrelay.spark.names import COMMIT_LSN, SEQ
-from pgrelay.spark.schemas.schema import Position
+from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.schema import Position, TableSchema
 
 
 def before(position: Position) -> Expression:
@@ -17,6 +21,24 @@ def after(position: Position) -> Expression:
     """Whether a change comes after a position; null where it has none of its own."""
     lsn, seq = position
     return (F.col("commit_lsn") > lsn) | ((F.col("commit_lsn") == lsn) & (F.col("seq") > seq))
+
+
+def by_version(
+    lineage: Sequence[tuple[Position, Column]], schema: TableSchema, read: Callable[[Column], Expression]
+) -> Expression:
+    """What `read` gives for what the column was at the change's position; null before it was added."""
+    position, column = lineage[-1]
+    value = read(column)
+    if len(lineage) == 1 and position == schema.versions[0].position:
+        return value
+    # Rows older than all that is known are read by the oldest version.
+    first = lineage[0][0]
+    branches = F.when(before(first), None) if first > schema.versions[0].position else None
+    for (_, was), (until, _) in pairwise(lineage):
+        branches = (
+            F.when(before(until), read(was)) if branches is None else branches.when(before(until), read(was))
+        )
+    return value if branches is None else branches.otherwise(value)
 
 
 def older(position: Position, row: str = "") -> str:

@@ -92,12 +92,12 @@ def _temporal(text: Expression, encoding: str, to: DataType) -> Expression:
     if encoding == MICROS and isinstance(to, TimestampType):
         return F.timestamp_micros(text.try_cast("bigint"))
     if encoding == MICROS:
-        return _local_timestamp(text.try_cast("bigint"))
+        return local_timestamp(text.try_cast("bigint"))
     # A cast leaves out what follows the date: of all that Postgres prints, that is the mark of years BC.
     return F.when(~text.endswith("BC"), text.try_cast(to))
 
 
-def _local_timestamp(micros: Expression) -> Expression:
+def local_timestamp(micros: Expression) -> Expression:
     """The timestamp so long after 1970, whatever zone the session is in."""
     within = F.pmod(micros, F.lit(_DAY_US))
     days = _whole(micros - within, _DAY_US).cast("int")

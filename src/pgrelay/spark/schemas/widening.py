@@ -1,15 +1,29 @@
 """Which types another holds every value of: what a column's type may change to without loss."""
 
-from typing import Any, Final
+from typing import Final
 
-from pyspark import SparkContext
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+)
 
 from pgrelay.encode.types import STRING
 from pgrelay.encode.values.numbers import declared_precision, declared_scale
 from pgrelay.spark.schemas.columns import Column
+
+_EXACT: Final = (IntegralType, DecimalType)
+_FLOATING: Final = (FloatType, DoubleType)
+_AS_TEXT: Final = (*_EXACT, BooleanType, DateType, TimestampNTZType)
 
 _INTEGERS: Final = ("smallint", "int", "bigint")
 _DIGITS: Final = {"smallint": 5, "int": 10, "bigint": 19}
@@ -54,17 +68,26 @@ def widened(value: Expression, was: Column, now: Column) -> Expression:
 
 def same_as(value: Expression, was: DataType, now: DataType) -> Expression:
     """A value of one type as the same of the other; null where there is none."""
-    if not (_casts(was, now) and _casts(now, was)):
+    if not _comparable(was, now):
         return F.lit(None).cast(now)
     there = value.try_cast(now)
     return F.when(there.try_cast(was).eqNullSafe(value), there)
 
 
-def _casts(was: DataType, now: DataType) -> bool:
-    """Whether Spark tries to make one type of the other: a plan in which it can't is an error."""
-    jvm: Any = SparkContext._jvm
-    one, other = (jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json()) for kind in (was, now))
-    return bool(jvm.org.apache.spark.sql.catalyst.expressions.Cast.canTryCast(one, other))
+def _comparable(was: DataType, now: DataType) -> bool:
+    """Whether a value of one type may be one of the other, whatever the session, and in Postgres's words.
+
+    A number of floating point is none as a text: Postgres has 1 where Spark has 1.0.
+    """
+    if isinstance(was, ArrayType) and isinstance(now, ArrayType):
+        return _comparable(was.elementType, now.elementType)
+    if isinstance(now, StringType):
+        return isinstance(was, _AS_TEXT)
+    if isinstance(was, StringType):
+        return isinstance(now, (*_AS_TEXT, *_FLOATING))
+    numbers = (*_EXACT, *_FLOATING)
+    days = (DateType, TimestampNTZType)
+    return any(isinstance(was, kinds) and isinstance(now, kinds) for kinds in (numbers, days))
 
 
 def rewritten(was: Column, now: Column) -> bool:
