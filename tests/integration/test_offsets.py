@@ -34,26 +34,26 @@ def packed(document: object) -> bytes:
     return json.dumps(document).encode()
 
 
-def test_what_a_later_version_adds_is_left_out(kafka: KafkaServer, offsets: Offsets) -> None:
+async def test_what_a_later_version_adds_is_left_out(kafka: KafkaServer, offsets: Offsets) -> None:
     key = packed({**OURS, "region": "north"})
     write(kafka, offsets, packed(OURS), packed({**POSITION, "lsn": 1}))
     write(kafka, offsets, key, packed({**POSITION, "shard": 3}))
-    assert offsets.read() == Delivered(256, timeline=1)
-    assert [record[1] for record in offsets.forgetting()] == [packed(OURS), key]
+    assert await offsets.read() == Delivered(256, timeline=1)
+    assert [record[1] for record in await offsets.forgetting()] == [packed(OURS), key]
 
 
-def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) -> None:
+async def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) -> None:
     """The late record of a relay that was replaced says less; and a reset forgets them all."""
     key = packed(OURS)
     write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 7}))
     write(kafka, offsets, key, packed({**POSITION, "lsn": 255}))
     write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 6}))
-    assert offsets.read() == Delivered(256, 300, 7, timeline=1)
+    assert await offsets.read() == Delivered(256, 300, 7, timeline=1)
     write(kafka, offsets, key, packed({**POSITION, "lsn": 257, "timeline": 2}))
-    assert offsets.read() == Delivered(257, timeline=2)
+    assert await offsets.read() == Delivered(257, timeline=2)
     write(kafka, offsets, key, None)
     write(kafka, offsets, key, packed({**POSITION, "lsn": 1}))
-    assert offsets.read() == Delivered(1, timeline=1)
+    assert await offsets.read() == Delivered(1, timeline=1)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) -> Non
         (packed(OURS), packed({**POSITION, "lsn": None})),
     ],
 )
-def test_what_is_no_position_is_told_by_its_place(
+async def test_what_is_no_position_is_told_by_its_place(
     kafka: KafkaServer, offsets: Offsets, key: bytes, value: bytes
 ) -> None:
     write(kafka, offsets, packed({**OURS, "slot": "other"}), packed(POSITION))
     write(kafka, offsets, key, value)
     place = f"topic {offsets.topic}, partition 0, offset 1: no position"
     with pytest.raises(PositionError, match=f"^{place}.*; run the version .* without a value there$"):
-        offsets.read()
+        await offsets.read()
     write(kafka, offsets, key, None)
-    assert offsets.read() is None
+    assert await offsets.read() is None

@@ -99,7 +99,7 @@ class FakeOffsets(Offsets):
         super().__init__(SinkConfig(kafka={"bootstrap.servers": "b"}), "offsets", Identity("7", "db", "s"))
         self._position = position
 
-    def read(self) -> Delivered | None:
+    async def read(self) -> Delivered | None:
         return self._position
 
 

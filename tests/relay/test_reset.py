@@ -19,7 +19,7 @@ class Known(Offsets):
 
     def __init__(self) -> None: ...
 
-    def forgetting(self) -> list[Record]:
+    async def forgetting(self) -> list[Record]:
         return [(self.topic, b"{}", None, None, BY_KEY)]
 
 

@@ -96,6 +96,25 @@ async def test_a_task_that_takes_long_over_its_end_is_cut_there() -> None:
     assert task.cancelled()
 
 
+@pytest.mark.timeout(30)
+async def test_so_is_one_that_takes_long_once_more() -> None:
+    """As the transaction around such a query does."""
+
+    async def query() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(3600)
+
+    task = asyncio.create_task(query())
+    await asyncio.sleep(0)
+    await cancelled(task)
+    assert task.cancelled()
+
+
 async def test_a_task_that_needs_a_moment_for_its_end_gets_it() -> None:
     ended = asyncio.Event()
 

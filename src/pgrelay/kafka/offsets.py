@@ -6,7 +6,9 @@ rows; one that delivers at least once, ahead of every confirmation. What is deli
 says less than one before it, as the late one of a relay that was replaced, does not take the position back.
 """
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
@@ -18,7 +20,9 @@ from pgrelay.encode.records import Record
 from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
 from pgrelay.kafka.log import quiet_log
 
-_TIMEOUT_S: Final = 10.0
+# How long Kafka may be silent, in tries that each look whether anybody still waits.
+_TRY_S: Final = 1.0
+_TRIES: Final = 10
 
 _READER: Final[Mapping[str, Any]] = {
     "group.id": "pgrelay",
@@ -78,13 +82,13 @@ class Offsets:
         """The record that replaces the position."""
         return self.topic, _json(self.identity), _json(position), None, 0
 
-    def read(self) -> Delivered | None:
-        """The position, None if there is none yet. Blocks, so call it in a thread.
+    async def read(self) -> Delivered | None:
+        """The position, None if there is none yet.
 
         Raises GapError where the slot's name has a position of another cluster, KafkaUnavailable where the
         topic can't be read to its end, SetupError where we may not, PositionError on a record that is none.
         """
-        kept = self._latest()
+        kept = await self._latest()
         mine = [each.position for each in kept if each.identity == self.identity]
         if mine:
             return max(mine, key=_reached)
@@ -97,18 +101,24 @@ class Offsets:
             )
         return None
 
-    def forgetting(self) -> list[Record]:
-        """The tombstones that make the topic forget the slot, in any cluster. Blocks and raises as `read`."""
-        return [(self.topic, each.key, None, None, 0) for each in self._of_slot(self._latest())]
+    async def forgetting(self) -> list[Record]:
+        """The tombstones that make the topic forget the slot, in any cluster. Raises as `read`."""
+        return [(self.topic, each.key, None, None, 0) for each in self._of_slot(await self._latest())]
 
     def _of_slot(self, kept: Iterable[Kept]) -> list[Kept]:
         slot = self.identity.db, self.identity.slot
         return [each for each in kept if (each.identity.db, each.identity.slot) == slot]
 
-    def _latest(self) -> list[Kept]:
+    async def _latest(self) -> list[Kept]:
         """The furthest committed position of each key."""
+        given_up = threading.Event()
+        try:
+            messages = await asyncio.to_thread(self._read, given_up)
+        finally:
+            # If cut: the process ends no sooner than its threads.
+            given_up.set()
         # Only now, so that one that is no position may have been replaced since.
-        return [self._kept(message) for message in self._read().values()]
+        return [self._kept(message) for message in messages.values()]
 
     def _kept(self, message: Message) -> Kept:
         key = message.key() or b""
@@ -121,8 +131,8 @@ class Offsets:
                 "not pgrelay's, write a record of the same key without a value there"
             ) from error
 
-    def _read(self) -> dict[bytes, Message]:
-        """The committed record of each key that counts, without those that have no value.
+    def _read(self, given_up: threading.Event) -> dict[bytes, Message]:
+        """The committed record of each key that counts, without those that have no value. Blocks.
 
         A reader of committed records stops at any transaction that is open, whosever it is, and does not see
         what was committed behind it: so the end is only where there are no records at all.
@@ -132,7 +142,7 @@ class Offsets:
         latest: dict[bytes, Message] = {}
         try:
             consumer.assign([partition])
-            while (message := consumer.poll(_TIMEOUT_S)) is not None:
+            while (message := _next(consumer, given_up)) is not None:
                 error = message.error()
                 if error is None:
                     key = message.key() or b""
@@ -156,6 +166,16 @@ class Offsets:
             f"topic {self.topic} can't be read to its end: Kafka does not answer, or another relay has a "
             "transaction open"
         )
+
+
+def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
+    """What comes next; None where Kafka is silent, or nobody waits for it any more."""
+    for _ in range(_TRIES):
+        if given_up.is_set():
+            break
+        if (message := consumer.poll(_TRY_S)) is not None:
+            return message
+    return None
 
 
 def _reached(position: Delivered) -> tuple[int, int, int]:

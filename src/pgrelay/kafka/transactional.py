@@ -128,7 +128,7 @@ class TransactionalSink(Sink):
         """
         await self.require_topic(self._offsets.topic, "offsets")
         await self._initialise()
-        return await asyncio.to_thread(self._offsets.read)
+        return await self._offsets.read()
 
     async def _initialise(self) -> None:
         try:

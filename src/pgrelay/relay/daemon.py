@@ -37,7 +37,7 @@ from pgrelay.relay.observer import Observer
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.relay.starts import Starts
-from pgrelay.relay.tasks import cancelled, optional
+from pgrelay.relay.tasks import cancelled, cut, optional
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -123,7 +123,7 @@ class Daemon:
         if self._current is not None and not again:
             self._current.source.wake()
         elif self._task is not None:
-            self._task.cancel()
+            cut(self._task)
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:

@@ -4,7 +4,6 @@ The order of the questions matters, since another relay may be using the slot me
 position is read, then Kafka's, and last the end of the server's WAL.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -151,4 +150,4 @@ async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: De
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
     """The position in Kafka, by a sink that is connected; None if there is none. Raises as `Offsets.read`."""
-    return await asyncio.to_thread(offsets.read) if sink.has_topic(offsets.topic) else None
+    return await offsets.read() if sink.has_topic(offsets.topic) else None

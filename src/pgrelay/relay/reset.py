@@ -65,7 +65,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 async def _forget(sink: Sink, offsets: Offsets) -> bool:
     if not sink.has_topic(offsets.topic):
         return False
-    tombstones = await asyncio.to_thread(offsets.forgetting)
+    tombstones = await offsets.forgetting()
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await sink.publish(tombstones)

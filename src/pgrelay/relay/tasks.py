@@ -30,13 +30,15 @@ def _tell(what: str, task: asyncio.Task[None]) -> None:
     _log.warning(told, reason=str(error), cure="report it, with the log", exc_info=error)
 
 
-async def cancelled(task: asyncio.Task[None] | None) -> None:
-    """End a task that nobody waits for any more; what it would have raised matters no longer.
-
-    Where it takes longer over its end than a moment, it is cut there too.
-    """
-    if task is not None:
+def cut(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and where it takes longer over its end than a moment, there too, as often as it does."""
+    if not task.done():
         task.cancel()
-        again = asyncio.get_running_loop().call_later(_AGAIN_S, task.cancel)
+        asyncio.get_running_loop().call_later(_AGAIN_S, cut, task)
+
+
+async def cancelled(task: asyncio.Task[None] | None) -> None:
+    """End a task that nobody waits for any more, by `cut`; what it would have raised matters no longer."""
+    if task is not None:
+        cut(task)
         await asyncio.gather(task, return_exceptions=True)
-        again.cancel()
