@@ -52,6 +52,19 @@ def test_a_transaction_is_confirmed_at_its_end_when_every_record_is_acknowledged
     assert ledger.idle
 
 
+def test_what_stands_moves_with_each_acknowledgement_of_the_oldest() -> None:
+    ledger = Ledger(0x100)
+    assert ledger.standing is None
+    oldest, newer = ended(ledger, 2, 0x200), ended(ledger, 1, 0x300)
+    assert ledger.standing == (0x100, 0)
+    newer.acknowledged = 1
+    assert ledger.standing == (0x100, 0)
+    oldest.acknowledged = 1
+    assert ledger.standing == (0x100, 1)
+    oldest.acknowledged = 2
+    assert ledger.standing is None
+
+
 def test_one_that_has_not_ended_waits_though_all_its_records_so_far_are_acknowledged() -> None:
     ledger = Ledger()
     inflight = begun(ledger, 3)

@@ -82,6 +82,14 @@ class Ledger:
         """Commit time of the oldest transaction that waits, None where none does."""
         return next((entry.commit_us for entry in self._queue if entry.commit_us is not None), None)
 
+    @property
+    def standing(self) -> tuple[int, int] | None:
+        """Where the oldest stands, and its acknowledgements so far; None where it has all of them."""
+        oldest = self._queue[0] if self._queue else None
+        if oldest is None or oldest.acknowledged == oldest.records:
+            return None
+        return self.flush_lsn, oldest.acknowledged
+
     def seen(self, wal_end: int) -> None:
         """The server named this position in its WAL."""
         self.server_lsn = max(self.server_lsn, wal_end)

@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
+from pgrelay.progress import Ledger
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.server_poll import ServerPoll
@@ -54,9 +55,11 @@ class FakePoll(ServerPoll):
 
 
 class FakeSession(Session):
-    """What the observer looks at to tell whether Kafka answers."""
+    """What the observer looks at to tell whether Kafka answers, of one that delivers at least once."""
 
     def __init__(self, recovering: bool = False) -> None:
+        self.ledger = Ledger()
+        self._commits = None
         self.confirmations = self.position = FakeConfirmations()
         self.sink = self.kafka = FakeSink()
         self.committing = False
@@ -140,6 +143,44 @@ def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
         watch(observer, session, clock, 1)
     assert health.ready
     assert [event["log_level"] for event in logs] == ["warning", "info"]
+
+
+def test_a_partition_that_takes_nothing_is_a_stall_though_others_flow(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    """The oldest transaction has a record there, so that the slot never moves."""
+    session = FakeSession()
+    observer.begins(session)
+    session.kafka.under_way = 1
+    stuck = session.ledger.begin(commit_us=0)
+    stuck.records = 2
+    with capture_logs() as logs:
+        for seconds in range(1, 71):
+            if seconds == 10:
+                stuck.acknowledged = 1
+            session.kafka.acknowledged = True
+            watch(observer, session, clock, 1)
+            assert health.ready == (seconds <= 40)
+        assert "no answer for 30 s to the oldest records, though to others" in (health.reason or "")
+        stuck.acknowledged = 2
+        session.kafka.acknowledged = True
+        watch(observer, session, clock, 1)
+    assert health.ready
+    assert [event["log_level"] for event in logs] == ["warning", "info"]
+
+
+def test_a_transaction_that_the_server_takes_long_to_send_is_no_stall(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    session = FakeSession()
+    observer.begins(session)
+    begun = session.ledger.begin(commit_us=0)
+    begun.records = begun.acknowledged = 2
+    session.kafka.under_way = 1
+    for _ in range(60):
+        session.kafka.acknowledged = True
+        watch(observer, session, clock, 1)
+        assert health.ready
 
 
 def test_a_session_that_learns_what_was_delivered_is_not_ready_for_want_of_records(

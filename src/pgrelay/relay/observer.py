@@ -19,10 +19,14 @@ _PUBLISH_EVERY_S: Final = 0.25
 # second if it does not, as it does not of a broker that hangs until a request has timed out.
 _TROUBLED_S: Final = 3.0
 _SILENT_S: Final = 10.0
-# The same of a position, which may have a queue of rows ahead of it: without it the slot stands still.
-_POSITION_LATE_S: Final = 30.0
+# The same of what the slot waits for, while other records flow: it may have a queue of them ahead of it.
+_LATE_S: Final = 30.0
 
-_LATE: Final = f"no answer for {_POSITION_LATE_S:g} s to the position; the slot stands still"
+_POSITION_LATE: Final = f"no answer for {_LATE_S:g} s to the position; the slot stands still"
+_OLDEST_LATE: Final = (
+    f"no answer for {_LATE_S:g} s to the oldest records, though to others: is a partition unavailable, or "
+    "short of in-sync replicas? The slot stands still"
+)
 
 _MOST_NAMED: Final = 20
 
@@ -39,6 +43,8 @@ class Observer:
         self._health = health
         self._publish_at = 0.0
         self._acknowledged_at = 0.0
+        self._standing: tuple[int, int] | None = None
+        self._stands_since = 0.0
         self._stalled = False
         self._recovering = False
         self._spool_failed_at: tuple[int, int] | None = None
@@ -62,6 +68,7 @@ class Observer:
         """The stream flows from now on, or from when it is known what was delivered."""
         self._recovering = session.recovering
         self._acknowledged_at = time.monotonic()
+        self._standing = None
         if self.spool_failing:
             # The reason stands: this is one more try.
             return
@@ -124,15 +131,15 @@ class Observer:
     def _watch_kafka(self, session: Session, now: float) -> None:
         """Kafka is away if records or a commit wait, and none is acknowledged.
 
-        Or if only the position waits: its topic may be led by another broker than those of the rows.
+        Or if only what the slot waits for does: its partition may be led by another broker than the others.
         """
         sink = session.sink
-        late = session.confirmations.position_waits_s > _POSITION_LATE_S
+        late = self._late(session, now)
         if sink.take_acknowledged():
             sink.problem = None
             self._acknowledged_at = now
-            if late:
-                self._stall(sink, _LATE)
+            if late is not None:
+                self._stall(sink, late)
             else:
                 self._recovered(now)
         elif sink.in_queue == 0 and not session.committing:
@@ -140,6 +147,15 @@ class Observer:
             self._recovered(now)
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
             self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
+
+    def _late(self, session: Session, now: float) -> str | None:
+        """What the slot has waited for too long; None where it is nothing."""
+        standing = session.standing
+        if standing is None or standing != self._standing:
+            self._standing, self._stands_since = standing, now
+        elif now - self._stands_since > _LATE_S:
+            return _OLDEST_LATE
+        return _POSITION_LATE if session.confirmations.position_waits_s > _LATE_S else None
 
     def _recovered(self, now: float) -> None:
         """No answer of Kafka's is late. `now` is of the monotonic clock, in seconds."""

@@ -183,6 +183,14 @@ class Session:
         """The producer, or a broker, has refused a record of this session for good."""
         return self._outbox.refused or self.sink.failed
 
+    @property
+    def standing(self) -> tuple[int, int] | None:
+        """What moves whenever Kafka acknowledges a record of the oldest transaction; None where it has all.
+
+        Exactly once it is None too: there a commit waits for every partition.
+        """
+        return self.ledger.standing if self._commits is None else None
+
     def _advance(self) -> None:
         passed = self.ledger.advance()
         if not passed:
