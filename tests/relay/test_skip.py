@@ -1,5 +1,6 @@
 """`pgrelay skip` while Postgres is not there: it waits, and stops when asked to, without claiming success."""
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from pgrelay.errors import Interrupted
+from pgrelay.relay.skip import StopRequests
 
 INTERRUPTED = 130
 NOBODY = 1  # a port that no server is ever given
@@ -53,3 +57,23 @@ def test_it_stops_at_once_where_postgres_hangs(number: signal.Signals, tmp_path:
             told, complained = process.communicate(timeout=8)
     assert (process.returncode, told) == (INTERRUPTED, "")
     assert complained == "pgrelay: stopped as asked; nothing was left out\n"
+
+
+async def test_a_stop_does_not_wait_for_a_postgres_that_has_fallen_silent() -> None:
+    """psycopg, cancelled within a query, waits for the server twice."""
+    requests, asked = StopRequests(), asyncio.Event()
+
+    async def query() -> None:
+        asked.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(3600)
+
+    ending = asyncio.create_task(requests.ending(query()))
+    await asyncio.wait_for(asked.wait(), 10)
+    requests.stop()
+    done, _ = await asyncio.wait([ending], timeout=10)
+    assert done, "it does not stop"
+    with pytest.raises(Interrupted):
+        await ending

@@ -7,6 +7,7 @@ acknowledged as ever, so that nothing else is lost.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Final
 
 import structlog
@@ -23,6 +24,7 @@ from pgrelay.relay.observer import Observer
 from pgrelay.relay.process import stop_on_signals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_free
+from pgrelay.relay.tasks import cut
 from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
@@ -129,7 +131,7 @@ class StopRequests:
     async def ending(self, work: Coroutine[None, None, None]) -> None:
         """Do the work to its end, or raise Interrupted as soon as it is asked."""
         task = asyncio.ensure_future(work)
-        self.go_to(task.cancel)
+        self.go_to(partial(cut, task))
         try:
             await task
         except asyncio.CancelledError:
