@@ -13,10 +13,17 @@ from typing import Any
 import pytest
 
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
-from pgrelay.errors import RegistryUnavailable, SetupError
+from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 from pgrelay.kafka.registry import Registry
 
 ORDERS = Schemas("app.public.orders", "public.orders", '{"type":"string"}', '{"type":"int"}')
+TOKENS = {
+    "bearer_auth_credentials_source": "OAUTHBEARER",
+    "bearer_auth_client_id": "me",
+    "bearer_auth_client_secret": "told-1",
+    "bearer_auth_scope": "all",
+    "bearer_auth_logical_cluster": "lsrc-1",
+}
 
 
 class Answers(ThreadingHTTPServer):
@@ -47,7 +54,10 @@ class _Answer(BaseHTTPRequestHandler):
         self._answer(None)
 
     def do_POST(self) -> None:
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        # An issuer of tokens is asked by a form.
+        form = self.headers["Content-Type"].startswith("application/x-www-form-urlencoded")
+        self._answer(body if form else json.loads(body))
 
     def _answer(self, body: Any) -> None:
         server = self.server
@@ -186,12 +196,84 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
     assert turns > 3  # as often as a busy machine lets it; a loop that waits turns once
 
 
+async def told_by_all(registry: Registry, kind: type[PgrelayError]) -> list[str]:
+    """What each thing that is asked of a registry raises."""
+    told = []
+    for ask in (registry.connect(), registry.register(ORDERS), registry.refusing(["t"], "debezium")):
+        with pytest.raises(kind) as raised:
+            await ask
+        assert type(raised.value) is kind
+        told.append(str(raised.value))
+    await registry.close()
+    return told
+
+
+async def test_whoever_gives_out_tokens_is_awaited(answers: Answers) -> None:
+    registry = answers.registry(**TOKENS, bearer_auth_issuer_endpoint_url="http://127.0.0.1:9/token")
+    for told in await told_by_all(registry, RegistryUnavailable):
+        assert told.startswith(f"no token for schema registry {answers.url}: ")
+        assert "; start whoever gives out tokens" in told
+    assert answers.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, '{"error": "invalid_client", "error_description": "the secret is told-1"}', SetupError),
+        (401, "<html>", SetupError),
+        (404, "<html>", RegistryUnavailable),
+        (503, '{"error": "invalid_client"}', RegistryUnavailable),
+        (200, "<html>", RegistryUnavailable),
+        (200, '{"token_type": "Bearer"}', RegistryUnavailable),
+    ],
+)
+async def test_an_issuer_of_tokens_that_refuses_us_stops_the_relay(
+    answers: Answers, status: int, body: str, kind: type[PgrelayError]
+) -> None:
+    answers.trouble = status, body
+    registry = answers.registry(**TOKENS, bearer_auth_issuer_endpoint_url=f"{answers.url}/token")
+    for told in await told_by_all(registry, kind):
+        assert "bearer.auth." in told
+        assert "told-1" not in told
+        assert "\n" not in told
+    assert {path for _, path, _ in answers.asked} == {"/token"}
+
+
+@pytest.mark.parametrize("body", ["<html>please log in</html>", "[]", "{}", "7", '{"id": "1"}'])
+async def test_an_answer_that_is_no_registrys_is_awaited(answers: Answers, body: str) -> None:
+    answers.trouble = 200, body
+    registry = answers.registry()
+    with pytest.raises(RegistryUnavailable, match=f"schema registry {answers.url}: what answers is no "):
+        await registry.register(ORDERS)
+    await registry.close()
+
+
+async def test_a_page_for_people_is_no_registry(answers: Answers) -> None:
+    answers.trouble = 200, "<html>"
+    for told in await told_by_all(answers.registry(), RegistryUnavailable):
+        assert told.startswith(f"schema registry {answers.url}: what answers is no schema registry")
+
+
+def test_a_proxy_that_the_client_can_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    with pytest.raises(SetupError, match=r"records\.schema_registry: .*; or name an http:// proxy"):
+        Registry({"url": "http://r"})
+
+
+@pytest.mark.parametrize("number", ["-1", "nan", "inf", "1e999"])
+@pytest.mark.parametrize("name", ["max.retries", "timeout", "cache.capacity", "retries.wait.ms"])
+def test_a_number_that_is_none_to_go_by_is_refused(name: str, number: str) -> None:
+    with pytest.raises(SetupError, match=f"{name} is not a number, 0 or more: {number}"):
+        Registry({"url": "http://r", name: number})
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"url": "http://r", "user": "me"}, "Unrecognized properties: user"),
         ({"url": "r:8081"}, "Invalid url"),
-        ({"url": "http://r", "timeout": "soon"}, "timeout is not a number: soon"),
+        ({"url": "http://r", "timeout": "soon"}, "timeout is not a number, 0 or more: soon"),
         ({"url": "http://r", "basic.auth.user.info": "me"}, "username"),
         (
             {"url": "http://r", "ssl.ca.location": "/nowhere.pem"},

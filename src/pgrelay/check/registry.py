@@ -29,13 +29,7 @@ async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> 
     except SetupError as refusal:
         return [warning("the schemas could not be checked", str(refusal), "mend that, then check again")]
     except RegistryUnavailable as away:
-        return [
-            error(
-                str(away),
-                "no row is relayed before the registry knows its schema",
-                "start the registry, or correct url in records.schema_registry",
-            )
-        ]
+        return [refused(away, "no row is relayed before the registry knows its schema")]
     finally:
         await registry.close()
     answers = ok(f"the schema registry answers at {mask_options({'url': options['url']})['url']}")

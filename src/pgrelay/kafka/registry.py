@@ -7,10 +7,11 @@ API Reference" and confluent-kafka's SchemaRegistryClient.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Awaitable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint, mask_options
@@ -18,7 +19,9 @@ from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry.error import SchemaRegistryError
+    from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+T = TypeVar("T")
 
 # The user's own options come on top. Patience is ours: whoever waits longer here keeps a stop waiting.
 _DEFAULTS: Final[Mapping[str, object]] = {"timeout": 10, "max.retries": 1, "retries.wait.ms": 200}
@@ -40,6 +43,9 @@ _MALFORMED: Final = 422
 _DENIED: Final = (401, 403)
 _TOO_MANY: Final = 429
 _ILL: Final = 500
+# How an issuer of tokens refuses us (RFC 6749, section 5.2).
+_TOKEN_REFUSED: Final = (400, 401)
+_TOKEN_REFUSALS: Final = ("invalid_", "unauthorized_client", "unsupported_")
 
 
 class Registry:
@@ -48,32 +54,41 @@ class Registry:
     def __init__(self, options: Mapping[str, str]) -> None:
         try:
             from confluent_kafka.schema_registry import AsyncSchemaRegistryClient, Schema
-            from confluent_kafka.schema_registry.error import SchemaRegistryError
+            from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
         except ImportError as error:
             raise SetupError(
                 f"records.format: avro needs {error.name}, which is missing: pip install 'pgrelay[avro]'"
             ) from error
         self._schema = Schema
         self._refusal = SchemaRegistryError
-        self._unreachable = _transport_error()
+        self._tokenless = OAuthTokenError
+        self._http = _http_library()
+        self._options = options
         self._url = mask_options({"url": options["url"]})["url"]
         try:
             self._client: AsyncSchemaRegistryClient = AsyncSchemaRegistryClient(
                 {**_DEFAULTS, **{name: _typed(name, value) for name, value in options.items()}}
             )
+        except ImportError as error:
+            # Of a proxy only, and the environment may name it.
+            told = mask_complaint(" ".join(str(error).split()), options)
+            raise SetupError(
+                f"records.schema_registry: {told.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
+            ) from None
         except (ValueError, TypeError, OSError) as error:
             told = unreadable(options) or mask_complaint(" ".join(str(error).split()), options)
             raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
-        """Return once the registry answers, even if it refuses us. Raises RegistryUnavailable."""
+        """Return once the registry answers, even if it refuses us.
+
+        Raises RegistryUnavailable, or SetupError where we are refused the token for it.
+        """
         try:
-            await self._client.get_schema_types()
-        except self._unreachable as error:
-            raise self._away(error) from error
+            await self._answer(self._client.get_schema_types())
         except self._refusal as error:
             if error.http_status_code >= _ILL:
-                raise self._away(error) from error
+                raise self._away(str(error)) from error
 
     async def register(self, schemas: Schemas) -> SchemaIds:
         """The ids of a topic's schemas, which the registry has from then on."""
@@ -88,22 +103,23 @@ class Registry:
         Raises RegistryUnavailable, or SetupError where we may not look.
         """
         try:
-            there = await self._client.get_subjects()
+            there = await self._answer(self._subjects())
             wanted = sorted({f"{topic}-value" for topic in topics}.intersection(there))
             refused = await asyncio.gather(*(self._refuses(subject, envelope) for subject in wanted))
-        except self._unreachable as error:
-            raise self._away(error) from error
         except self._refusal as error:
             raise self._refused(error, "of our topics", "what is registered") from error
         return [subject for subject, refuses in zip(wanted, refused, strict=True) if refuses]
 
+    async def _subjects(self) -> set[str]:
+        return set(await self._client.get_subjects())
+
     async def _refuses(self, subject: str, envelope: str) -> bool:
-        latest = await self._client.get_latest_version(subject)
+        latest = await self._answer(self._client.get_latest_version(subject))
         if latest.schema is None or latest.schema.schema_type != "AVRO":
             return True
         ours = successor(latest.schema.schema_str or "null", envelope)
-        return ours is not None and not await self._client.test_compatibility(
-            subject, self._schema(ours, "AVRO")
+        return ours is not None and not await self._answer(
+            self._client.test_compatibility(subject, self._schema(ours, "AVRO"))
         )
 
     async def close(self) -> None:
@@ -111,19 +127,49 @@ class Registry:
 
     async def _register(self, subject: str, text: str, about: str) -> int:
         try:
-            return await self._client.register_schema(subject, self._schema(text, "AVRO"))
-        except self._unreachable as error:
-            raise self._away(error) from error
+            found = await self._answer(self._client.register_schema(subject, self._schema(text, "AVRO")))
         except self._refusal as error:
             raise self._refused(error, subject, about) from error
+        if not isinstance(found, int):
+            raise self._away("what answers is no schema registry: it gives no id")
+        return found
 
-    def _away(self, error: Exception) -> RegistryUnavailable:
-        return RegistryUnavailable(f"schema registry {self._url}: {error or type(error).__name__}")
+    async def _answer(self, asked: Awaitable[T]) -> T:
+        """What the client was asked for. Raises the client's own error where the registry refuses."""
+        try:
+            return await asked
+        except self._http.HTTPError as error:
+            raise self._away(str(error) or type(error).__name__) from error
+        except self._tokenless as error:
+            raise self._no_token(error) from error
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # The client takes what is JSON of the expected form for granted: a page for people is not.
+            raise self._away(
+                f"what answers is no schema registry ({type(error).__name__}: {error})"
+            ) from error
+
+    def _away(self, reason: str) -> RegistryUnavailable:
+        return RegistryUnavailable(
+            f"schema registry {self._url}: {reason}; start the registry, or correct url in "
+            "records.schema_registry"
+        )
+
+    def _no_token(self, error: "OAuthTokenError") -> PgrelayError:
+        # The client tells neither the status nor OAuth's word for it, but from what it failed.
+        reason = error.__context__ or error
+        shown = next(iter(str(reason).splitlines()), "") or type(reason).__name__
+        told = f"no token for schema registry {self._url}: {mask_complaint(shown, self._options)}"
+        status = reason.response.status_code if isinstance(reason, self._http.HTTPStatusError) else None
+        if status in _TOKEN_REFUSED or str(getattr(reason, "error", "")).startswith(_TOKEN_REFUSALS):
+            return SetupError(f"{told}; correct the bearer.auth.* options in records.schema_registry")
+        return RegistryUnavailable(
+            f"{told}; start whoever gives out tokens, or correct bearer.auth.* in records.schema_registry"
+        )
 
     def _refused(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
         status, reason = error.http_status_code, error.error_message
         if status >= _ILL or status == _TOO_MANY:
-            return self._away(error)
+            return self._away(str(error))
         if status in _DENIED:
             return SetupError(
                 f"schema registry {self._url} denies us subject {subject}: {reason}; correct "
@@ -140,18 +186,19 @@ class Registry:
         return SetupError(f"{told} (status {status}); see whether records.schema_registry.url is right")
 
 
-def _transport_error() -> type[Exception]:
-    """What the client raises where no answer came: it has the one or the other HTTP library."""
-    name = "httpx2" if find_spec("httpx2") else "httpx"
-    found: type[Exception] = import_module(name).TransportError
-    return found
+def _http_library() -> Any:
+    """The module whose errors the client raises where no answer came: it has the one or the other."""
+    return import_module("httpx2" if find_spec("httpx2") else "httpx")
 
 
 def _typed(name: str, value: str) -> Any:
-    """An option as the client wants it. Raises ValueError for what should be a number."""
+    """An option as the client wants it. Raises ValueError for what should be a number, 0 or more."""
     if name in _NUMBERS:
         try:
-            return float(value)
+            number = float(value)
         except ValueError:
-            raise ValueError(f"{name} is not a number: {value}") from None
+            number = math.nan
+        if not 0 <= number < math.inf:
+            raise ValueError(f"{name} is not a number, 0 or more: {value}")
+        return number
     return False if name == "ssl.ca.location" and value == "false" else value
