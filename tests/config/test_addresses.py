@@ -16,6 +16,8 @@ from pgrelay.config.addresses import brokers, registry
         "service=x",
         "postgresql://me:p%40ss@host/d%40ta",
         "host=@abstract",
+        "host=db.example.,::1,127.0.0.1",
+        "host=a..b hostaddr=127.0.0.1",
         "host=/run/p@th",
         "dbname=d@ta",
     ],
@@ -30,6 +32,15 @@ def test_connection_strings(dsn: str) -> None:
 )
 def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
     with pytest.raises(ValidationError, match="libpq can't read it; write postgresql://"):
+        SourceConfig(dsn=dsn)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    ["postgresql://me@db..internal/app", "host=a,.internal", f"postgresql://{'h' * 64}.internal:5432/app"],
+)
+def test_a_host_that_can_not_be_looked_up(dsn: str) -> None:
+    with pytest.raises(ValidationError, match=r"its host can't be one: .* 1 to 63 bytes; correct it"):
         SourceConfig(dsn=dsn)
 
 
@@ -105,6 +116,7 @@ def test_a_registry(url: str) -> None:
         "http://me:hunter2#x@localhost:9",
         "http://hunter2:x",
         "http://a:0",
+        "http://hunter2..ä:1",
         "http://",
         "ftp://hunter2",
         "http://a:1,hunter2",

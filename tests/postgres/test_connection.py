@@ -68,6 +68,14 @@ def test_a_server_that_is_not_set_up_for_slots_has_lost_nothing() -> None:
     )
 
 
+async def test_a_host_of_the_environment_that_can_not_be_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGHOST", "db..internal")
+    with pytest.raises(SetupError, match=r"a host that can't be one: .*; correct PGHOST"):
+        await connect("dbname=app")
+
+
 def test_a_name_that_is_no_utf_8_loses_no_row() -> None:
     """As of a table in a database whose encoding is SQL_ASCII."""
     error = query_error(CharacterNotInRepertoire('invalid byte sequence for encoding "UTF8": 0xfc'))

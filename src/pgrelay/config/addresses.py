@@ -20,6 +20,15 @@ _BROKER: Final = re.compile(
 _LAST_PORT: Final = 65535
 
 
+def is_host(text: str) -> bool:
+    """Whether it can be looked up at all: a label of a host's name has 1 to 63 bytes."""
+    try:
+        # As socket does, to which a name that can't be one is no OSError.
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
+
+
 def dsn(value: str) -> str:
     """A libpq connection string. Raises ValueError with the cure."""
     # libpq's own message can quote a piece of the password, so it is not passed on. A slash in a password
@@ -37,6 +46,10 @@ def dsn(value: str) -> str:
         )
     if _holds_user_info(value, parameters):
         raise ValueError("its host or database holds an @; an @ in user or password must be written %40")
+    if not _hosts_are_hosts(parameters):
+        raise ValueError(
+            "its host can't be one: between the dots of a host's name there are 1 to 63 bytes; correct it"
+        )
     if "replication" in parameters:
         raise ValueError("sets replication, which pgrelay does itself; leave it out")
     return value
@@ -50,6 +63,14 @@ def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
     return any("@" in host[1:] and not host.startswith("/") for host in hosts) or (
         "@" in database and f"/{database}" in value
     )
+
+
+def _hosts_are_hosts(parameters: dict[str, str]) -> bool:
+    """Whether each can be looked up, where it is: an address beside it or a socket's directory is not."""
+    if parameters.get("hostaddr"):
+        return True
+    hosts = parameters.get("host", "").split(",")
+    return all(not host or host.startswith("/") or is_host(host) for host in hosts)
 
 
 def brokers(value: str) -> str | None:
@@ -91,4 +112,4 @@ def _is_registry(url: str) -> bool:
     except ValueError:
         return False
     escaped = parts.netloc.count("@") <= 1 and "@" not in parts.path
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and legal_port and escaped
+    return parts.scheme in ("http", "https") and is_host(parts.hostname or "") and legal_port and escaped

@@ -122,21 +122,12 @@ def split_listen(value: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
     legal_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-    if not (colon and _is_host(bare) and legal_port) or bracketed != (":" in bare):
+    if not (colon and addresses.is_host(bare) and legal_port) or bracketed != (":" in bare):
         raise ValueError(
             f"{value!r} is not host:port; write 127.0.0.1:8080, 0.0.0.0:8080 for every interface, "
             "[::1]:8080 for IPv6, or null for none"
         )
     return bare, int(port)
-
-
-def _is_host(text: str) -> bool:
-    """Whether it can be looked up at all: a label of a host's name has 1 to 63 bytes."""
-    try:
-        # As socket does, to which a name that can't be one is no OSError.
-        return bool(text.encode("idna"))
-    except UnicodeError:
-        return False
 
 
 def _listen(value: str) -> str:

@@ -102,6 +102,9 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
         await _pin(connection)
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise connection_error(error, dsn) from error
+    except UnicodeError as error:
+        # Of a name that can't be looked up, which is no OSError; the configuration's own is refused before.
+        raise SetupError(f"a host that can't be one: {one_line(error)}; correct PGHOST") from error
     return connection
 
 
