@@ -1,5 +1,6 @@
 """Topics judged: there, ours to write, and fit for what comes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pgrelay.check.kafka import kafka_findings, unadvertised, unreachable
 from pgrelay.check.kafka_topics import (
     absent,
     fleeting,
+    one_is_enough,
     out_of_sync,
     overlong,
     presence,
@@ -114,7 +116,10 @@ def test_topics_to_come_have_the_brokers_defaults_but_for_ours() -> None:
         topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
     )
     assert to_come([ORDERS], ours, BROKER) == {"orders": TopicConfig(5, 2, "compact,delete", 604_800_000)}
-    assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {"schema": LASTING, "offsets": COMPACTED}
+    assert to_come([SCHEMA, OFFSETS], ours, BROKER) == {
+        "schema": replace(LASTING, min_in_sync=2),
+        "offsets": replace(COMPACTED, min_in_sync=2),
+    }
 
 
 def test_what_is_no_number_is_left_to_the_cluster_to_refuse() -> None:
@@ -175,6 +180,17 @@ def test_topics_with_too_few_replicas() -> None:
     assert finding.what.endswith(": orders")
     assert out_of_sync({"new": two}, {}, sink(replication_factor=2)) == []
     assert len(out_of_sync({"new": two}, {}, sink())) == 1
+
+
+def test_topics_where_one_of_several_replicas_may_acknowledge() -> None:
+    two = TopicConfig(1_048_588, 2, "delete", -1)
+    there = {"orders": Topic(1, 3, 3), "log": ONE, "message": Topic(1, 2, 1)}
+    (finding,) = one_is_enough({"orders": two, "log": BROKER, "message": BROKER}, there, sink())
+    assert finding.level == "warning"
+    assert finding.what.endswith(": message")
+    assert "--topic message --add-config min.insync.replicas=2" in finding.cure
+    assert one_is_enough({"new": two, "old": BROKER}, {"old": ONE}, sink(replication_factor=3)) == []
+    assert len(one_is_enough({"new": BROKER}, {}, sink(replication_factor=3))) == 1
 
 
 def test_records_that_topics_would_refuse() -> None:

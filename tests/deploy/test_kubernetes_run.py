@@ -52,6 +52,7 @@ class Pods:
             "PGRELAY_HTTP__LISTEN": f"127.0.0.1:{port}",
             "PGRELAY_TRANSACTIONS__SPOOL_DIR": str(self._folder / f"spool-{port}"),
             "PGRELAY_SINK__REPLICATION_FACTOR": "1",  # there is one broker
+            "PGRELAY_SINK__TOPIC_CONFIG__MIN_INSYNC_REPLICAS": "1",
         }
         url = f"http://127.0.0.1:{port}"
         alive = container()["livenessProbe"]["httpGet"]["path"]

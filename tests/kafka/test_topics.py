@@ -31,3 +31,12 @@ def test_of_the_positions_the_last_of_each_key_is_kept() -> None:
     assert made.config is not None
     assert made.config["cleanup.policy"] == "compact"
     assert lasting("offsets")
+
+
+@pytest.mark.parametrize("of", ["schemas", "dead letters", "offsets"])
+def test_how_safe_a_record_is_holds_for_our_own_topics_too(of: TopicOf) -> None:
+    safe = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+    config = CONFIG.model_copy(update={"topic_config": {**safe, "retention.ms": "1"}})
+    plain, made = new_topic("t", of, CONFIG).config, new_topic("t", of, config).config
+    assert plain is not None
+    assert made == {**plain, **safe}

@@ -50,6 +50,7 @@ async def topic_findings(
         *uncompactable(wanted, configs, truncates),
         *fleeting(wanted, configs),
         *out_of_sync(configs, overview.topics, config),
+        *one_is_enough(configs, overview.topics, config),
         *sizes(configs, config),
     ]
     return found
@@ -257,7 +258,7 @@ def out_of_sync(
     configs: Mapping[str, TopicConfig], topics: Mapping[str, Topic], config: SinkConfig
 ) -> list[Finding]:
     """Topics that take no record now, since too few replicas are there to acknowledge it."""
-    made = Topic(config.partitions, config.replication_factor, config.replication_factor)
+    made = _made(config)
     stalled = [name for name, each in configs.items() if topics.get(name, made).in_sync < each.min_in_sync]
     if not stalled:
         return []
@@ -271,6 +272,33 @@ def out_of_sync(
             "min.insync.replicas",
         )
     ]
+
+
+def one_is_enough(
+    configs: Mapping[str, TopicConfig], topics: Mapping[str, Topic], config: SinkConfig
+) -> list[Finding]:
+    """Topics with several replicas, of which one alone may acknowledge."""
+    made = _made(config)
+    unsafe = [
+        name
+        for name, each in configs.items()
+        if topics.get(name, made).replicas > 1 and each.min_in_sync == 1
+    ]
+    if not unsafe:
+        return []
+    return [
+        warning(
+            f"{counted(len(unsafe), 'topic')} of several replicas with min.insync.replicas=1: {some(unsafe)}",
+            "what a single broker has while the others are away counts as delivered, and is lost with it",
+            f"kafka-configs.sh --alter --topic {unsafe[0]} --add-config min.insync.replicas=2, and for new "
+            "topics the same in sink.topic_config (of 2 replicas none may be away then)",
+        )
+    ]
+
+
+def _made(config: SinkConfig) -> Topic:
+    """A topic that a run makes."""
+    return Topic(config.partitions, config.replication_factor, config.replication_factor)
 
 
 def sizes(configs: Mapping[str, TopicConfig], config: SinkConfig) -> list[Finding]:

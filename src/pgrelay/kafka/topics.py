@@ -9,13 +9,15 @@ from pgrelay.config import SinkConfig
 
 TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
 
-# These are read from their beginning, so what the configuration says of topics is of the others.
+# These are read from their beginning, so what the configuration says of cleaning is of the others.
 _KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
     "schemas": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "dead letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
     # Only a closed segment is compacted, and a reader goes through all that is not: so they are small.
     "offsets": {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "3600000"},
 }
+# What the configuration says of how safe a record is holds for all: a position that is lost is a gap.
+_SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 def lasting(of: TopicOf) -> bool:
@@ -25,7 +27,10 @@ def lasting(of: TopicOf) -> bool:
 
 def made_with(of: TopicOf, config: SinkConfig) -> dict[str, str]:
     """The options that such a topic is made with."""
-    return dict(_KEPT.get(of, config.topic_config))
+    given = config.topic_config
+    if of not in _KEPT:
+        return dict(given)
+    return {**_KEPT[of], **{name: given[name] for name in _SAFETY if name in given}}
 
 
 def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
