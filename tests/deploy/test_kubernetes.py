@@ -84,6 +84,11 @@ def test_one_relay_and_a_budget_that_lets_it_go() -> None:
     assert manifest("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
+def test_a_relay_that_is_never_ready_gets_its_mended_configuration() -> None:
+    """With OrderedReady a roll-out waits for the pod that it would replace."""
+    assert manifest("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
 def test_the_port_is_the_images_and_everyone_names_it() -> None:
     [port] = container()["ports"]
     assert f"\nEXPOSE {port['containerPort']}\n" in DOCKERFILE
