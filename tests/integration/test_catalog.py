@@ -7,12 +7,13 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrelay.errors import SourceUnavailable
+from pgrelay.check.table_queries import planned
+from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.relay.tasks import cancelled
 from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
-from tests.integration.servers import PostgresServer
+from tests.integration.servers import PostgresServer, on_all_versions
 from tests.integration.waiting import eventually
 
 AT_ONCE = 4.0  # seconds; psycopg waits for five, twice, to have the server end a query
@@ -74,3 +75,26 @@ async def test_the_end_of_a_query_does_not_wait_for_a_server_that_has_fallen_sil
             began = time.monotonic()
             await cancelled(query)
             assert time.monotonic() - began < AT_ONCE
+
+
+@on_all_versions
+async def test_a_whole_schema_is_what_a_publication_of_it_can_hold(database: Database) -> None:
+    """Before 15 each table is named, and the server refuses a statement that names another kind."""
+    database.execute("CREATE SCHEMA sales; CREATE TABLE sales.b (id int); CREATE TABLE sales.a (id int)")
+    database.execute("CREATE UNLOGGED TABLE sales.fleeting (id int); CREATE VIEW sales.seen AS TABLE sales.a")
+    database.execute("CREATE TABLE sales.parts (id int) PARTITION BY RANGE (id)")
+    database.execute("CREATE TABLE sales.part PARTITION OF sales.parts FOR VALUES FROM (1) TO (9)")
+    whole = [("sales", None)]
+    async with Catalog(database.dsn) as catalog:
+        await catalog.create_publication("p", whole)
+        held = {name for _, name in await catalog.published_tables(["p"]) or ()}
+        meant = {table.name for table in (await planned(catalog, whole)).tables}
+    assert {"a", "b", "part"} == held - {"parts"} == meant
+
+
+@pytest.mark.parametrize("version", ["14"], indirect=True)
+async def test_a_schema_without_a_table_to_publish_is_refused(database: Database) -> None:
+    database.execute("CREATE SCHEMA sales; CREATE UNLOGGED TABLE sales.fleeting (id int)")
+    async with Catalog(database.dsn) as catalog:
+        with pytest.raises(SetupError, match="schema sales has no tables that can be published"):
+            await catalog.create_publication("p", [("sales", None)])

@@ -4,24 +4,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import Catalog
-
-# OIDs below are the system's own tables, which no publication holds.
-_FIRST_OF_USERS: Final = 16384
-
-# Tables of users; neither temporary nor unlogged ones are in a publication.
-_LASTING: Final = sql.SQL(
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
-    "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
-)
-
-# Only from this version on can a publication hold a partitioned table.
-PARTITIONED_SINCE: Final = 130000
+from pgrelay.postgres.catalog import FIRST_OF_USERS, LASTING, PARTITIONED_SINCE, Catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +148,7 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
 
 async def planned(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> Published:
     """What a publication would hold that a run makes: of the tables given, or all."""
-    oids = [leaf for leaf, _ in await leaves(catalog, await _named(catalog, names))]
+    oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await catalog.publishable(names)])]
     found = await tables(catalog, oids)
     schemas = tuple(schema for schema, table in names if table is None)
     return Published(found, found, changed=frozenset(oids), schemas=schemas if names else None)
@@ -221,7 +207,7 @@ async def every_table(catalog: Catalog, published: Published) -> list[tuple[int,
     """OID and schema.table of what could be published, less partitioned tables whose partitions are."""
     query = (
         sql.SQL("SELECT c.oid, n.nspname || '.' || c.relname ")
-        + _LASTING
+        + LASTING
         + sql.SQL(
             "AND NOT (c.relkind = 'p' AND c.oid IN (WITH RECURSIVE above AS ("
             "SELECT inhparent FROM pg_inherits WHERE inhrelid = ANY (%s) UNION "
@@ -230,7 +216,7 @@ async def every_table(catalog: Catalog, published: Published) -> list[tuple[int,
         )
     )
     oids = [table.oid for table in published.tables]
-    rows = await catalog.rows(query, (["r", "p"], _FIRST_OF_USERS, oids))
+    rows = await catalog.rows(query, (["r", "p"], FIRST_OF_USERS, oids))
     return [(row[0], row[1]) for row in rows]
 
 
@@ -242,19 +228,6 @@ async def every_column(catalog: Catalog, oids: Sequence[int]) -> list[str]:
         "WHERE a.attrelid = ANY (%s) AND a.attnum > 0 AND NOT a.attisdropped"
     )
     return [row[0] for row in await catalog.rows(query, (list(oids),))]
-
-
-async def _named(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> list[int]:
-    base = sql.SQL("SELECT c.oid ") + _LASTING
-    kinds = ["r", "p"] if catalog.server_version >= PARTITIONED_SINCE else ["r"]
-    if not names:
-        return [row[0] for row in await catalog.rows(base, (kinds, _FIRST_OF_USERS))]
-    query = base + sql.SQL(
-        "AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
-        "WHERE w.s = n.nspname AND coalesce(w.t, c.relname) = c.relname)"
-    )
-    wanted = ([schema for schema, _ in names], [table for _, table in names])
-    return [row[0] for row in await catalog.rows(query, (kinds, _FIRST_OF_USERS, *wanted))]
 
 
 async def _whole_schemas(catalog: Catalog, names: Sequence[str]) -> tuple[str, ...] | None:

@@ -11,10 +11,10 @@ from typing import Any, Final
 from psycopg import sql
 
 from pgrelay.check import table_queries
-from pgrelay.check.table_queries import PARTITIONED_SINCE, Publication
+from pgrelay.check.table_queries import Publication
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import PARTITIONED_SINCE, Catalog
 
 # The part of a row that is not columns; what a column of no known width counts, as the server's planner has
 # it; the key that a delete logs; and how much of a large value one row of its TOAST table holds.

@@ -34,6 +34,17 @@ WAL_END: Final = sql.SQL(
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 )
 
+# OIDs below are the system's own tables, which no publication holds.
+FIRST_OF_USERS: Final = 16384
+# Tables of users, of the kinds and from the OID given; temporary and unlogged ones are in no publication.
+LASTING: Final = sql.SQL(
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
+    "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
+)
+# Only from this version on can a publication hold a partitioned table.
+PARTITIONED_SINCE: Final = 130000
+
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
     "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
@@ -291,12 +302,30 @@ class Catalog:
         create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
         return create + sql.SQL(", ").join(parts)
 
+    async def publishable(self, names: Sequence[tuple[str, str | None]]) -> list[tuple[int, str, str]]:
+        """OID, schema and name of what a publication of these can hold: as in `publication_statement`."""
+        query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
+        parameters: list[object] = [
+            ["r", "p"] if self.server_version >= PARTITIONED_SINCE else ["r"],
+            FIRST_OF_USERS,
+        ]
+        if names:
+            query += sql.SQL(
+                "AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
+                "WHERE w.s = n.nspname AND coalesce(w.t, c.relname) = c.relname) "
+            )
+            parameters += [[schema for schema, _ in names], [table for _, table in names]]
+        rows = await self.rows(query + sql.SQL("ORDER BY 2, 3"), parameters)
+        return [(oid, schema, name) for oid, schema, name in rows]
+
     async def _tables_in(self, schema: str) -> list[tuple[str, str]]:
-        query = sql.SQL("SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename")
-        rows = await self.rows(query, (schema,))
-        if not rows:
-            raise SetupError(f"source.tables: schema {schema} has no tables; create them, or correct it")
-        return [(schema, row[0]) for row in rows]
+        tables = [(schema, name) for _, schema, name in await self.publishable([(schema, None)])]
+        if not tables:
+            raise SetupError(
+                f"source.tables: schema {schema} has no tables that can be published; create some, or "
+                "correct it"
+            )
+        return tables
 
 
 def _listed(names: Sequence[tuple[str, ...]]) -> sql.Composed:
