@@ -1,9 +1,12 @@
 """The systemd unit: what systemd itself finds in it, and that it fits the relay. It is not started here."""
 
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,19 @@ def test_it_is_given_longer_than_the_relay_takes_to_drain(service: dict[str, str
 def test_what_no_restart_heals_is_not_restarted(service: dict[str, str]) -> None:
     assert service["Restart"] == "on-failure"
     assert service["RestartPreventExitStatus"].split() == ["2", "3", "4"]
+
+
+def test_a_command_beside_it_has_its_variables_its_spool_and_its_user(service: dict[str, str]) -> None:
+    """`reset` deletes the prepared transactions of the spool, so it must find them."""
+    [command] = re.findall(
+        r"^systemd-run (?:.*\\\n)*.*$", (ROOT / "docs/deploy.md").read_text(), re.MULTILINE
+    )
+    words = shlex.split(command)
+    given = dict(after.split("=", 1) for word, after in pairwise(words) if word == "--property")
+    names = ("EnvironmentFile", "Environment", "DynamicUser", "StateDirectory", "StateDirectoryMode")
+    assert given == {name: service[name].replace("%i", "shop").replace("%S", "/var/lib") for name in names}
+    program, _, *config = service["ExecStart"].replace("%i", "shop").split()
+    assert words[-4:] == [program, "reset", *config]
 
 
 def test_the_spool_is_in_the_folder_that_systemd_makes(service: dict[str, str]) -> None:
