@@ -39,9 +39,9 @@ ENV PGRELAY_TRANSACTIONS__SPOOL_DIR=/var/lib/pgrelay \
 VOLUME /var/lib/pgrelay
 EXPOSE 8080
 # The image has no curl, and urllib would ask a proxy that the environment names, as Docker's own settings may have
-# it in every container. The port is the one that PGRELAY_HTTP__LISTEN gives.
+# it in every container. Asked is what PGRELAY_HTTP__LISTEN gives, and of every interface the loopback.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["/opt/pgrelay/bin/python", "-c", \
-    "import os, http.client as h; c = h.HTTPConnection('127.0.0.1:' + os.environ['PGRELAY_HTTP__LISTEN'].rpartition(':')[2], timeout=4); c.request('GET', '/healthz'); raise SystemExit(c.getresponse().status != 200)"]
+    "import os, http.client as h; a, _, p = os.environ['PGRELAY_HTTP__LISTEN'].rpartition(':'); a = {'0.0.0.0': '127.0.0.1', '[::]': '::1'}.get(a, a.strip('[]')); c = h.HTTPConnection(a, int(p), timeout=4); c.request('GET', '/healthz'); raise SystemExit(c.getresponse().status != 200)"]
 # No init: pgrelay starts no processes, and as process 1 it takes SIGTERM itself.
 ENTRYPOINT ["/opt/pgrelay/bin/pgrelay"]
 CMD ["run", "--config", "/etc/pgrelay/relay.yaml"]

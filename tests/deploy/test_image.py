@@ -69,6 +69,14 @@ def test_the_health_check_passes_while_the_relay_works_and_fails_while_it_is_stu
         assert healthcheck(f"0.0.0.0:{server.port}") == 1
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "localhost", "0.0.0.0", "[::1]", "[::]"])
+def test_the_health_check_asks_where_the_relay_listens(host: str) -> None:
+    if host.startswith("[") and not socket.has_ipv6:
+        pytest.skip("needs IPv6")
+    with StatusServer((host.strip("[]"), 0), Metrics(), Health(), dict) as server:
+        assert healthcheck(f"{host}:{server.port}") == 0
+
+
 def test_the_health_check_asks_no_proxy() -> None:
     """One that is in the environment since the relay asks its schema registry by it."""
     with StatusServer(("127.0.0.1", 0), Metrics(), Health(), dict) as server:
