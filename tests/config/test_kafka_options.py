@@ -97,7 +97,7 @@ def test_an_option_that_takes_a_function(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"]
+    "option", ["batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"]
 )
 @pytest.mark.parametrize("value", ["90000ms", "0x15F90", "", "9e4", "\uff19\uff10"])
 def test_a_number_of_which_librdkafka_would_read_the_beginning(option: str, value: str) -> None:

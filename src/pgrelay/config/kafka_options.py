@@ -24,7 +24,9 @@ _ALIASES: Final[Mapping[str, str]] = {
 _NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_conf"})
 
 # What we count with as well: librdkafka would read the 90000 of `90000ms`, and we nothing.
-_NUMBERS: Final = frozenset({"message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"})
+_NUMBERS: Final = frozenset(
+    {"batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"}
+)
 
 _TRUE: Final = frozenset({"true", "t", "1"})
 _FALSE: Final = frozenset({"false", "f", "0"})

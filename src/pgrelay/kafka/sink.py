@@ -40,6 +40,7 @@ from pgrelay.progress import InFlight
 
 _QUEUE: Final = "queue.buffering.max.kbytes"
 _QUEUE_KBYTES: Final = 32_768
+_BATCH_BYTES: Final = 1_000_000
 
 # The user's own options come on top of these. A stream that is not behind does not linger: see `hurry`. An
 # idempotent producer has one batch of a partition in flight, and where others have lingered meanwhile,
@@ -47,7 +48,7 @@ _QUEUE_KBYTES: Final = 32_768
 _DEFAULTS: Final[Mapping[str, object]] = {
     "client.id": "pgrelay",
     "linger.ms": 100,
-    "batch.size": 1_000_000,
+    "batch.size": _BATCH_BYTES,
     "compression.type": "lz4",
     "queue.buffering.max.messages": 500_000,
     "socket.keepalive.enable": True,
@@ -87,6 +88,11 @@ def largest_record(options: Mapping[str, str]) -> int:
     """The bytes of a record, by `record_size`, that the producer lets pass."""
     given = options.get("message.max.bytes", "")
     return int(given) if given.isdecimal() else _MESSAGE_BYTES
+
+
+def largest_batch(options: Mapping[str, str]) -> int:
+    """The bytes of a batch of records, past which the producer begins another."""
+    return int(options.get("batch.size", _BATCH_BYTES))
 
 
 def _queue_kbytes(options: Mapping[str, str]) -> int:

@@ -14,7 +14,7 @@ from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import RecordRefused
 from pgrelay.kafka.cluster import Cluster
-from pgrelay.kafka.sink import largest_record
+from pgrelay.kafka.sink import largest_batch, largest_record
 
 _log = structlog.get_logger(__name__)
 
@@ -38,13 +38,14 @@ class Refusals:
         return DeadLetterOptions(Limits(most_bytes=most, by_producer=True), dict(self._limits))
 
     @property
-    def sink(self) -> SinkConfig:
-        """The configuration of the sink, with batches that every topic takes."""
+    def sink_config(self) -> SinkConfig:
+        """The configuration of the sink; its batches are no larger than every topic takes."""
         sink = self._config.sink
         if not self._limits:
             return sink
         least = min(limits.most_bytes for limits in self._limits.values())
-        return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(least)}})
+        batch = min(least, largest_batch(sink.kafka))
+        return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
     async def learn(self, error: RecordRefused) -> bool:
         """Ask for the limits of the topic that refused; false if they can't be had, or were known before."""

@@ -195,8 +195,8 @@ class Starts:
 
     def _make_sink(self, offsets: Offsets) -> Sink:
         if self._config.sink.delivery == "at_least_once":
-            return Sink(self._refusals.sink)
-        return TransactionalSink(self._refusals.sink, offsets)
+            return Sink(self._refusals.sink_config)
+        return TransactionalSink(self._refusals.sink_config, offsets)
 
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
