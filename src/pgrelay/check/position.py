@@ -36,9 +36,15 @@ async def position_findings(
     except PgrelayError:
         return []
     try:
+        return await _asked(server, sink, slot)
+    finally:
+        await sink.close()
+
+
+async def _asked(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
+    try:
         await sink.connect()
     except (KafkaUnavailable, SetupError):
-        await sink.close()
         return []
     try:
         return await _held_against(server, sink, slot)
@@ -50,8 +56,6 @@ async def position_findings(
         return [refused(unread, f"a run ends with exit code {unread.exit_code}")]
     except SetupError:
         return []
-    finally:
-        await sink.close()
 
 
 async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[Finding]:
