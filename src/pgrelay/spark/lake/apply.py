@@ -41,6 +41,7 @@ from pgrelay.spark.lake.positions import (
     forget_earlier,
     mark_of,
     read_positions,
+    tell_cluster,
     write_positions,
 )
 from pgrelay.spark.lake.rejects import PLACE, set_aside
@@ -175,6 +176,7 @@ class Target:
         elif self._demanded != schema.columns:
             self._refuse_other_kind(schema)
             demand(self.table, schema)
+        tell_cluster(self.table, self.positions)
         self._demanded = schema.columns
         self.positions.schema_position = max(since or position, position)
 

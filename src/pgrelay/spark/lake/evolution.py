@@ -33,6 +33,10 @@ CURE: Final = (
     "new checkpoint), and UPDATE every row"
 )
 
+_OURS: Final = (COMMIT_LSN, SEQ)
+
+# The position of a schema that was not read from the schema topic.
+_UNTOLD: Final[Position] = (0, 0)
 
 # What Spark says of a change that Iceberg refuses, in an error that it has no class for.
 _UNSUPPORTED: Final = "Unsupported table change"
@@ -54,6 +58,8 @@ def evolve(
     Raises SetupError with column and LSN where values would be lost, rows would not be found by their key, or
     the format can't follow.
     """
+    if since == _UNTOLD:
+        since = _as_of(target, schema, keep_dropped)
     for position, doubt in schema.doubts():
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
@@ -67,6 +73,17 @@ def evolve(
             # A later step may use a name again that this one dropped: repeated, this one must not drop that.
             target.set_properties(birth_properties(schema.until(later.position)))
     demand(target, schema)
+
+
+def _as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
+    """The position of the last version that has the target's columns: nothing before it is to follow."""
+    fields = {field.name: _stored(target, field.dataType) for field in target.rows().schema}
+    fits = _UNTOLD
+    for version in schema.versions:
+        wanted = {column.name: _stored(target, column.spark_type) for column in version.columns}
+        if wanted.items() <= fields.items() and (keep_dropped or len(wanted) == len(fields) - len(_OURS)):
+            fits = version.position
+    return fits
 
 
 def _step(
@@ -191,7 +208,7 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
 def demand(target: LakeTable, schema: TableSchema) -> None:
     """Raise SetupError where the target is not what it must be by now: somebody else made or altered it."""
     fields = {field.name: field.dataType for field in target.rows().schema}
-    for name in (COMMIT_LSN, SEQ):
+    for name in _OURS:
         if name not in fields:
             raise SetupError(f"{target.name} has no column {name}, so it is no mirror: name another target")
     for column in schema.columns:

@@ -46,6 +46,7 @@ class Positions:
     schema_position: Position | None = None
     applied: dict[int, Position] = field(default_factory=dict)
     truncated: Position | None = None  # of the last truncate, which other partitions may not have come to
+    tells_cluster: bool = True  # whether the target does; a registry's schemas do not
 
     def advance(self, partition: int, position: Position) -> None:
         self.applied[partition] = max(position, self.applied.get(partition, position))
@@ -85,7 +86,9 @@ def _position(lsn: Expression, seq: Expression) -> Expression:
 def birth_properties(schema: TableSchema) -> dict[str, str]:
     """The properties of a target that has the schema's last version."""
     lsn, seq = schema.latest.position
-    return {_TOPIC: schema.topic, _SYSTEMID: schema.systemid, _SCHEMA: f"{lsn}/{seq}"}
+    told = {_TOPIC: schema.topic, _SCHEMA: f"{lsn}/{seq}"}
+    # One that is not known must not take the place of one that is.
+    return told | ({_SYSTEMID: schema.systemid} if schema.systemid else {})
 
 
 def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
@@ -123,8 +126,9 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
         # have been at a version of before the table had a key.
         for mark in target.marked():
             _take(mark, positions)
-    systemid = properties[_SYSTEMID]
-    if systemid != schema.systemid:
+    systemid = properties.get(_SYSTEMID, "")
+    positions.tells_cluster = bool(systemid)
+    if systemid and schema.systemid and systemid != schema.systemid:
         lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
         raise GapError(
             f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
@@ -149,6 +153,13 @@ def _take(mark: str | None, positions: Positions) -> None:
         if told.get("truncated"):
             lsn, seq = told["truncated"]
             positions.truncate((lsn, seq))
+
+
+def tell_cluster(target: LakeTable, positions: Positions) -> None:
+    """Let a target tell its cluster that was made by a schema which did not know it."""
+    if positions.systemid and not positions.tells_cluster:
+        target.set_properties({_SYSTEMID: positions.systemid})
+    positions.tells_cluster = True
 
 
 def forget_earlier(target: LakeTable, positions: Positions) -> None:
