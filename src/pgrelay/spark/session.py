@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from pgrelay.embedded.jars import Progress
@@ -44,6 +45,7 @@ _SETTINGS: Final = {
 }
 
 _WAREHOUSE: Final = "spark-warehouse"  # Spark's own default
+_MASTER: Final = "local[*]"
 
 # Delta logs an error for a filter of its own whenever it reads a table with deletion vectors: in each merge.
 _CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
@@ -51,7 +53,7 @@ _CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
 
 def session(
     warehouse: str | os.PathLike[str] = _WAREHOUSE,
-    master: str | None = "local[*]",
+    master: str | None = _MASTER,
     *,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -65,9 +67,11 @@ def session(
     it can't be as asked for, and Unavailable where a jar or Java can't be had.
     """
     location = _location(warehouse)
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         told = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
+        if master not in (None, _MASTER):
+            told["spark.master"] = master
         return _as_asked(running, told | dict(options or {}))
     settings = _SETTINGS | {
         "spark.sql.warehouse.dir": location,
@@ -95,6 +99,15 @@ def session(
     _silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
+
+
+def _running() -> SparkSession | None:
+    """The process's session, whichever thread made it; the thread's own, where it has one."""
+    try:
+        running = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    return None if running.sparkContext._jsc is None else running  # whose context was stopped by itself
 
 
 def _refuse_without_jars() -> None:
