@@ -1,14 +1,19 @@
 """A session where one runs already."""
 
+import json
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.session import _attach_tables
 
 LENGTH = "spark.sql.maxPlanStringLength"
 
@@ -64,3 +69,29 @@ def test_another_master_is_refused(spark: SparkSession, warehouse: Path) -> None
     assert pg.session(warehouse, "local[2]") is pg.session(warehouse, None) is spark
     with pytest.raises(SetupError, match=r"has spark\.master = 'local\[2\]', not 'local\[3\]': stop\(\) it"):
         pg.session(warehouse, "local[3]")
+
+
+def test_a_folder_that_can_t_be_a_table_keeps_no_session_from_starting(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nor the tables beside it; as for one that a later Delta made."""
+    fine = tmp_path / "odd.db" / "fine"
+    spark.range(1).write.format("delta").save(str(fine))
+    for odd in (tmp_path / "raw-events", tmp_path / "odd-names.db" / "t", fine.parent / "later"):
+        shutil.copytree(fine, odd)
+    log = fine.parent / "later" / "_delta_log"
+    commit = log / f"{0:020}.json"
+    for checksum in [*log.glob("*.crc"), *log.glob(".*.crc")]:
+        checksum.unlink(missing_ok=True)
+    told = [json.loads(line) for line in commit.read_text().splitlines()]
+    features = {"readerFeatures": ["ofTomorrow"], "writerFeatures": ["ofTomorrow"]}
+    later = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    actions = [later if "protocol" in action else action for action in told]
+    commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with capture_logs() as logs:
+        _attach_tables(spark, str(tmp_path))
+    skipped = {Path(urlsplit(each["folder"]).path).name: each["reason"] for each in logs}
+    assert skipped.keys() == {"raw-events", "t", "later"}
+    assert "ofTomorrow" in skipped["later"]
+    assert all("\n" not in reason for reason in skipped.values())
+    assert spark.table("odd.fine").count() == 1

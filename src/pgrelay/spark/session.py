@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from pgrelay.embedded.jars import Progress
@@ -15,7 +18,10 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
 from pgrelay.spark.lake.delta_folders import delta_tables
+from pgrelay.spark.lake.failures import cause
 from pgrelay.spark.names import literal, quoted
+
+_log = structlog.get_logger(__name__)
 
 _EXTENSIONS: Final = (
     "io.delta.sql.DeltaSparkSessionExtension",
@@ -163,10 +169,21 @@ def _location(warehouse: str | os.PathLike[str]) -> str:
 
 
 def _attach_tables(spark: SparkSession, location: str) -> None:
-    """Make the Delta tables of the warehouse known: the catalog of a session is empty at its start."""
+    """Make the Delta tables of the warehouse known: the catalog of a session is empty at its start.
+
+    One that can't be a table of the session's catalog is warned of: its name, or what a later Delta made.
+    """
     for pattern, database in (("*", "default"), ("*.db/*", None)):
         for folder in delta_tables(spark, f"{location}/{pattern}"):
             named = quoted(database or folder.getParent().getName().removesuffix(".db"))
-            spark.sql(f"CREATE DATABASE IF NOT EXISTS {named}")
             name = f"{named}.{quoted(folder.getName())}"
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {literal(folder.toString())}")
+            place = folder.toString()
+            try:
+                spark.sql(f"CREATE DATABASE IF NOT EXISTS {named}")
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {literal(place)}")
+            except (CapturedException, Py4JJavaError) as error:
+                _log.warning(
+                    "a folder of the warehouse has a Delta table that the session can't have",
+                    folder=place,
+                    reason=cause(error),
+                )
