@@ -5,6 +5,7 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
+from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
@@ -40,3 +41,17 @@ def test_but_one_where_records_may_be_gone(
     records = read_topics(spark, handmade.bootstrap, topic, options=options)
     assert records.rdd.getNumPartitions() == 1
     assert [row["offset"] for row in records.select("offset").collect()] == list(range(20, 30))
+
+
+@pytest.mark.parametrize(
+    "offsets", ["erliest", "17", "[]", '{"a": 17}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', "{"]
+)
+def test_offsets_that_are_none_are_refused_before_a_query_runs(spark: SparkSession, offsets: str) -> None:
+    with pytest.raises(SetupError, match=r"^startingoffsets: .* is neither earliest, latest nor offsets"):
+        read_topics(spark, "nowhere:1", "a", options={"startingoffsets": offsets}, streaming=True)
+
+
+@pytest.mark.parametrize("offsets", ["latest", "Earliest", '{"a": {"0": 17, "1": -2}}', "{}"])
+def test_offsets_are_handed_to_spark(spark: SparkSession, offsets: str) -> None:
+    stream = read_topics(spark, "nowhere:1", "a", options={"startingOffsets": offsets}, streaming=True)
+    assert stream.isStreaming

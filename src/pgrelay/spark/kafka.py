@@ -1,10 +1,13 @@
 """Reading topics by Spark's Kafka source."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+
+from pgrelay.errors import SetupError
 
 _OPTIONS: Final = {
     "startingOffsets": "earliest",
@@ -15,6 +18,7 @@ _OPTIONS: Final = {
     "maxRecordsPerPartition": "50000",
     "minPartitions": "2",
 }
+_OFFSETS: Final = ("startingoffsets", "endingoffsets")
 _SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
 
 
@@ -27,8 +31,10 @@ def read_topics(
 ) -> DataFrame:
     """The records of topics, as Spark's Kafka source gives them; a topic may not be there yet.
 
-    From the beginning, and only what is committed, unless `options` say otherwise.
+    From the beginning, and only what is committed, unless `options` say otherwise. Raises SetupError where
+    they tell offsets that are none.
     """
+    _refuse_no_offsets(options or {})
     reader = spark.readStream if streaming else spark.read
     # By name, a topic that is missing would be an error: a relay makes it with the table's first row. Spark
     # looks for the pattern anywhere in a topic's name.
@@ -37,6 +43,30 @@ def read_topics(
     if allows_loss(given):
         given = _unsplit(given)
     return reader.format("kafka").options(**given).load()
+
+
+def _refuse_no_offsets(options: Mapping[str, str]) -> None:
+    """Raise SetupError for offsets that Spark would refuse only once a query runs."""
+    for name, value in options.items():
+        if name.lower() in _OFFSETS and not _are_offsets(value):
+            raise SetupError(
+                f"{name}: {value!r} is neither earliest, latest nor offsets by topic and partition, as "
+                '{"app.public.orders": {"0": 17}}'
+            )
+
+
+def _are_offsets(value: str) -> bool:
+    if value.lower() in ("earliest", "latest"):
+        return True
+    try:
+        told = json.loads(value)
+    except ValueError:
+        return False
+    parts = list(told.values()) if isinstance(told, dict) else [None]
+    return all(
+        isinstance(part, dict) and all(key.isdigit() and type(at) is int for key, at in part.items())
+        for part in parts
+    )
 
 
 def allows_loss(options: Mapping[str, str] | None) -> bool:
