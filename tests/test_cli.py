@@ -63,6 +63,12 @@ def give_run(give: Give) -> GiveRun:
     return put
 
 
+def record_error(commit_lsn: int) -> errors.RecordError:
+    error = errors.RecordError("no record")
+    error.commit_lsn = commit_lsn
+    return error
+
+
 def relay_that(outcome: BaseException | None) -> Callable[..., object]:
     """Or a check that does."""
 
@@ -121,6 +127,32 @@ def test_an_error_that_stops_a_run_is_one_log_entry_and_its_exit_code(
     assert out == ""
     entry = json.loads(err)
     assert (entry["event"], entry["level"], entry["exit_code"]) == (str(error), "error", code)
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "command"),
+    [
+        (errors.GapError("a gap"), "to_begin_anew", "pgrelay reset --config {}"),
+        (
+            record_error(0x1B95D80),
+            "to_skip",
+            "pgrelay skip --config {} --lsn 0/1B95D80",
+        ),
+    ],
+)
+def test_the_command_that_gives_up_what_can_not_be_relayed_can_be_pasted(
+    error: errors.PgrelayError,
+    name: str,
+    command: str,
+    give_run: GiveRun,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "of the shop.yaml"
+    file.write_text(Path(EXAMPLE).read_text())
+    give_run(relay_that(error))
+    main(["run", "--config", str(file)])
+    assert json.loads(capsys.readouterr().err.splitlines()[-1])[name] == command.format(f"'{file}'")
 
 
 def test_a_bug_in_a_run_shows_its_traceback_and_is_1(

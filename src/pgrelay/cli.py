@@ -5,6 +5,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import shlex
 import sys
 import traceback
 from argparse import Namespace
@@ -76,9 +77,9 @@ def _run(options: Namespace) -> int:
 def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
     """The command that gives up what can't be relayed (one transaction, or all since a gap), for the log."""
     if isinstance(error, GapError):
-        return {"to_begin_anew": f"pgrelay reset --config {file}"}
+        return {"to_begin_anew": f"pgrelay reset --config {shlex.quote(file)}"}
     if isinstance(error, RecordError) and error.commit_lsn:
-        return {"to_skip": f"pgrelay skip --config {file} --lsn {format_lsn(error.commit_lsn)}"}
+        return {"to_skip": f"pgrelay skip --config {shlex.quote(file)} --lsn {format_lsn(error.commit_lsn)}"}
     return {}
 
 
