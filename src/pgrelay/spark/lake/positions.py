@@ -145,9 +145,12 @@ def mark_of(topic: str, highest: dict[int, Position], truncated: Position | None
 
 
 def _take(mark: str | None, positions: Positions) -> None:
-    told = {} if mark is None else json.loads(mark)
+    try:
+        told = {} if mark is None else json.loads(mark)
+    except ValueError:
+        return  # of somebody's own commit
     # Another table's commit, made meanwhile, may have marked this one's.
-    if told.get("topic") == positions.topic:
+    if isinstance(told, dict) and told.get("topic") == positions.topic:
         for partition, lsn, seq in told["applied"]:
             positions.advance(partition, (lsn, seq))
         if told.get("truncated"):

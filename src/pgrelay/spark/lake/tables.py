@@ -195,11 +195,15 @@ class LakeTable:
         """Marks the commits that are made in the block; the mark stands or falls with the commit."""
         setting = _MARKING[self.using]
         with _ONE_MARK:  # it is the session's
+            before = self.spark.conf.get(setting, None)
             self.spark.conf.set(setting, mark)
             try:
                 yield
             finally:
-                self.spark.conf.unset(setting)
+                if before is None:
+                    self.spark.conf.unset(setting)
+                else:
+                    self.spark.conf.set(setting, before)
 
     def run(self, statement: str, **sources: DataFrame) -> None:
         """Run a statement in which `{name}` stands for each of the data frames."""
