@@ -7,9 +7,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, StructType, TimestampType
 
+from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.schemas.columns import Column
 from tests.spark.earlier import UNMADE
+from tests.spark.handmade_records import Topic, change, rows, table
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -79,3 +82,32 @@ def test_iceberg_takes_any_name(spark: SparkSession, prefix: str) -> None:
     table = lake_table(spark, f"lake.`{prefix}-größe`", "iceberg")
     table.create(StructType().add("id", IntegerType()))
     assert table.exists()
+
+
+def test_a_target_is_the_table_whatever_view_or_database_there_is(
+    spark: SparkSession, prefix: str, topic: Topic
+) -> None:
+    """As after createOrReplaceTempView("orders") and USE in a notebook."""
+    schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"))
+    spark.sql(f"CREATE DATABASE {prefix}_other")
+    spark.range(5).createOrReplaceTempView(prefix)
+    try:
+        for number, use in enumerate([f"spark_catalog.{prefix}_other", "spark_catalog.default"]):
+            spark.sql(f"USE {use}")
+            topic.write(change("c", 10 + number, after={"id": number}))
+            pg.apply_changes(topic.changes(schema), prefix, schema=schema)
+            assert rows(spark.table(f"{use}.{prefix}"), "id") == {(n,): 1 for n in range(number + 1)}
+        # Nor in another catalog's.
+        made = lake_table(spark, f"{prefix}_other.{prefix}", "delta")
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS iceberg.lake")
+        spark.sql("USE iceberg.lake")
+        assert lake_table(spark, prefix, "delta").name == f"`spark_catalog`.`default`.`{prefix}`"
+        assert made.exists()
+        assert made.properties()["pgrelay.topic"] == topic.name
+        pg.compact(spark, prefix)
+        pg.purge(spark, prefix)
+        pg.drop(spark, prefix)
+        assert made.exists()
+    finally:
+        spark.sql("USE spark_catalog.default")
+        spark.catalog.dropTempView(prefix)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StructType
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
@@ -356,6 +357,18 @@ def test_every_prefix_names_tables(spark: SparkSession, using: Using) -> None:
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
     assert own.held(0).isEmpty()
+
+
+def test_a_mirror_that_was_told_without_its_catalog_is_known(spark: SparkSession, prefix: str) -> None:
+    """As targets of an earlier release tell it."""
+    target = lake_table(spark, f"lake.{prefix}", "delta")
+    target.create(StructType().add("id", IntegerType()))
+    own = WholeTables.of(spark, prefix, "01234567-89ab", {f"{prefix}.public.a": f"lake.{prefix}"}, "delta")
+    own.begin([f"{prefix}.public.a"], 0)
+    target.set_properties({"pgrelay.mirror": f"`lake`.`{prefix}__position_01234567`"})
+    own.claim(target, anew=False)
+    own.remember(200, {"a": target})
+    assert str(pg.mirror_position(spark, f"lake.{prefix}")) == "0/C8"
 
 
 def test_what_stands_still_is_told_once() -> None:

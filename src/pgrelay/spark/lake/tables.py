@@ -48,6 +48,8 @@ _REMEMBERED: Final = 20
 # A data frame's place in a statement, and identifiers and texts, in which may stand what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
+_SESSION_CATALOG: Final = "spark_catalog"
+
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
@@ -214,8 +216,8 @@ class LakeTable:
 def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
 
-    Without a catalog, Delta's are in the session's own and Iceberg's in `iceberg`. Raises SetupError on what
-    is no name, or another format.
+    Without a catalog, Delta's are in the session's own and Iceberg's in `iceberg`; whole, the name is neither
+    a view's nor another table's after USE. Raises SetupError on what is no name, or another format.
     """
     if using not in _PROPERTIES:
         raise SetupError(f"using={using!r}: write delta or iceberg")
@@ -225,13 +227,22 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
     if using == "iceberg" and not has_catalog:
         parts = ["iceberg", *parts]
-    in_session = using == "delta" and (not has_catalog or parts[0] == "spark_catalog")
+    in_session = using == "delta" and (not has_catalog or parts[0] == _SESSION_CATALOG)
     if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
         raise SetupError(
             f"{target}: the session's catalog, where Delta's tables are, takes letters from a to z, digits "
             "and _ alone: write another name"
         )
+    if in_session and not has_catalog and _in_session_by_default(spark):
+        state: Any = spark._jsparkSession.sessionState()
+        database = [state.catalog().getCurrentDatabase()] if len(parts) == 1 else []
+        parts = [_SESSION_CATALOG, *database, *parts]
     return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
+
+
+def _in_session_by_default(spark: SparkSession) -> bool:
+    """Whether names without a catalog are of the session's: a platform may have another of its own."""
+    return spark.conf.get("spark.sql.defaultCatalog", None) in (None, _SESSION_CATALOG)
 
 
 def _is_catalog(spark: SparkSession, name: str) -> bool:

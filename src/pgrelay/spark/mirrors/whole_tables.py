@@ -58,7 +58,7 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     named = table.properties().get(_MIRROR) if table.exists() else None
     if named is None:
         raise SetupError(f"{target} is no target of a mirror(..., whole_transactions=True)")
-    own = LakeTable(spark, named, using)
+    own = lake_table(spark, named, using)
     return _position(own.properties()) if own.exists() else None
 
 
@@ -152,7 +152,8 @@ class WholeTables:
         """Mark a target as this mirror's. Raises SetupError where it is another's, unless this one begins
         `anew`, in that one's place."""
         mirror = table.properties().get(_MIRROR)
-        if mirror == self._position.name:
+        # An earlier release told it without the catalog.
+        if mirror and lake_table(table.spark, mirror, table.using).name == self._position.name:
             return
         if mirror is not None and not anew:
             raise SetupError(
