@@ -49,3 +49,15 @@ def test_a_table_that_is_no_target_stays(spark: SparkSession, target: str) -> No
     with pytest.raises(SetupError, match="was not made by pgrelay"):
         pg.drop(spark, target)
     assert spark.catalog.tableExists(target)
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_so_can_the_table_of_what_cannot_be_read_be(topic: Topic, target: str, using: Using) -> None:
+    schema, rejects = table(topic.name, ID), f"{target}_corrupt"
+    for number in range(2):
+        topic.write(change("c", 10 + number, after={"id": 2**31}))
+        changes = topic.changes(schema).where(f"offset = {number}")
+        pg.apply_changes(changes, target, schema=schema, using=using, corrupt_to=rejects)
+        pg.drop(topic.spark, rejects, using=using)
+        with pytest.raises(SetupError, match="no such table"):
+            pg.drop(topic.spark, rejects, using=using)

@@ -7,10 +7,11 @@ from pyspark.sql import SparkSession
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.delta_folders import remove
 from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.spark.lake.rejects import CORRUPT
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 
-# Properties with which we make a table: a target, and one of a mirror's own.
-_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix")
+# Properties with which we make a table: a target, one of a mirror's own, and one of what can't be read.
+_MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT)
 
 
 def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
@@ -18,7 +19,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
 
     A mirror that is to fill it again needs a new checkpoint. One of whole transactions keeps two tables more
     beside its first target, `<prefix>__held_<id>` and `<prefix>__position_<id>` for each checkpoint, which
-    can be dropped by this, too.
+    can be dropped by this, too; and so can a table of `corrupt_to`.
 
     `DROP TABLE` alone leaves what is remembered, and the files of a Delta table that an earlier session made,
     which the next one finds again.

@@ -10,6 +10,9 @@ from pgrelay.spark.lake.tables import LakeTable
 
 PLACE: Final = ("topic", "partition", "offset")  # of a record
 
+# The property of such a table, by which it is known as ours.
+CORRUPT: Final = "pgrelay.corrupt"
+
 _TABLE = (
     StructType()
     .add("topic", StringType())
@@ -25,7 +28,7 @@ _ONE_AT_A_TIME: Final = Lock()
 def set_aside(rejects: LakeTable, records: DataFrame) -> None:
     """Keep the records, each once, however often its batch comes."""
     with _ONE_AT_A_TIME:
-        rejects.create(_TABLE)
+        rejects.create(_TABLE, {CORRUPT: "true"})
         rejects.run(
             f"MERGE INTO {rejects.name} t USING {{records}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
