@@ -22,6 +22,24 @@ def test_the_least_has_the_documented_defaults(tmp_path: Path) -> None:
     assert config.http.address == ("127.0.0.1", 8081)
 
 
+@pytest.mark.parametrize("warehouse", ["s3a://bucket/lake", "dbfs:/lake", "file:/lake", "S3A://bucket/lake"])
+def test_a_warehouse_with_a_scheme_is_as_it_is(tmp_path: Path, warehouse: str) -> None:
+    path = tmp_path / "mirror.yaml"
+    path.write_text(LEAST.replace("/lake", f"{warehouse}/"))
+    config = load(path, {})
+    assert config.lake.warehouse == warehouse
+    assert config.checkpoint == f"{warehouse}/_checkpoints/app"
+
+
+@pytest.mark.parametrize("warehouse", ["lake", "./lake"])
+def test_one_without_is_below_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warehouse: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mirror.yaml").write_text(LEAST.replace("/lake", warehouse))
+    assert load("mirror.yaml", {}).lake.warehouse == str(tmp_path / "lake")
+
+
 @pytest.mark.parametrize(("unchanged", "placeholder"), [("omit", None), ("placeholder", True)])
 def test_a_placeholder_is_never_taken_for_a_text(
     tmp_path: Path, unchanged: str, placeholder: bool | None

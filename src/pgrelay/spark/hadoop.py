@@ -1,9 +1,21 @@
 """Folders and files wherever Spark's file systems have them."""
 
-from typing import Any
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
+
+# RFC 3986, and of two letters at least, as a drive is none.
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE | re.ASCII)
+
+
+def absolute(folder: str | os.PathLike[str]) -> str:
+    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) as it is."""
+    text = os.fspath(folder)
+    return text.rstrip("/") if _SCHEME.match(text) else str(Path(text).absolute())
 
 
 def path(spark: SparkSession, location: Any) -> JavaObject:

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
+from pgrelay.spark.hadoop import absolute
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
 from pgrelay.spark.lake.delta_folders import delta_tables
@@ -72,7 +72,7 @@ def session(
     process already, it is that one, with the options that can change while it runs. Raises SetupError where
     it can't be as asked for, and Unavailable where a jar or Java can't be had.
     """
-    location = _location(warehouse)
+    location = absolute(warehouse)
     running = _running()
     if running is not None:
         told = {} if warehouse == _WAREHOUSE else {"spark.sql.warehouse.dir": location}
@@ -160,12 +160,6 @@ def _silence(spark: SparkSession, logger: str) -> None:
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
-
-
-def _location(warehouse: str | os.PathLike[str]) -> str:
-    """A folder as an absolute path; a URI as it is."""
-    text = os.fspath(warehouse)
-    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
 def _attach_tables(spark: SparkSession, location: str) -> None:

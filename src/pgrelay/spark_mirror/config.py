@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -116,7 +115,7 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) 
     Raises SetupError: one line for each mistake.
     """
     config = load_as(MirrorConfig, path, environ, example=_EXAMPLE)
-    if "://" in config.lake.warehouse:
-        return config
-    absolute = str(Path(config.lake.warehouse).absolute())
-    return config.model_copy(update={"lake": config.lake.model_copy(update={"warehouse": absolute})})
+    from pgrelay.spark.hadoop import absolute  # a second, which a mistake need not wait for
+
+    warehouse = absolute(config.lake.warehouse)
+    return config.model_copy(update={"lake": config.lake.model_copy(update={"warehouse": warehouse})})
