@@ -1,7 +1,8 @@
 """Every error that pgrelay raises on purpose, and the one table that says what follows from it.
 
 A message is one line for the operator: what is wrong, where (file and key, or LSN, table and column),
-and the cure. What becomes of an error is decided by its class alone, in `verdict`:
+and the cure. What becomes of an error is decided by its class, in `verdict`, but for a RecordRefused, which
+`errors.on_record: dead_letter` lets the relay try again as a dead letter (relay/refusals.py):
 
 retry   the trouble passes by itself: reconnect with back-off, never end the process
 stop    the process ends with the class's exit code, and nothing unacknowledged was confirmed

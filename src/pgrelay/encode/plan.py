@@ -1,7 +1,8 @@
-"""The encode plan of one relation: all that can be known before its first row comes.
+"""The encode plan of one relation: what can be known before its first row, and what its rows leave behind.
 
-Plans are built once per Relation message, so that a row costs only its bytes. The classes are plain, not
-dataclasses, since the per-row loop reads their attributes and mypyc reads those of a plain class fastest.
+Plans are built once per Relation message, so that a row costs only its bytes; beside that a plan keeps what
+the rows of one transaction share, and counts the records. The classes are plain, not dataclasses, since the
+per-row loop reads their attributes and mypyc reads those of a plain class fastest.
 """
 
 from dataclasses import dataclass, field

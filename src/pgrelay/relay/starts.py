@@ -143,7 +143,7 @@ class Starts:
         return slot
 
     async def _hold_against_kafka(self, server: Server, sink: Sink, slot: Slot) -> None:
-        """At least once: check that the slot skips nothing, and keep its position. Raises GapError."""
+        """At least once: check that the slot skips nothing, and positions can be kept. Raises GapError."""
         if isinstance(sink, TransactionalSink):
             # Exactly once checks after the stream has begun, when nobody else can write any more.
             return

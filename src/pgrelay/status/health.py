@@ -1,4 +1,4 @@
-"""What the relay tells of itself, in single attribute stores, since other threads read it."""
+"""What the relay tells of itself: other threads read it, so each value is stored whole or has a lock."""
 
 import time
 from collections.abc import Callable

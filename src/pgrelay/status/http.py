@@ -1,8 +1,8 @@
 """The status server: the status page, /status, /metrics, /healthz and /readyz, from threads of its own.
 
 It stands beside the event loop, not in it, so that /healthz can tell that the loop is stuck. The two share
-nothing but `Health`, whose writes are single attribute stores, and the metrics and the status, which lock
-themselves.
+nothing but `Health` and the metrics, of which each value is stored whole or has a lock of its own, and the
+status, which has one for all.
 """
 
 import json
