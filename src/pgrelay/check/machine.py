@@ -13,6 +13,7 @@ from pgrelay.assembly.spool_base import CURE, why_not_ours
 from pgrelay.check.findings import Finding, error, ok, warning
 from pgrelay.config import Config
 from pgrelay.figures import size
+from pgrelay.status import listening
 
 _LITTLE: Final = 1 << 30
 
@@ -81,18 +82,16 @@ def listen(host: str, port: int) -> Finding:
     """Bind where the status server would, and let go."""
     at = f"http.listen: {host}:{port}"
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
+        with socket.socket(listening.family(host, port), socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as failure:
-        cure = "choose another host:port, or null"
         if failure.errno == EADDRINUSE:
             return warning(
                 f"{at} is in use",
                 "by this relay, if it runs; beside anything else a run can't start",
-                f"stop that, or {cure}",
+                f"stop that, or {listening.CURE}",
                 by_a_run=True,
             )
-        return error(f"{at} can't be listened on", failure.strerror or str(failure), cure)
+        return error(f"{at} can't be listened on", failure.strerror or str(failure), listening.CURE)
     return ok(f"{at} is free")

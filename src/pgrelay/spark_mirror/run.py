@@ -17,9 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
 from pgrelay.early_stop import noted
-from pgrelay.errors import SetupError
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import reason, told_at_start, told_of_java
+from pgrelay.status.listening import not_had
 
 _log = structlog.get_logger(__name__)
 
@@ -154,9 +154,7 @@ def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
     try:
         server, thread = start_http_server(port, host, metrics)
     except OSError as error:
-        raise SetupError(
-            f"http.listen: can't listen on {host}:{port}: {error.strerror}; choose another host:port, or null"
-        ) from error
+        raise not_had(host, port, error) from error
     _log.info("metrics", url=f"http://{host}:{server.server_port}/metrics")
     try:
         yield

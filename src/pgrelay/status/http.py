@@ -17,9 +17,9 @@ from typing import Any, Final, Self
 
 import structlog
 
-from pgrelay.errors import SetupError
 from pgrelay.metrics import CONTENT_TYPE, Metrics
 from pgrelay.status.health import Health
+from pgrelay.status.listening import family, not_had
 from pgrelay.status.page import Page
 
 _log = structlog.get_logger(__name__)
@@ -170,9 +170,6 @@ class _Exchange(BaseHTTPRequestHandler):
 def _bind(address: tuple[str, int], answer: Callable[[str], Answer], policy: str) -> _Server:
     host, port = address
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return _Server(family, address, answer, policy)
+        return _Server(family(host, port), address, answer, policy)
     except OSError as error:
-        raise SetupError(
-            f"http.listen: can't listen on {host}:{port}: {error.strerror}; choose another host:port, or null"
-        ) from error
+        raise not_had(host, port, error) from error
