@@ -8,6 +8,7 @@ from itertools import pairwise
 from psycopg import sql
 
 from pgrelay.postgres.catalog import FIRST_OF_USERS, LASTING, PARTITIONED_SINCE, Catalog
+from pgrelay.postgres.facts import PRIMARY_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +170,13 @@ async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
     key_size = "i.indnkeyatts" if catalog.server_version >= 110000 else "i.indnatts"
     query = sql.SQL(
         "SELECT c.oid, n.nspname, c.relname, format('%%I.%%I', n.nspname, c.relname), c.relreplident::text, "
-        "ARRAY(SELECT a.attname::text FROM pg_constraint k JOIN pg_attribute a "
-        "ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) "
-        "WHERE k.conrelid = c.oid AND k.contype = 'p' ORDER BY a.attnum), "
-        "EXISTS (SELECT FROM pg_index i "
+        "{}, EXISTS (SELECT FROM pg_index i "
         "WHERE i.indrelid = c.oid AND i.indisprimary AND NOT (i.indimmediate AND i.indisvalid)), "
         "ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a "
         "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:{} - 1]) "
         "WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY a.attnum) "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY (%s) ORDER BY 2, 3"
-    ).format(sql.SQL(key_size))
+    ).format(PRIMARY_KEY, sql.SQL(key_size))
     rows = await catalog.rows(query, (list(oids),)) if oids else []
     return tuple(
         Table(oid, schema, name, quoted, identity, tuple(key), deferrable, tuple(index))

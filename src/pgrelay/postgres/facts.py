@@ -3,12 +3,21 @@
 Source: PostgreSQL manual, "System Catalogs".
 """
 
+from typing import Final
+
 from psycopg import sql
 
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.postgres.catalog import Catalog, Row
 from pgrelay.wire.pgoutput import Relation
+
+# The primary key's columns, in the table's order, of the row `c` of pg_class; empty where it has none.
+PRIMARY_KEY: Final = sql.SQL(
+    "ARRAY(SELECT a.attname::text FROM pg_constraint k JOIN pg_attribute a "
+    "ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) "
+    "WHERE k.conrelid = c.oid AND k.contype = 'p' ORDER BY a.attnum)"
+)
 
 
 class Facts:
@@ -42,12 +51,9 @@ class Facts:
         return dict(await self._catalog.rows(query, (relation_oid,)))
 
     async def _primary_key(self, relation_oid: int) -> tuple[str, ...]:
-        query = sql.SQL(
-            "SELECT a.attname FROM pg_constraint c JOIN pg_attribute a "
-            "ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) "
-            "WHERE c.conrelid = %s AND c.contype = 'p' ORDER BY a.attnum"
-        )
-        return tuple(row[0] for row in await self._catalog.rows(query, (relation_oid,)))
+        query = sql.SQL("SELECT {} FROM pg_class c WHERE c.oid = %s").format(PRIMARY_KEY)
+        rows = await self._catalog.rows(query, (relation_oid,))
+        return tuple(rows[0][0]) if rows else ()
 
     async def _partition_unlike(self, relation_oid: int) -> str:
         """A partition whose old rows the server does not send whole; empty where there is none."""
