@@ -269,7 +269,7 @@ def test_a_mistake_in_an_override_names_the_variable(relay_yaml: Write) -> None:
     environ = {
         "PGRELAY_SINK__PARTITIONS": "x",
         "PGRELAY_SINK__TOPIC_CONFIG": "{a: [1]}",
-        "PGRELAY_SINK__KAFKA__BATCH_SIZE": "${NOT_READ}",
+        "PGRELAY_SINK__KAFKA__CLIENT_ID": "${NOT_READ}",
     }
     assert mistakes(relay_yaml(MINIMAL), environ) == [
         "PGRELAY_SINK__PARTITIONS: sink.partitions: expected a whole number; got 'x'",
