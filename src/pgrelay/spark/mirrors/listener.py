@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.held_commits import held_since
@@ -43,6 +44,8 @@ class MirrorListener(StreamingQueryListener):
     options   those of Spark's Kafka source
     registry  for records in Avro, the URL of the schema registry or the options of Confluent's client
     metrics   where the metrics go; by default prometheus_client's own registry, once in a process
+
+    Raises SetupError where another's metrics are there.
     """
 
     def __init__(
@@ -58,9 +61,16 @@ class MirrorListener(StreamingQueryListener):
     ) -> None:
         self._spark = spark
         self._tables = dict(tables)
-        self._metrics = MirrorMetrics(metrics)
         known = Registry(registry) if registry else None
         self._ends = TopicEnds(spark, servers, prefix=prefix, options=options, registry=known)
+        # The last that can fail: what is registered stays so.
+        try:
+            self._metrics = MirrorMetrics(metrics)
+        except ValueError as error:  # shared by two listeners, they would count each batch twice
+            raise SetupError(
+                "a MirrorListener of this process has these metrics already: keep that one, with the tables "
+                "of all mirrors, or give this one a registry of its own, metrics=CollectorRegistry()"
+            ) from error
         self._running = set[str]()  # runs of queries
         self._read: dict[str, Offsets] = {}  # by the query's run
         self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back

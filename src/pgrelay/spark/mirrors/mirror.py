@@ -1,11 +1,13 @@
 """A streaming query that keeps tables of the lake equal to those of Postgres."""
 
+import inspect
 import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import read_topics
@@ -57,11 +59,13 @@ def mirror(
     text_columns        columns by topic that are read as text: `TableSchema.as_text`
     query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
 
-    Raises SetupError where there is no topic, where two share a target, where one is missing of which the
-    checkpoint says that records were read, where the checkpoint has a topic that is left out, or holds rows
-    back for whole transactions, where retention took what it has not read, and where `text_columns` has
-    another topic; what goes wrong later ends the query, which then raises it from `awaitTermination`.
+    A topic that is not there is waited for, with a warning. Raises SetupError where `tables` is empty, where
+    two topics share a target, where one is missing of which the checkpoint says that records were read, where
+    the checkpoint has a topic that is left out, or holds rows back for whole transactions, where retention
+    took what it has not read, where `text_columns` has another topic, and where Spark has no such `trigger`;
+    what goes wrong later ends the query, which then raises it from `awaitTermination`.
     """
+    _refuse_other_trigger(trigger)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
@@ -93,10 +97,19 @@ def history(
     `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
+    _refuse_other_trigger(trigger)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
     return _query(source, reading, writing, prefix, trigger, query_name)
+
+
+def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
+    """Raise SetupError where Spark has no such trigger."""
+    _, *known = inspect.signature(DataStreamWriter.trigger).parameters
+    for name in trigger or {}:
+        if name not in known:
+            raise SetupError(f"trigger: there is no {name!r}; write one of {', '.join(known)}")
 
 
 def _reading(
@@ -106,9 +119,11 @@ def _reading(
     text_columns: Mapping[str, list[str]] | None,
     source: QuerySource,
 ) -> Reading:
-    for topic in text_columns or {}:
+    for topic, columns in (text_columns or {}).items():
         if topic not in tables:
             raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
+        if isinstance(columns, str):
+            raise SetupError(f"text_columns: {topic} has {columns!r}: write a list of columns, [{columns!r}]")
     told_start = any(name.lower().startswith("starting") for name in source.options or {})
     return Reading(
         None if registry is None else Registry(registry),

@@ -10,7 +10,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.avro_schemas import AvroSchema, present, row_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from pgrelay.spark.schemas.schema import TableSchema, TableVersion, refuse_text
 
 # The Postgres type that each Avro type is written for, which is all that a registry knows of it.
 _TYPES: Final = {
@@ -35,6 +35,7 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
     Integers of 16 bits are read as those of 32, which is what they are in Avro. A registry knows neither LSNs
     nor the replica identity, so prefer `table_schemas`. Raises SetupError where values are no changes.
     """
+    refuse_text(topics)
     client = Registry(registry)
     return {topic: _schema(topic, *client.latest(topic)) for topic in topics}
 

@@ -218,6 +218,12 @@ class TableSchema:
         return f"{self.topic} from {lsn}: {columns}; key ({', '.join(self.key)})"
 
 
+def refuse_text(topics: Iterable[str] | None) -> None:
+    """Raise SetupError where one topic's name stands for a list, whose letters would be taken for topics."""
+    if isinstance(topics, str):
+        raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
+
+
 def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
     """The versions in order, without those that tell nothing new: a relay repeats them at every start."""
     kept: list[TableVersion] = []

@@ -13,7 +13,7 @@ from pgrelay.encode.topics import shorten
 from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion, folded
+from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion, folded, refuse_text
 
 # For the end of one of Kafka's transactions to be written to all its partitions.
 _PATIENCE_S: Final = 10.0
@@ -33,6 +33,7 @@ def table_schemas(
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
     those of Spark's Kafka source. Raises SetupError where the schema topic has none of them.
     """
+    refuse_text(topics)
     topic = SchemaTopic(servers, prefix, options)
     wanted = None if topics is None else list(topics)
     schemas = topic.read(spark, wanted)

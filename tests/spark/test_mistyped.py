@@ -1,0 +1,49 @@
+"""What is mistyped in a call is told in one line, before a broker is asked."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+
+TABLES = {"p.a": "lake.a"}
+
+
+def test_one_topic_is_no_list_of_topics(spark: SparkSession) -> None:
+    told = r"topics='p\.a': write a list of topics, \['p\.a'\]"
+    with pytest.raises(SetupError, match=told):
+        pg.table_schemas(spark, "nowhere", "p", topics="p.a")
+    with pytest.raises(SetupError, match=told):
+        pg.registry_schemas("http://nowhere", "p.a")
+
+
+@pytest.mark.parametrize("call", [pg.mirror, pg.history])
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({"text_columns": {"p.a": "at"}}, r"text_columns: p\.a has 'at': write a list of columns, \['at'\]"),
+        (
+            {"trigger": {"availablenow": True}},
+            "trigger: there is no 'availablenow'; write .*availableNow",
+        ),
+    ],
+)
+def test_a_choice_of_another_kind_is_refused(
+    spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SetupError, match=told):
+        call(spark, "nowhere", TABLES, prefix="p", checkpoint=tmp_path, **choice)
+
+
+def test_a_second_listener_does_not_count_beside_the_first(spark: SparkSession) -> None:
+    """As where a notebook's cell runs again."""
+    registry = CollectorRegistry()
+    pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=registry)
+    with pytest.raises(SetupError, match="has these metrics already: keep that one"):
+        pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=registry)
+    pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=CollectorRegistry())
