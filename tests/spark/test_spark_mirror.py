@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark_mirror.failure import reason
 from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -113,6 +112,6 @@ def test_why_it_ended_is_our_own_error(
     )
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination()
-    error = reason(caught.value)
+    error = pg.query_error(caught.value)
     assert type(error) is SetupError
     assert re.fullmatch(rf"{re.escape(relay.topic('orders'))}: [^\n]+", str(error))

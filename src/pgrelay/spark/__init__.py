@@ -9,12 +9,14 @@
 Everything here makes plans of Spark's own expressions: no row passes through Python.
 """
 
+from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.lake.apply import apply_changes
 from pgrelay.spark.lake.drop import drop
 from pgrelay.spark.lake.upkeep import compact, purge
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.mirror import history, mirror
+from pgrelay.spark.mirrors.query_error import query_error
 from pgrelay.spark.mirrors.whole_tables import MirrorPosition, mirror_position
 from pgrelay.spark.records.changes import read_changes
 from pgrelay.spark.schemas.columns import Column
@@ -26,8 +28,12 @@ from pgrelay.spark.session import session
 
 __all__ = [
     "Column",
+    "GapError",
     "MirrorListener",
     "MirrorPosition",
+    "PgrelayError",
+    "RecordError",
+    "SetupError",
     "TableSchema",
     "TableVersion",
     "apply_changes",
@@ -38,6 +44,7 @@ __all__ = [
     "mirror_position",
     "postgres_schemas",
     "purge",
+    "query_error",
     "read_changes",
     "registry_schemas",
     "session",

@@ -1,36 +1,17 @@
-"""Why a streaming query ended, or did not start: our own errors, out of what Spark makes of them."""
+"""Why a streaming query did not start, or went with Java: our own errors, of what Spark makes of them."""
 
-import re
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import IllegalArgumentException, PySparkException, StreamingQueryException
+from pyspark.errors import IllegalArgumentException, PySparkException
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.spark.lake.failures import told_of
 
 _log = structlog.get_logger(__name__)
-
-# An error of foreachBatch goes through the JVM, and comes back as a text with Python's traceback in it.
-_OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
-
-
-def reason(error: StreamingQueryException) -> PgrelayError:
-    """The error to end with: of our class and text where one of ours was raised, else one with a line."""
-    text = str(error)
-    found = _OURS.findall(text)
-    if not found:
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
-        return PgrelayError(f"the query failed: {first}")
-    module, name, line = found[-1]
-    # Not all are of pgrelay.errors; and what was raised is of a module that is loaded.
-    kind = getattr(sys.modules.get(module), name, PgrelayError)
-    return kind(line) if issubclass(kind, PgrelayError) else PgrelayError(line)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pgrelay import spark as pg
 from pgrelay.early_stop import noted
 from pgrelay.spark_mirror.config import MirrorConfig
-from pgrelay.spark_mirror.failure import reason, told_at_start, told_of_java
+from pgrelay.spark_mirror.failure import told_at_start, told_of_java
 from pgrelay.status.listening import not_had
 
 _log = structlog.get_logger(__name__)
@@ -117,7 +117,7 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> None:
         _finish_batch(query)
         query.stop()
     except StreamingQueryException as error:
-        raise reason(error) from error
+        raise pg.query_error(error) from error
 
 
 def _finish_batch(query: StreamingQuery) -> None:

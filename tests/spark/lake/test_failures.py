@@ -12,7 +12,7 @@ from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark_mirror.failure import reason, told_at_start, told_of_java
+from pgrelay.spark_mirror.failure import told_at_start, told_of_java
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
 
@@ -30,7 +30,7 @@ def test_what_the_target_refuses_is_one_line_with_topic_and_target(
     line = rf"{topic} to {target}: .*CHECK constraint few"
     with pytest.raises(StreamingQueryException) as ended:
         handmade.mirror({"a": target}, using="delta")
-    error = reason(ended.value)
+    error = pg.query_error(ended.value)
     schema = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)[topic]
     changes = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema)
     with pytest.raises(PgrelayError, match=line) as told:
@@ -42,7 +42,7 @@ def test_what_the_target_refuses_is_one_line_with_topic_and_target(
 @pytest.mark.parametrize("kind", [RecordError, MissingRow])
 def test_an_error_of_ours_ends_with_its_own_code_wherever_its_class_is(kind: type[PgrelayError]) -> None:
     told = f"[STREAM_FAILED]\nTraceback:\n  merge\n{kind.__module__}.{kind.__name__}: a: no row\n\tat java"
-    error = reason(StreamingQueryException(told))
+    error = pg.query_error(StreamingQueryException(told))
     assert (type(error), str(error), exit_code(error)) == (kind, "a: no row", 4)
 
 
@@ -77,3 +77,11 @@ def test_nor_is_a_java_process_that_was_killed(gone: Exception) -> None:
     stop.set()
     with told_of_java(stop):  # it was stopped with us
         raise gone
+
+
+def test_what_is_none_of_ours_is_one_line_too() -> None:
+    error = pg.query_error(StreamingQueryException("\n[STREAM_FAILED] the disk is full\n\tat java"))
+    assert (type(error), str(error)) == (
+        pg.PgrelayError,
+        "the query failed: [STREAM_FAILED] the disk is full",
+    )

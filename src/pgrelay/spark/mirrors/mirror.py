@@ -63,7 +63,8 @@ def mirror(
     two topics share a target, where one is missing of which the checkpoint says that records were read, where
     the checkpoint has a topic that is left out, or holds rows back for whole transactions, where retention
     took what it has not read, where `text_columns` has another topic, and where Spark has no such `trigger`;
-    what goes wrong later ends the query, which then raises it from `awaitTermination`.
+    what goes wrong later ends the query: `awaitTermination` raises Spark's StreamingQueryException, of which
+    `query_error` makes the error that it was.
     """
     _refuse_other_trigger(trigger)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
