@@ -40,7 +40,7 @@ SILENCE = KafkaError(KafkaError._TRANSPORT)
         (
             KafkaError._AUTHENTICATION,
             "sasl_plaintext://k:1/1: Authentication failed",
-            "correct sasl.mechanism",
+            "correct the credentials in sink.kafka: sasl.mechanism",
         ),
     ],
 )

@@ -172,7 +172,7 @@ async def test_a_wrong_password(guarded: Setup) -> None:
     guarded.sink["kafka"]["sasl.password"] = "wrong"
     finding = only(await guarded.trouble())
     assert "Authentication failed" in finding.why
-    assert finding.cure.startswith("correct sasl.mechanism")
+    assert finding.cure.startswith("correct the credentials in sink.kafka: sasl.mechanism")
 
 
 @pytest.mark.usefixtures("impatient")

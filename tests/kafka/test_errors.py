@@ -7,6 +7,7 @@ from socketserver import StreamRequestHandler
 import pytest
 from confluent_kafka import KafkaError
 
+from pgrelay.check.kafka import unreachable
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
 from pgrelay.kafka.errors import delivery_error, denial, denied, uncreated, unreached
@@ -119,9 +120,16 @@ def test_whoever_does_not_answer_has_not_refused_us(text: str, refused: bool) ->
 
 def test_whoever_gives_out_tokens_is_to_be_started_where_it_is_away() -> None:
     assert str(unreached(f"{NO_TOKEN}Could not resolve host: idp")) == (
-        f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start whoever gives out tokens, or "
-        "correct sasl.oauthbearer.* in sink.kafka"
+        f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start what "
+        "sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in sink.kafka"
     )
+
+
+def test_a_run_names_the_cure_that_a_check_names() -> None:
+    complaint = KafkaError(KafkaError._RESOLVE, "k:9092/bootstrap: Failed to resolve 'k:9092'")
+    finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "k:9092")
+    assert str(unreached(complaint.str())).endswith(f"; {finding.cure}")
+    assert finding.cure.startswith("correct the host in")
 
 
 VERSIONS, HANDSHAKE = 18, 17  # requests, by Kafka's numbers
@@ -178,7 +186,7 @@ async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
     ],
 )
 def test_of_a_listener_of_another_protocol_that_option_is_to_be_corrected(reason: str) -> None:
-    assert str(unreached(reason)).endswith("or correct security.protocol in sink.kafka")
+    assert "; set security.protocol in sink.kafka as the listener wants it" in str(unreached(reason))
 
 
 def test_so_it_is_of_a_listener_that_takes_no_sasl_and_no_password_is_wrong() -> None:

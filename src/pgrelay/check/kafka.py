@@ -17,39 +17,15 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Broker, Cluster, Overview
-from pgrelay.kafka.errors import NO_SASL, NO_TOKEN, OTHER_PROTOCOL, SASL_TO_NOBODY, UNHEARD
+from pgrelay.kafka.errors import SPEECHLESS, cure
 from pgrelay.kafka.sink import Sink
 
-# Who connects by another protocol and is hung up on hears no reason.
-_SPEECHLESS: Final = (
-    "set security.protocol in sink.kafka as the listener wants it (PLAINTEXT, SSL, SASL_SSL, ...), "
-    "or see whether the broker is well"
-)
-# What librdkafka's text or code says, and what to do about it; the first that fits counts.
-_CURES: Final = (
-    (
-        NO_TOKEN,
-        "start what sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in "
-        "sink.kafka",
-    ),
-    ((UNHEARD,), "see whether the broker is well"),
-    ((NO_SASL,), SASL_TO_NOBODY),
-    (OTHER_PROTOCOL, _SPEECHLESS),
-    (("_AUTHENTICATION", "SASL"), "correct sasl.mechanism, sasl.username and sasl.password in sink.kafka"),
-    (
-        ("_SSL", "SSL handshake", "certificate"),
-        "correct security.protocol and the ssl.* options in sink.kafka",
-    ),
-    (("_RESOLVE", "Failed to resolve"), "correct the host in sink.kafka's bootstrap.servers"),
-    (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
-)
 # A name that no relay has; nothing is done by it, so that nobody is fenced.
 _TRANSACTIONAL: Final = {"transactional.id": "pgrelay-check"}
 _SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
 # Only a broker that told its address has a number before the colon: `kafka:9092/1: Connect to ... failed`.
 _ADVERTISED: Final = re.compile(r"(\w+://)?(?P<address>\S+)/(?P<id>\d+): Connect to ")
-_OTHERWISE: Final = "start the broker, or correct sink.kafka's bootstrap.servers"
 
 
 async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], truncates: bool) -> list[Finding]:
@@ -81,13 +57,12 @@ async def _findings(
 def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:
     """`complaint` is what librdkafka said on the way to `failure`."""
     if complaint is None:
-        return error(f"Kafka does not answer at {bootstrap}", failure.str(), _SPEECHLESS)
+        return error(f"Kafka does not answer at {bootstrap}", failure.str(), SPEECHLESS)
     advertised = _ADVERTISED.match(complaint.str())
     if advertised:
         return unadvertised(int(advertised["id"]), advertised["address"])
     text = f"{complaint.name()} {complaint.str()}"
-    cure = next((cure for parts, cure in _CURES if any(part in text for part in parts)), _OTHERWISE)
-    return error(f"Kafka does not answer at {bootstrap}", _AFTER.sub("", complaint.str()), cure)
+    return error(f"Kafka does not answer at {bootstrap}", _AFTER.sub("", complaint.str()), cure(text))
 
 
 async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Broker | None, list[Finding]]:

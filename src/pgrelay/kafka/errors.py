@@ -18,14 +18,41 @@ UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTI
 DENIED: Final = UNAUTHORIZED | UNKNOWN
 # By the same codes librdkafka tells that nobody has answered: a broker amid the handshake of SASL, or whoever
 # gives out tokens, who refuses in the words of OAuth (RFC 6749, section 5.2).
-UNHEARD: Final = "broker's supported mechanisms: (n/a)"
-NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
+_UNHEARD: Final = "broker's supported mechanisms: (n/a)"
+_NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
 _REFUSED_TOKEN: Final = ("invalid_", "unauthorized_client", "unsupported_", "sasl.oauthbearer.config")
 # What librdkafka says where security.protocol is not the listener's, or where a broker goes away amid the
 # handshake; and what a broker says on a listener without SASL.
-OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")
-NO_SASL: Final = "Request not valid in current SASL state"
-SASL_TO_NOBODY: Final = "correct security.protocol in sink.kafka, as that listener takes no SASL"
+_OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")
+_NO_SASL: Final = "Request not valid in current SASL state"
+_AUTHENTICATION: Final = "_AUTHENTICATION"
+# Who connects by another protocol and is hung up on hears no reason.
+SPEECHLESS: Final = (
+    "set security.protocol in sink.kafka as the listener wants it (PLAINTEXT, SSL, SASL_SSL, ...), "
+    "or see whether the broker is well"
+)
+# What librdkafka's text or the name of its code holds, and what to do about it; the first that fits counts.
+_CURES: Final = (
+    (
+        _NO_TOKEN,
+        "start what sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in "
+        "sink.kafka",
+    ),
+    ((_UNHEARD,), "see whether the broker is well"),
+    ((_NO_SASL,), "correct security.protocol in sink.kafka, as that listener takes no SASL"),
+    (_OTHER_PROTOCOL, SPEECHLESS),
+    (
+        (_AUTHENTICATION, "SASL"),
+        "correct the credentials in sink.kafka: sasl.mechanism, sasl.username and sasl.password",
+    ),
+    (
+        ("_SSL", "SSL handshake", "certificate"),
+        "correct security.protocol and the ssl.* options in sink.kafka",
+    ),
+    (("_RESOLVE", "Failed to resolve"), "correct the host in sink.kafka's bootstrap.servers"),
+    (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
+)
+_OTHERWISE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
 # What passes by itself where a topic is to be made; `KafkaError.retriable` is of transactions alone.
 _LATER: Final = frozenset(
     {
@@ -83,25 +110,24 @@ def denied(error: KafkaError) -> bool:
     if error.code() not in DENIED:
         return False
     text = error.str()
-    if any(told in text for told in NO_TOKEN):
+    if any(told in text for told in _NO_TOKEN):
         return any(word in text for word in _REFUSED_TOKEN)
-    return UNHEARD not in text
+    return _UNHEARD not in text
+
+
+def cure(told: str) -> str:
+    """What to do about a complaint of librdkafka's: its text, with its code's name where that is known."""
+    return next((cure for parts, cure in _CURES if any(part in told for part in parts)), _OTHERWISE)
 
 
 def denial(reason: str) -> SetupError:
     """What it means that we are `denied`, for a reason that librdkafka gave."""
-    cure = SASL_TO_NOBODY if NO_SASL in reason else "correct the credentials in sink.kafka"
-    return SetupError(f"Kafka refuses us: {reason}; {cure}")
+    return SetupError(f"Kafka refuses us: {reason}; {cure(f'{_AUTHENTICATION} {reason}')}")
 
 
 def unreached(reason: str) -> KafkaUnavailable:
     """The error where no broker answers, for the reason that librdkafka gave."""
-    cure = "start the brokers, or correct bootstrap.servers"
-    if any(told in reason for told in NO_TOKEN):
-        cure = "start whoever gives out tokens, or correct sasl.oauthbearer.*"
-    elif any(told in reason for told in OTHER_PROTOCOL):
-        cure = "see whether the brokers are well, or correct security.protocol"
-    return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure} in sink.kafka")
+    return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure(reason)}")
 
 
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None) -> PgrelayError:
