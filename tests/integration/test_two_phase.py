@@ -190,6 +190,32 @@ def test_what_postgres_can_not_decode_of_a_rolled_back_prepare_is_passed_by_with
 
 
 @on_two_phase_versions
+def test_what_replication_prepared_and_somebody_committed_by_hand_is_passed_by_without_two_phase(
+    database: Database, two_phase: Relay
+) -> None:
+    """The server leaves out its rows, by their origin, but not the commit, which has none."""
+    two_phase.caught_up()
+    two_phase.stop()
+    two_phase.sections["source"] = {"two_phase": True, "origin": "none"}
+    two_phase.start().wait_streaming()
+    with database.connect() as other:
+        other.execute("SELECT pg_replication_origin_create(%s)", [database.name])
+        other.execute("SELECT pg_replication_origin_session_setup(%s)", [database.name])
+        other.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'g'")
+    database.execute("COMMIT PREPARED 'g'")
+    assert "its rows are not in" in last_words(two_phase, LOST)
+    database.execute("INSERT INTO t VALUES (2)")
+    for statement in without_two_phase(two_phase.prefix):
+        database.execute(statement)
+    two_phase.sections["source"] = {"two_phase": False, "origin": "none"}
+    two_phase.start()
+    two_phase.caught_up()
+    assert ids(two_phase) == [0, 2]
+    # It belongs to the cluster.
+    database.execute(f"SELECT pg_replication_origin_drop('{database.name}')")
+
+
+@on_two_phase_versions
 def test_each_row_of_a_prepared_transaction_is_told_by_its_own_schema(
     database: Database, two_phase: Relay
 ) -> None:
