@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -80,36 +80,27 @@ async def test_a_run_goes_on_without_samples(
     assert logs[-1]["event"] == "stopped"
 
 
-@pytest.mark.timeout(30)
-async def test_a_task_that_takes_long_over_its_end_is_cut_there() -> None:
-    """As a query is, which is cancelled at a server that does not answer."""
+async def query() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        await asyncio.sleep(3600)
 
-    async def query() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            await asyncio.sleep(3600)
 
-    task = asyncio.create_task(query())
-    await asyncio.sleep(0)
-    await cancelled(task)
-    assert task.cancelled()
+async def transaction() -> None:
+    try:
+        await query()
+    finally:
+        await asyncio.sleep(3600)
 
 
 @pytest.mark.timeout(30)
-async def test_so_is_one_that_takes_long_once_more() -> None:
-    """As the transaction around such a query does."""
-
-    async def query() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            try:
-                await asyncio.sleep(3600)
-            finally:
-                await asyncio.sleep(3600)
-
-    task = asyncio.create_task(query())
+@pytest.mark.parametrize("work", [query, transaction])
+async def test_a_task_that_takes_long_over_its_end_is_cut_there(
+    work: Callable[[], Coroutine[None, None, None]],
+) -> None:
+    """As a query is, cancelled at a server that does not answer, and the transaction around it."""
+    task = asyncio.create_task(work())
     await asyncio.sleep(0)
     await cancelled(task)
     assert task.cancelled()
