@@ -20,7 +20,8 @@ DENIED: Final = UNAUTHORIZED | UNKNOWN
 # gives out tokens, who refuses in the words of OAuth (RFC 6749, section 5.2).
 _UNHEARD: Final = "broker's supported mechanisms: (n/a)"
 _NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
-_REFUSED_TOKEN: Final = ("invalid_", "unauthorized_client", "unsupported_", "sasl.oauthbearer.config")
+TOKEN_REFUSALS: Final = ("invalid_", "unauthorized_client", "unsupported_")
+_REFUSED_TOKEN: Final = (*TOKEN_REFUSALS, "sasl.oauthbearer.config")
 # What librdkafka says where security.protocol is not the listener's, or where a broker goes away amid the
 # handshake; and what a broker says on a listener without SASL.
 _OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")

@@ -17,6 +17,7 @@ from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint, mask_options
 from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
+from pgrelay.kafka.errors import TOKEN_REFUSALS
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
@@ -43,9 +44,8 @@ _MALFORMED: Final = 422
 _DENIED: Final = (401, 403)
 _TOO_MANY: Final = 429
 _ILL: Final = 500
-# How an issuer of tokens refuses us (RFC 6749, section 5.2).
+# How an issuer of tokens refuses us, where it does so without OAuth's words (RFC 6749, section 5.2).
 _TOKEN_REFUSED: Final = (400, 401)
-_TOKEN_REFUSALS: Final = ("invalid_", "unauthorized_client", "unsupported_")
 
 
 class Registry:
@@ -160,7 +160,7 @@ class Registry:
         shown = next(iter(str(reason).splitlines()), "") or type(reason).__name__
         told = f"no token for schema registry {self._url}: {mask_complaint(shown, self._options)}"
         status = reason.response.status_code if isinstance(reason, self._http.HTTPStatusError) else None
-        if status in _TOKEN_REFUSED or str(getattr(reason, "error", "")).startswith(_TOKEN_REFUSALS):
+        if status in _TOKEN_REFUSED or str(getattr(reason, "error", "")).startswith(TOKEN_REFUSALS):
             return SetupError(f"{told}; correct the bearer.auth.* options in records.schema_registry")
         return RegistryUnavailable(
             f"{told}; start whoever gives out tokens, or correct bearer.auth.* in records.schema_registry"
