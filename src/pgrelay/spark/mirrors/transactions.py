@@ -15,7 +15,7 @@ from pgrelay.encode.topics import shorten
 from pgrelay.spark.mirrors.checkpoint import Ends
 from pgrelay.spark.records.avro_records import READING, schema_id
 from pgrelay.spark.records.values import JSON_OPTIONS
-from pgrelay.spark.schemas.avro_schemas import AvroSchema, members, row_of
+from pgrelay.spark.schemas.avro_schemas import members, row_of
 from pgrelay.spark.schemas.registry import Registry
 
 _LONG: Final = LongType()
@@ -251,7 +251,7 @@ def _decoded(body: Expression, text: str) -> Expression | None:
     None of a schema that is neither of a change nor of where a transaction begins or ends.
     """
     schema = json.loads(text)
-    if not (_is_change(schema) or members(schema) >= _OF_BOUNDARY):
+    if row_of(schema) is None and not members(schema) >= _OF_BOUNDARY:
         return None
     there = {field["name"]: field for field in schema["fields"]}
     wanted = StructType([*_POSITION, *_BOUNDARY])
@@ -260,14 +260,6 @@ def _decoded(body: Expression, text: str) -> Expression | None:
     fields = [_narrow(there[name], wanted[name].dataType) for name in names if name in there]
     reader = json.dumps({**schema, "fields": fields})
     return from_avro(body, text, {**READING, "avroSchema": reader})
-
-
-def _is_change(schema: AvroSchema) -> bool:
-    try:
-        row_of(schema, "")
-    except ValueError:
-        return False
-    return True
 
 
 def _narrow(field: dict[str, Any], wanted: DataType) -> dict[str, Any]:

@@ -57,12 +57,9 @@ def avro_changes(
     records: DataFrame, schema: TableSchema, texts: dict[int, str], placeholder: bool | None
 ) -> DataFrame:
     """Changes of a topic's records, which were written under the schemas of these ids."""
-    writers, foreign = list[WriterSchema](), list[int]()
-    for number, text in sorted(texts.items()):
-        try:
-            writers.append(writer_schema(number, text))
-        except ValueError:
-            foreign.append(number)
+    known = {number: writer_schema(number, text) for number, text in sorted(texts.items())}
+    writers = [writer for writer in known.values() if writer is not None]
+    foreign = [number for number, writer in known.items() if writer is None]
     decoded = _decoded(records, writers)
     rows = _Rows(decoded, schema, writers, placeholder)
     placed = decoded.select("*", *rows.placed())

@@ -33,10 +33,13 @@ class WriterSchema:
         return f"value_{self.id}"
 
 
-def writer_schema(number: int, text: str) -> WriterSchema:
-    """The schema of that id, from its JSON. Raises ValueError where it is not that of a change."""
+def writer_schema(number: int, text: str) -> WriterSchema | None:
+    """The schema of that id, from its JSON; None where it is not that of a change."""
     schema = json.loads(text)
-    row, flat = row_of(schema, f"schema {number} in the registry")
+    found = row_of(schema)
+    if found is None:
+        return None
+    row, flat = found
     columns = {
         field.get("pgrelay.name", field["name"]): field["name"]
         for field in row["fields"]
@@ -45,17 +48,17 @@ def writer_schema(number: int, text: str) -> WriterSchema:
     return WriterSchema(number, json.dumps(_readable(schema)), flat, columns)
 
 
-def row_of(schema: AvroSchema, told: str) -> tuple[AvroSchema, bool]:
+def row_of(schema: AvroSchema) -> tuple[AvroSchema, bool] | None:
     """The row's part of a value's schema, and whether it is flat: the value is the row itself.
 
-    Raises ValueError where the schema, which it calls as `told`, is not that of a table's changes.
+    None where the schema is not that of a table's changes.
     """
     fields = {field["name"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
     # By a name that is ours alone: a flat row may have a column `after`.
     if "__commit_lsn" in fields:
         return schema, True
     if not {"before", "after", "source"} <= fields.keys() or not members(fields["source"]["type"]) >= _SOURCE:
-        raise ValueError(f"{told} is not that of a table's changes")
+        return None
     return present(fields["before"]["type"]), False
 
 

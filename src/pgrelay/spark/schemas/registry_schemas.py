@@ -42,10 +42,13 @@ def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -
 
 def _schema(topic: str, key: str | None, value: str) -> TableSchema:
     schema = json.loads(value)
-    try:
-        row, flat = row_of(schema, f"the last schema of subject {topic}-value")
-    except ValueError as error:
-        raise SetupError(f"{topic}: {error}: leave the topic out") from None
+    found = row_of(schema)
+    if found is None:
+        raise SetupError(
+            f"{topic}: the last schema of subject {topic}-value is not that of a table's changes: leave the "
+            "topic out"
+        )
+    row, flat = found
     keys = {field["name"] for field in json.loads(key)["fields"]} if key is not None else set[str]()
     members = [field for field in row["fields"] if not (flat and field["name"] in FLAT_NAMES)]
     columns = [_column(field, keys) for field in members]
