@@ -66,7 +66,6 @@ def mirror(
     what goes wrong later ends the query: `awaitTermination` raises Spark's StreamingQueryException, of which
     `query_error` makes the error that it was.
     """
-    _refuse_other_trigger(trigger)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
@@ -98,7 +97,6 @@ def history(
     `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
     Raises SetupError where two topics share a target; the query ends with one where a table has no key.
     """
-    _refuse_other_trigger(trigger)
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
@@ -164,6 +162,7 @@ def _query(
     whole_transactions: bool = False,
 ) -> StreamingQuery:
     """Refuse or warn of what can be seen before the start, and start."""
+    _refuse_other_trigger(trigger)
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables = writing.tables
     schemas = SchemaTopic(servers, prefix, options)
