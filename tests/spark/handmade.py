@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -69,6 +71,12 @@ class HandmadeRelay:
 
     def write(self, table: str, *messages: Message) -> None:
         produce(self.bootstrap, self.topic(table), messages)
+
+    def take(self, table: str, until: int) -> None:
+        """Delete a topic's records before an offset, as retention does."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap})
+        for gone in client.delete_records([TopicPartition(self.topic(table), 0, until)]).values():
+            gone.result()
 
     def end(self, lsn: int, *, begun: bool = True, **events: int) -> None:
         """The begin, unless it is lost, and the end of a transaction with so many events of each table."""

@@ -10,7 +10,6 @@ from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
-from tests.spark.mirrors.test_taken_records import take
 
 ID = Column("id", "int4", key=True, encoding="integer")
 
@@ -20,7 +19,7 @@ def topic(handmade: HandmadeRelay) -> str:
     """Of its 30 records the first 20 are gone."""
     topic = handmade.table("a", ID)
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(30)))
-    take(handmade, "a", 20)
+    handmade.take("a", 20)
     return topic
 
 
@@ -51,7 +50,7 @@ def test_offsets_that_are_none_are_refused_before_a_query_runs(spark: SparkSessi
         read_topics(spark, "nowhere:1", "a", options={"startingoffsets": offsets}, streaming=True)
 
 
-@pytest.mark.parametrize("offsets", ["latest", "Earliest", '{"a": {"0": 17, "1": -2}}', "{}"])
+@pytest.mark.parametrize("offsets", ["latest", " Earliest ", '{"a": {"0": 17, "1": -2}}', "{}"])
 def test_offsets_are_handed_to_spark(spark: SparkSession, offsets: str) -> None:
     stream = read_topics(spark, "nowhere:1", "a", options={"startingOffsets": offsets}, streaming=True)
     assert stream.isStreaming

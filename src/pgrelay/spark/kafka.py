@@ -56,7 +56,7 @@ def _refuse_no_offsets(options: Mapping[str, str]) -> None:
 
 
 def _are_offsets(value: str) -> bool:
-    if value.lower() in ("earliest", "latest"):
+    if value.strip().lower() in ("earliest", "latest"):
         return True
     try:
         told = json.loads(value)

@@ -1,8 +1,6 @@
 """Records that retention took before a mirror read them."""
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
@@ -26,7 +24,7 @@ def test_a_table_is_added_whose_first_records_are_gone(
         handmade.table(table, ID)
         handmade.write(table, *(change("c", 10 + n, after={"id": n}) for n in range(2)))
     handmade.mirror({"a": f"{target}_a"})
-    take(handmade, "b", 1)
+    handmade.take("b", 1)
     targets = {table: f"{target}_{table}" for table in ("a", "b")}
     with pytest.raises(SetupError, match=rf"^{handmade.topic('b')}: new to .* failOnDataLoss: 'false'"):
         handmade.mirror(targets)
@@ -43,16 +41,9 @@ def test_records_that_went_before_they_were_read_are_not_passed_over(
     handmade.write("a", change("c", 10, after={"id": 1}))
     handmade.mirror({"a": target})
     handmade.write("a", *(change("c", 20 + n, after={"id": 20 + n}) for n in range(3)))
-    take(handmade, "a", 1)  # what was read
-    take(handmade, "a", 3)
+    handmade.take("a", 1)  # what was read
+    handmade.take("a", 3)
     with pytest.raises(SetupError, match=rf"^{topic} partition 0: offsets 1 to 2 are gone"):
         handmade.mirror({"a": target})
     handmade.mirror({"a": target}, options=ONCE)
     assert rows(spark.table(target), "id") == {(1,): 1, (22,): 1}
-
-
-def take(handmade: HandmadeRelay, table: str, until: int) -> None:
-    """Delete a topic's records before an offset, as retention does."""
-    client = AdminClient({"bootstrap.servers": handmade.bootstrap})
-    for gone in client.delete_records([TopicPartition(handmade.topic(table), 0, until)]).values():
-        gone.result()
