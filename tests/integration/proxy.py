@@ -9,14 +9,13 @@ import socket
 import struct
 import threading
 from collections.abc import Coroutine
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from pgrelay.embedded.ports import free_port
 
 _HOST = "127.0.0.1"
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # struct linger: on, for no time
+_NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 
 
 class Proxy:
@@ -34,7 +33,7 @@ class Proxy:
         self.latency = 0.0
         self.cut_after: int | None = None
         self._links: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
 
     def __enter__(self) -> Self:
         running = threading.Event()
@@ -93,50 +92,53 @@ class Proxy:
     async def _release(self) -> None:
         self._requests.set()
         self._replies.set()
-        if self._server is None:
-            self._server = await asyncio.start_server(self._accept, _HOST, self.port)
+        if self._listener is None:
+            self._listener = socket.create_server((_HOST, self.port), backlog=100)
+            self._listener.setblocking(False)
+            self._loop.add_reader(self._listener, self._accept, self._listener)
 
     async def _refuse(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         await self._reset()
 
     async def _reset(self) -> None:
         links = list(self._links)
+        await asyncio.sleep(0)  # each takes its first step: a task cancelled before it runs nothing
         for link in links:
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
 
-    def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        link = asyncio.create_task(self._link(from_client, to_client))
-        self._links.add(link)
-        link.add_done_callback(partial(self._ended, to_client))
+    def _accept(self, listener: socket.socket) -> None:
+        # Not asyncio's server: what that has accepted it shows only some steps later, and leaves open
+        # when its loop ends before them.
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):  # gone before its turn came
+            client, _ = listener.accept()
+            link = asyncio.create_task(self._link(client))
+            self._links.add(link)
+            link.add_done_callback(self._links.discard)
 
-    def _ended(self, to_client: asyncio.StreamWriter, link: asyncio.Task[None]) -> None:
-        self._links.discard(link)
-        if not to_client.is_closing():  # it was cancelled before its first step
-            _reset_connection(to_client)
-
-    async def _link(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        ends, pumps = [to_client], list[asyncio.Task[None]]()
+    async def _link(self, client: socket.socket) -> None:
+        ends = list[asyncio.StreamWriter]()
         try:
+            client.setblocking(False)
+            from_client, to_client = await asyncio.open_connection(sock=client)
+            ends.append(to_client)
             from_target, to_target = await asyncio.open_connection(_HOST, self.target)
             ends.append(to_target)
-            pumps.append(asyncio.create_task(self._pump(from_client, to_target, self._requests)))
-            pumps.append(asyncio.create_task(self._pump(from_target, to_client, self._replies)))
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        except ConnectionRefusedError:
-            _reset_connection(to_client)
-        except asyncio.CancelledError:
+            requests = self._pump(from_client, to_target, self._requests)
+            replies = self._pump(from_target, to_client, self._replies)
+            await _first_of(asyncio.create_task(requests), asyncio.create_task(replies))
+            await _close(ends)
+        except (ConnectionRefusedError, asyncio.CancelledError) as reason:
+            _reset_on_close(client)
             for end in ends:
-                _reset_connection(end)
-            raise
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            for end in ends:
-                end.close()
+                _reset_on_close(end.get_extra_info("socket"))
+                end.transport.abort()
+            if isinstance(reason, asyncio.CancelledError):
+                raise
 
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event
@@ -153,6 +155,23 @@ class Proxy:
                 await sink.drain()
 
 
-def _reset_connection(end: asyncio.StreamWriter) -> None:
-    end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    end.transport.abort()
+async def _first_of(*pumps: asyncio.Task[None]) -> None:
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+
+
+async def _close(ends: list[asyncio.StreamWriter]) -> None:
+    """Returns when what was written has left; a client that reads nothing is waited for until a reset."""
+    for end in ends:
+        end.close()
+    for end in ends:
+        with contextlib.suppress(ConnectionError):
+            await end.wait_closed()
+
+
+def _reset_on_close(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # its peer was first
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

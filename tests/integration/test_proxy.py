@@ -1,5 +1,7 @@
 """The proxy against an echo server: what each fault looks like from the client's side."""
 
+import contextlib
+import gc
 import socket
 import threading
 import time
@@ -127,3 +129,11 @@ def test_a_target_that_is_away_looks_like_a_reset() -> None:
     nobody = 1  # a port that no server is ever given
     with Proxy(nobody) as proxy, pytest.raises(ConnectionResetError), _connect(proxy) as client:
         client.recv(1)
+
+
+def test_ends_amid_new_connections_and_leaves_none_open(proxy: Proxy) -> None:
+    for _ in range(10):
+        with contextlib.ExitStack() as clients, Proxy(proxy.target) as ending:
+            for _ in range(30):
+                clients.enter_context(_connect(ending))
+    gc.collect()  # a socket that was left open warns, which is an error here
