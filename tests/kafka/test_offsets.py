@@ -1,15 +1,91 @@
-"""The position is read in a thread, which a stop does not wait for. No broker is there."""
+"""How far the topic is read, in a thread that a stop does not wait for. No broker is there."""
 
 import asyncio
+import json
 import threading
 import time
+from dataclasses import asdict
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import SinkConfig
-from pgrelay.kafka.offsets import Identity, Offsets
+from pgrelay.errors import SetupError
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 
 AT_ONCE = 5.0  # seconds; Kafka may be silent for ten
+NOBODY = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
+OURS = Identity("7", "d", "s")
+
+
+class Told:
+    """A message: the position at its offset, or that there is nothing more from there on."""
+
+    def __init__(self, offset: int, *, end: bool = False) -> None:
+        self._offset = offset
+        self._error = KafkaError(KafkaError._PARTITION_EOF) if end else None
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return json.dumps(asdict(OURS)).encode()
+
+    def value(self) -> bytes:
+        return json.dumps(asdict(Delivered(100 + self._offset))).encode()
+
+
+class NewLeader:
+    """A consumer of a partition of three records, whose leader lets us read one until it knows of all.
+
+    It does not say where they end before `refuses` are used up, as brokers don't while they have just taken
+    the lead; then it does, though who is read from may still be behind.
+    """
+
+    refuses: list[int] = []  # noqa: RUF012
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._refusals = list(self.refuses)
+        self._read = [Told(0), Told(1, end=True), Told(1), Told(2), Told(3, end=True)]
+        self._readable = 1
+
+    def assign(self, _: object) -> None: ...
+    def close(self) -> None: ...
+
+    def get_watermark_offsets(self, _: object, **how: Any) -> tuple[int, int]:
+        if how.get("cached"):
+            return 0, self._readable
+        if self._refusals:
+            raise KafkaException(KafkaError(self._refusals.pop(0)))
+        return 0, 3
+
+    def poll(self, _: float) -> Told:
+        told = self._read.pop(0)
+        self._readable = max(self._readable, told.offset())
+        return told
+
+
+@pytest.mark.parametrize("refuses", [[], [KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LEADER_NOT_AVAILABLE]])
+async def test_a_new_leader_is_not_believed_where_the_topic_ends(
+    monkeypatch: pytest.MonkeyPatch, refuses: list[int]
+) -> None:
+    """The position would be one from before: rows come twice, or the slot looks as if it had been moved."""
+    monkeypatch.setattr("pgrelay.kafka.offsets.Consumer", NewLeader)
+    monkeypatch.setattr(NewLeader, "refuses", refuses)
+    assert await Offsets(NOBODY, "app.offsets", OURS).read() == Delivered(102)
+
+
+async def test_a_right_that_is_missing_is_told_where_the_end_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pgrelay.kafka.offsets.Consumer", NewLeader)
+    monkeypatch.setattr(NewLeader, "refuses", [KafkaError.TOPIC_AUTHORIZATION_FAILED])
+    with pytest.raises(SetupError, match=r"does not let us read topic app\.offsets: .*; grant READ on it"):
+        await Offsets(NOBODY, "app.offsets", OURS).read()
 
 
 async def test_a_read_that_nobody_waits_for_any_more_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +98,9 @@ async def test_a_read_that_nobody_waits_for_any_more_ends_its_thread(monkeypatch
         def __init__(self, *_: object, **__: object) -> None: ...
         def assign(self, _: object) -> None: ...
         def close(self) -> None: ...
+
+        def get_watermark_offsets(self, _: object, timeout: float) -> tuple[int, int]:
+            return 0, 1
 
         def poll(self, timeout: float) -> None:
             asked.set()

@@ -9,11 +9,12 @@ says less than one before it, as the late one of a relay that was replaced, does
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
@@ -23,6 +24,7 @@ from pgrelay.kafka.log import quiet_log
 # How long Kafka may be silent, in tries that each look whether anybody still waits.
 _TRY_S: Final = 1.0
 _TRIES: Final = 10
+_AGAIN_S: Final = 0.1
 
 _READER: Final[Mapping[str, Any]] = {
     "group.id": "pgrelay",
@@ -135,14 +137,17 @@ class Offsets:
         """The committed record of each key that counts, without those that have no value. Blocks.
 
         A reader of committed records stops at any transaction that is open, whosever it is, and does not see
-        what was committed behind it: so the end is only where there are no records at all.
+        what was committed behind it: so the end is only where there are no records at all. Nor is it there
+        where a broker lets us read to: one that has just taken the lead does not know at first of all that
+        was acknowledged, and until then says nothing else of the end than that (KIP-207).
         """
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
         consumer = Consumer({**self._config.kafka, **_READER}, logger=quiet_log())
         latest: dict[bytes, Message] = {}
         try:
+            end = self._end(consumer, partition, given_up)
             consumer.assign([partition])
-            while (message := _next(consumer, given_up)) is not None:
+            while end is not None and (message := _next(consumer, given_up)) is not None:
                 error = message.error()
                 if error is None:
                     key = message.key() or b""
@@ -153,12 +158,10 @@ class Offsets:
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise SetupError(
-                        f"Kafka does not let us read topic {self.topic}: {error.str()}; grant READ on it"
-                    )
+                    raise self._denied(error)
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaUnavailable(f"topic {self.topic} can't be read: {error.str()}")
-                elif (message.offset() or 0) >= consumer.get_watermark_offsets(partition, cached=True)[1]:
+                elif (message.offset() or 0) >= max(end, _readable_to(consumer, partition)):
                     return latest
         finally:
             consumer.close()
@@ -166,6 +169,29 @@ class Offsets:
             f"topic {self.topic} can't be read to its end: Kafka does not answer, or another relay has a "
             "transaction open"
         )
+
+    def _end(self, consumer: Consumer, partition: TopicPartition, given_up: threading.Event) -> int | None:
+        """An offset that all which was acknowledged and committed lies below; None where nobody knows."""
+        deadline = time.monotonic() + _TRIES * _TRY_S
+        while not given_up.is_set() and time.monotonic() < deadline:
+            try:
+                if (known := consumer.get_watermark_offsets(partition, timeout=_TRY_S)) is not None:
+                    return known[1]
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise self._denied(error) from failure
+            given_up.wait(_AGAIN_S)
+        return None
+
+    def _denied(self, error: KafkaError) -> SetupError:
+        return SetupError(f"Kafka does not let us read topic {self.topic}: {error.str()}; grant READ on it")
+
+
+def _readable_to(consumer: Consumer, partition: TopicPartition) -> int:
+    """Where the broker that we read from has said that its records end."""
+    _, end = consumer.get_watermark_offsets(partition, cached=True) or (0, 0)
+    return end
 
 
 def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
