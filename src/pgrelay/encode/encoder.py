@@ -174,7 +174,8 @@ class Encoder:
         self._needs.met(ids, ahead)
 
     def _ahead(self) -> Iterator[RelationAhead]:
-        return relations_ahead(self._events, self._next, self._body, self._changes.envelope.commit_lsn)
+        envelope = self._changes.envelope
+        return relations_ahead(self._events, self._next, self._body, envelope.commit_lsn, envelope.xid_number)
 
     def _use(self, plan: Plan) -> None:
         """Encode the rows that follow by this plan, in the session or in a scoped transaction."""
@@ -286,7 +287,7 @@ class Encoder:
         if not self._options.selection.takes(str(message)):
             self._known()[oid] = None
             return
-        self._needs.ask_facts(body, message, self._ahead())
+        self._needs.ask_facts(body, message, self._changes.envelope.xid_number, self._ahead())
 
     def _lacks_boundaries(self) -> bool:
         """Whether the transaction topic must be asked for first: in Avro it has schemas to be registered."""

@@ -19,7 +19,7 @@ class RelationAhead:
     """A relation that the events describe, and of which they have a row or a truncate.
 
     `frame` is the frame of its Relation message, `start` the offset in it behind the tag and the xid, `body`
-    the message from there on. `commit_lsn` is that of the transaction with its first row or truncate.
+    the message from there on. `commit_lsn` and `xid` are of the transaction with its first row or truncate.
     """
 
     oid: int
@@ -27,22 +27,25 @@ class RelationAhead:
     frame: bytes
     start: int
     commit_lsn: int
+    xid: int | None
 
 
-def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int) -> Iterator[RelationAhead]:
+def relations_ahead(
+    events: list[Event], begin: int, body: int, commit_lsn: int, xid: int | None
+) -> Iterator[RelationAhead]:
     """The relations that the events from `begin` on describe and have changes of, each once.
 
-    `body`, where a change's fields begin in its frame, and `commit_lsn` are those of the transaction in which
-    `begin` lies. A relation that is described twice, and differently, is left out.
+    `body`, where a change's fields begin in its frame, `commit_lsn` and `xid` are those of the transaction in
+    which `begin` lies. A relation that is described twice, and differently, is left out.
     """
     described: dict[int, tuple[bytes, bytes, int]] = {}
     changed: set[int] = set()
-    used: dict[int, int] = {}
+    used: dict[int, tuple[int, int | None]] = {}
     for index in range(begin, len(events)):
         event = events[index]
         if isinstance(event, TransactionBegin):
             body = STREAMED_BODY if event.streamed else BODY
-            commit_lsn = event.commit_lsn
+            commit_lsn, xid = event.commit_lsn, event.xid
         elif isinstance(event, TransactionEnd):
             body = BODY
         elif isinstance(event, bytes) and len(event) >= body + 4:
@@ -52,14 +55,14 @@ def relations_ahead(events: list[Event], begin: int, body: int, commit_lsn: int)
                 if known[0] != event[body:]:
                     changed.add(oid)
             elif tag in tags.ROWS and oid in described:
-                used.setdefault(oid, commit_lsn)
+                used.setdefault(oid, (commit_lsn, xid))
             elif tag == tags.TRUNCATE:
                 for truncated in _truncated(event, body):
                     if truncated in described:
-                        used.setdefault(truncated, commit_lsn)
-    for oid, first_lsn in used.items():
+                        used.setdefault(truncated, (commit_lsn, xid))
+    for oid, (first_lsn, first_xid) in used.items():
         if oid not in changed:
-            yield RelationAhead(oid, *described[oid], first_lsn)
+            yield RelationAhead(oid, *described[oid], first_lsn, first_xid)
 
 
 def _truncated(event: bytes, body: int) -> list[int]:

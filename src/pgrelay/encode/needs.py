@@ -31,8 +31,12 @@ from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
 
 @dataclass(frozen=True, slots=True)
 class FactsNeeded:
+    """`xid` is of the transaction that brought the relation, `xids_ahead` those of what is named ahead."""
+
     relation: pgoutput.Relation
+    xid: int | None
     ahead: tuple[pgoutput.Relation, ...] = ()
+    xids_ahead: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +101,26 @@ class Needs:
         self._known_ahead.discard(body)
         return plan
 
-    def ask_facts(self, body: bytes, relation: pgoutput.Relation, coming: Iterable[RelationAhead]) -> None:
+    def ask_facts(
+        self, body: bytes, relation: pgoutput.Relation, xid: int | None, coming: Iterable[RelationAhead]
+    ) -> None:
         """Need the facts of a relation, whose message is `body`, and name what of `coming` needs them too."""
         self._needed_by = body
         self._bodies_ahead = []
-        self.need = FactsNeeded(relation, tuple(self._unknown(body, coming)))
+        ahead = list(self._unknown(body, coming))
+        relations, xids = tuple(of for of, _ in ahead), tuple(by for _, by in ahead)
+        self.need = FactsNeeded(relation, xid, relations, xids)
 
-    def _unknown(self, body: bytes, coming: Iterable[RelationAhead]) -> Iterator[pgoutput.Relation]:
+    def _unknown(
+        self, body: bytes, coming: Iterable[RelationAhead]
+    ) -> Iterator[tuple[pgoutput.Relation, int | None]]:
         for ahead in coming:
             if ahead.body == body or ahead.body in self._made:
                 continue
             message = pgoutput.parse(ahead.frame, ahead.start == STREAMED_BODY, HEADER_SIZE)
             if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
                 self._bodies_ahead.append(ahead.body)
-                yield message
+                yield message, ahead.xid
 
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts]) -> Plan:
         """Answer FactsNeeded, as `Encoder.learn` does; returns the relation's plan."""

@@ -253,6 +253,11 @@ class Catalog:
         """Where the server's WAL ends now; on a standby, what it has replayed."""
         return parse_lsn((await self.rows(sql.SQL("SELECT {}::text").format(WAL_END)))[0][0])
 
+    async def snapshot(self) -> str:
+        """Which transactions queries see now, as the server prints it."""
+        function = "pg_current_snapshot" if self.server_version >= 130000 else "txid_current_snapshot"
+        return str((await self.rows(sql.SQL(f"SELECT {function}()::text")))[0][0])
+
     async def slot_wal(self, name: str) -> SlotWal:
         """What the server keeps for the slot, if there is one."""
         safe = "safe_wal_size, wal_status" if self.server_version >= 130000 else "NULL, NULL"

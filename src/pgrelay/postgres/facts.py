@@ -3,6 +3,7 @@
 Source: PostgreSQL manual, "System Catalogs".
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from psycopg import sql
@@ -10,6 +11,7 @@ from psycopg import sql
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
 from pgrelay.postgres.catalog import Catalog, Row
+from pgrelay.postgres.snapshot import snapshot, wait_shown
 from pgrelay.wire.pgoutput import Relation
 
 # The primary key's columns, in the table's order, of the row `c` of pg_class; empty where it has none.
@@ -28,8 +30,29 @@ class Facts:
         # Types that are not built in. One that was dropped is kept, for rows that were written before.
         self._types: dict[int, ColumnType] = {}
 
-    async def of(self, relation: Relation) -> RelationFacts:
-        """What the Relation message does not tell: the primary key under FULL, types, arrays' dimensions."""
+    async def of(self, relation: Relation, xid: int | None) -> RelationFacts:
+        """What the Relation message does not tell: the primary key under FULL, types, arrays' dimensions.
+
+        Asked once queries see `xid`, the transaction that brought it. Raises SourceUnavailable where that
+        takes long.
+        """
+        if _asks(relation):
+            await wait_shown(self._catalog, xid)
+        return await self._ask(relation)
+
+    async def ahead(self, wanted: Iterable[tuple[Relation, int | None]]) -> list[RelationFacts]:
+        """The same of several, without waiting: up to the first whose transaction queries don't see yet."""
+        now = None
+        found: list[RelationFacts] = []
+        for relation, xid in wanted:
+            if _asks(relation):
+                now = now or await snapshot(self._catalog)
+                if not now.shows(xid):
+                    break
+            found.append(await self._ask(relation))
+        return found
+
+    async def _ask(self, relation: Relation) -> RelationFacts:
         key: tuple[str, ...] = ()
         unlike = ""
         if relation.replica_identity == FULL:
@@ -103,6 +126,12 @@ class Facts:
             made_of = "CASE WHEN t.typtype = 'm' THEN r.rngtypid ELSE r.rngsubtype END"
             return sql.SQL(made_of), sql.SQL("r.rngmultitypid")
         return sql.SQL("r.rngsubtype"), sql.SQL("r.rngtypid")
+
+
+def _asks(relation: Relation) -> bool:
+    """Whether the catalogue knows more of a relation than the stream tells."""
+    built_in = [builtin_type(column.type_oid) for column in relation.columns]
+    return relation.replica_identity == FULL or any(of is None or of.is_array for of in built_in)
 
 
 def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:

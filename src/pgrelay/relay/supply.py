@@ -24,9 +24,10 @@ class Supply:
     async def meet(self, need: Need) -> None:
         """Get what the encoder needs, with what the need names ahead where that can be had, and give it."""
         match need:
-            case FactsNeeded(relation, ahead):
-                facts = await self._facts.of(relation)
-                self._encoder.learn(facts, [await self._facts.of(other) for other in ahead])
+            case FactsNeeded():
+                facts = await self._facts.of(need.relation, need.xid)
+                ahead = zip(need.ahead, need.xids_ahead, strict=True)
+                self._encoder.learn(facts, await self._facts.ahead(ahead))
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
             case _:

@@ -1,0 +1,82 @@
+"""Whether queries see a transaction that the stream has brought.
+
+The server sends a transaction as soon as its commit is in the WAL. Queries see it only once its backend has
+ended it: a moment later, or where there are synchronous standbys, when these have it as well. Source:
+PostgreSQL, xact.c, RecordTransactionCommit; manual, "Transaction ID and Snapshot Information Functions".
+"""
+
+import asyncio
+import re
+from typing import Final, Self
+
+from pgrelay.errors import SourceUnavailable
+from pgrelay.postgres.catalog import Catalog
+
+_PATIENCE_S: Final = 5.0
+# Where it may be us that the commit waits for, as one of the standbys.
+_PATIENCE_WITH_OURSELVES_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.005
+_LOOK_AGAIN_MOST_S: Final = 0.1
+
+# The stream has ids of 32 bits, which begin again.
+_XID: Final = 0xFFFF_FFFF
+_LATER: Final = 0x8000_0000
+
+_NAME: Final = re.compile(r'"((?:[^"]|"")+)"|([^\s,()"]+)')
+
+
+class Snapshot:
+    """What queries see: no transaction from `xmax` on, and none that is `running`; both have 64 bits."""
+
+    def __init__(self, xmax: int, running: frozenset[int]) -> None:
+        self._xmax = xmax
+        self._running = frozenset(xid & _XID for xid in running)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """As the server prints it: `xmin:xmax:running,running`."""
+        _, xmax, running = text.split(":")
+        return cls(int(xmax), frozenset(int(xid) for xid in running.split(",") if xid))
+
+    def shows(self, xid: int | None) -> bool:
+        """Whether a transaction, by its id of 32 bits, has ended; None stands for none at all."""
+        if xid is None:
+            return True
+        return (xid - self._xmax) & _XID >= _LATER and xid not in self._running
+
+
+def names(standbys: str, application: str) -> bool:
+    """Whether synchronous_standby_names, as the server has it, names an application, or every one."""
+    named = {(quoted.replace('""', '"') or plain).lower() for quoted, plain in _NAME.findall(standbys)}
+    return bool(named & {"*", application.lower()})
+
+
+async def snapshot(catalog: Catalog) -> Snapshot:
+    """What queries see now."""
+    return Snapshot.parse(await catalog.snapshot())
+
+
+async def wait_shown(catalog: Catalog, xid: int | None) -> None:
+    """Return once queries see the transaction; or soon, where its commit may be waiting for us.
+
+    Raises SourceUnavailable where it takes long.
+    """
+    if (await snapshot(catalog)).shows(xid):
+        return
+    # Asked only now: there is hardly ever anything to wait for.
+    ours = names(
+        await catalog.setting("synchronous_standby_names"), await catalog.setting("application_name")
+    )
+    patience_s, pause_s = _PATIENCE_WITH_OURSELVES_S if ours else _PATIENCE_S, _LOOK_AGAIN_S
+    deadline = asyncio.get_running_loop().time() + patience_s
+    while not (await snapshot(catalog)).shows(xid):
+        if asyncio.get_running_loop().time() >= deadline:
+            if ours:
+                return
+            raise SourceUnavailable(
+                f"transaction {xid} is in the WAL, and queries don't see it after {_PATIENCE_S:g} s: it "
+                "waits for a synchronous standby, and its tables' types or keys can't be known before; "
+                "start the standby, or correct synchronous_standby_names"
+            )
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LOOK_AGAIN_MOST_S)
