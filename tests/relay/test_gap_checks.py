@@ -79,13 +79,15 @@ async def test_the_timeline_of_a_standby_means_nothing() -> None:
 
 
 class FakeKafka(Sink):
-    """Has the offsets topic, or does not let us make it."""
+    """Has the offsets topic, or does not let us make it; `heard`: the broker that is asked knows of it."""
 
-    def __init__(self, ours: bool = True) -> None:
+    def __init__(self, ours: bool = True, heard: bool = True) -> None:
         self._ours = ours
+        self._heard = heard
+        self.made = set()
 
     def has_topic(self, topic: str) -> bool:
-        return self._ours
+        return self._ours and self._heard
 
     async def require_topic(self, topic: str, of: TopicOf = "rows") -> None:
         if not self._ours:
@@ -118,6 +120,12 @@ async def test_what_another_has_delivered_counts_where_it_is_more() -> None:
 
 async def test_a_first_start_has_nothing_to_compare_with() -> None:
     assert await check_kept(FakeKafka(), FakeOffsets(None), upstream(), known=None) is None
+
+
+async def test_a_topic_that_the_broker_asked_had_not_heard_of_is_read_all_the_same() -> None:
+    """As one that is cut off from the controllers: to take the topic for a new one would hide the gap."""
+    with pytest.raises(GapError, match="the slot was moved or made anew"):
+        await check_kept(FakeKafka(heard=False), FakeOffsets(Delivered(SLOT - 1)), upstream(), known=None)
 
 
 async def test_a_topic_that_must_not_be_made_is_told() -> None:

@@ -178,6 +178,11 @@ def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
     )
 
 
+def unheard(topic: str) -> KafkaUnavailable:
+    """The error for a topic that is there by one broker's word, while another does not know of it yet."""
+    return KafkaUnavailable(f"topic {topic} is there, and the broker that we ask has not heard of it yet")
+
+
 def fenced(reason: KafkaError) -> bool:
     """Whether a topic could not be made because all brokers are fenced: they start, or were out of touch.
 

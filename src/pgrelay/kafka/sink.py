@@ -31,6 +31,7 @@ from pgrelay.kafka.errors import (
     denied,
     refused_options,
     uncreated,
+    unheard,
     unreached,
     what_it_says,
 )
@@ -81,7 +82,7 @@ _HURRY_S: Final = 0.001
 _HURRY_AGAIN_S: Final = 0.01
 
 # What librdkafka adds to a complaint, and differs each time: it would look like something new.
-_PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
+_PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\)")
 
 
 def largest_record(options: Mapping[str, str]) -> int:
@@ -111,7 +112,7 @@ def _queue_kbytes(options: Mapping[str, str]) -> int:
 
 
 class Sink:
-    """One producer. `problem` is what librdkafka complained of last, since it was last cleared."""
+    """One producer, and the topics it has `made`. `problem`: librdkafka's last complaint, until cleared."""
 
     def __init__(self, config: SinkConfig, more: Mapping[str, object] | None = None) -> None:
         """`more`: options of librdkafka that a kind of sink stands on."""
@@ -119,6 +120,7 @@ class Sink:
         self._failure: PgrelayError | None = None
         self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
         self._partitions: dict[str, int] = {}
+        self.made: set[str] = set()
         self.problem: str | None = None
         self._failures = 0
         self._lingers = not _LINGERING.isdisjoint(config.kafka)
@@ -351,21 +353,22 @@ class Sink:
             wanted, operation_timeout=timeout_s, request_timeout=timeout_s
         )
         failures: dict[str, PgrelayError] = {}
-        some_exist = False
+        exist: list[str] = []
         for new in wanted:
             topic = new.topic
             try:
                 await asyncio.wrap_future(futures[topic])
                 self._partitions[topic] = new.num_partitions
+                self.made.add(topic)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                    some_exist = True
+                    exist.append(topic)
                 else:
                     failures[topic] = uncreated(topic, reason)
-        if some_exist:
+        if exist:
             self._partitions = {**self._partitions, **await self._topics()}
-        return failures
+        return failures | {topic: unheard(topic) for topic in exist if topic not in self._partitions}
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough.

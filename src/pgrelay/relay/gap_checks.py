@@ -135,8 +135,11 @@ async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: De
     """
     try:
         # Before the topic is made: a new one has nothing to read.
-        position = await delivered(sink, offsets)
+        position, heard = await delivered(sink, offsets), sink.has_topic(offsets.topic)
         await sink.require_topic(offsets.topic, "offsets")
+        if not heard and offsets.topic not in sink.made:
+            # The broker that was asked had not heard of it.
+            position = await offsets.read()
     except PositionError:
         raise
     except SetupError as error:
