@@ -11,6 +11,7 @@ from pgrelay.check.kafka import kafka_findings, unadvertised, unreachable
 from pgrelay.check.kafka_topics import (
     absent,
     fleeting,
+    leaderless,
     one_is_enough,
     out_of_sync,
     overlong,
@@ -35,6 +36,7 @@ MESSAGE = WantedTopic("message", "messages")
 SCHEMA = WantedTopic("schema", "schemas")
 OFFSETS = WantedTopic("offsets", "offsets")
 ONE = Topic(partitions=1, replicas=1, in_sync=1)
+THREE = {1: "b1:9092", 2: "b2:9092", 3: "b3:9092"}
 
 
 def sink(**keys: Any) -> SinkConfig:
@@ -175,22 +177,44 @@ def test_compaction_wants_keys() -> None:
 
 def test_topics_with_too_few_replicas() -> None:
     two = TopicConfig(1_048_588, 2, "delete", -1)
-    (finding,) = out_of_sync({"orders": two, "log": BROKER}, {"orders": ONE, "log": ONE}, sink())
+    there = Overview(THREE, {"orders": ONE, "log": ONE})
+    (finding,) = out_of_sync({"orders": two, "log": BROKER}, there, sink())
     assert finding.level == "error"
     assert finding.what.endswith(": orders")
-    assert out_of_sync({"new": two}, {}, sink(replication_factor=2)) == []
-    assert len(out_of_sync({"new": two}, {}, sink())) == 1
+    assert out_of_sync({"new": two}, there, sink(replication_factor=2)) == []
+    assert len(out_of_sync({"new": two}, there, sink())) == 1
+
+
+def test_topics_to_come_have_no_replicas_on_brokers_that_are_away() -> None:
+    """The cluster counts those as well, where it is asked whether it would make the topic."""
+    two = TopicConfig(1_048_588, 2, "delete", -1)
+    alone = Overview({1: "b:9092"}, {})
+    (finding,) = out_of_sync({"new": two}, alone, sink(replication_factor=3))
+    assert finding.what.endswith(": new")
+
+
+def test_topics_without_a_leader() -> None:
+    """The last replica that was in sync goes on being told, whether it is there or not."""
+    two = TopicConfig(1_048_588, 2, "delete", -1)
+    there = {"orders": replace(ONE, led=False), "log": ONE}
+    (finding,) = leaderless(["orders", "log", "new"], there)
+    assert (finding.level, finding.what) == ("error", "1 topic with a partition that no broker leads: orders")
+    assert out_of_sync({"orders": two}, Overview(THREE, there), sink()) == []
+    assert leaderless(["log"], there) == []
 
 
 def test_topics_where_one_of_several_replicas_may_acknowledge() -> None:
     two = TopicConfig(1_048_588, 2, "delete", -1)
-    there = {"orders": Topic(1, 3, 3), "log": ONE, "message": Topic(1, 2, 1)}
+    there = Overview(THREE, {"orders": Topic(1, 3, 3), "log": ONE, "message": Topic(1, 2, 1)})
     (finding,) = one_is_enough({"orders": two, "log": BROKER, "message": BROKER}, there, sink())
     assert finding.level == "warning"
     assert finding.what.endswith(": message")
     assert "--topic message --add-config min.insync.replicas=2" in finding.cure
-    assert one_is_enough({"new": two, "old": BROKER}, {"old": ONE}, sink(replication_factor=3)) == []
-    assert len(one_is_enough({"new": BROKER}, {}, sink(replication_factor=3))) == 1
+    assert (
+        one_is_enough({"new": two, "old": BROKER}, Overview(THREE, {"old": ONE}), sink(replication_factor=3))
+        == []
+    )
+    assert len(one_is_enough({"new": BROKER}, Overview(THREE, {}), sink(replication_factor=3))) == 1
 
 
 def test_records_that_topics_would_refuse() -> None:

@@ -86,5 +86,6 @@ def unadvertised(broker: int, address: str) -> Finding:
     return error(
         f"broker {broker} says that it is at {address}, where nobody answers us",
         "clients go where the brokers say they are, whatever bootstrap.servers says",
-        "correct the broker's advertised.listeners, or make that address reachable from here",
+        "start that broker if it is down; else correct its advertised.listeners, or make that address "
+        "reachable from here",
     )

@@ -1,6 +1,6 @@
 """The topics: there or to be made, ours to write, and fit for what a run sends them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -44,13 +44,19 @@ async def topic_findings(
         topics = [new_topic(topic.name, topic.of, config) for topic in missing]
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
         configs |= to_come(missing, config, broker.defaults) if broker is not None else {}
-    if config.delivery == "exactly_once" and broker is not None:
-        found += transactions(broker, overview) + overlong(broker, config)
+    needed, safety = _names(there), dict(configs)
+    if config.delivery == "exactly_once":
+        if broker is not None:
+            found += transactions(broker, overview) + overlong(broker, config)
+        if _TRANSACTIONS in overview.topics:
+            needed.append(_TRANSACTIONS)
+            safety |= await cluster.topic_configs([_TRANSACTIONS])
     found += [
         *uncompactable(wanted, configs, truncates),
         *fleeting(wanted, configs),
-        *out_of_sync(configs, overview.topics, config),
-        *one_is_enough(configs, overview.topics, config),
+        *leaderless(needed, overview.topics),
+        *out_of_sync(safety, overview, config),
+        *one_is_enough(configs, overview, config),
         *sizes(configs, config),
     ]
     return found
@@ -254,12 +260,28 @@ def overlong(broker: Broker, config: SinkConfig) -> list[Finding]:
     ]
 
 
-def out_of_sync(
-    configs: Mapping[str, TopicConfig], topics: Mapping[str, Topic], config: SinkConfig
-) -> list[Finding]:
+def leaderless(names: Iterable[str], topics: Mapping[str, Topic]) -> list[Finding]:
+    """Topics of which a part takes no record now, since no broker that is up to date is there to lead it."""
+    lost = [name for name in names if name in topics and not topics[name].led]
+    if not lost:
+        return []
+    return [
+        error(
+            f"{counted(len(lost), 'topic')} with a partition that no broker leads: {some(lost)}",
+            "Kafka takes nothing there until a broker that has all of it is back, and a run waits",
+            "start the missing brokers",
+        )
+    ]
+
+
+def out_of_sync(configs: Mapping[str, TopicConfig], overview: Overview, config: SinkConfig) -> list[Finding]:
     """Topics that take no record now, since too few replicas are there to acknowledge it."""
-    made = _made(config)
-    stalled = [name for name, each in configs.items() if topics.get(name, made).in_sync < each.min_in_sync]
+    topics, made = overview.topics, _made(overview, config)
+    stalled = [
+        name
+        for name, each in configs.items()
+        if (topic := topics.get(name, made)).led and topic.in_sync < each.min_in_sync
+    ]
     if not stalled:
         return []
     least = configs[stalled[0]].min_in_sync
@@ -275,10 +297,10 @@ def out_of_sync(
 
 
 def one_is_enough(
-    configs: Mapping[str, TopicConfig], topics: Mapping[str, Topic], config: SinkConfig
+    configs: Mapping[str, TopicConfig], overview: Overview, config: SinkConfig
 ) -> list[Finding]:
     """Topics with several replicas, of which one alone may acknowledge."""
-    made = _made(config)
+    topics, made = overview.topics, _made(overview, config)
     unsafe = [
         name
         for name, each in configs.items()
@@ -296,9 +318,10 @@ def one_is_enough(
     ]
 
 
-def _made(config: SinkConfig) -> Topic:
-    """A topic that a run makes."""
-    return Topic(config.partitions, config.replication_factor, config.replication_factor)
+def _made(overview: Overview, config: SinkConfig) -> Topic:
+    """A topic that a run makes now; its replicas may be put on brokers that are away."""
+    replicas = config.replication_factor
+    return Topic(config.partitions, replicas, min(replicas, len(overview.brokers)))
 
 
 def sizes(configs: Mapping[str, TopicConfig], config: SinkConfig) -> list[Finding]:

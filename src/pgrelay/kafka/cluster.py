@@ -32,11 +32,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that is there: `replicas` and `in_sync` are those of its worst partition."""
+    """A topic that is there: `replicas` and `in_sync` are those of its worst partition.
+
+    `led`: each partition has a leader. Of one without, the brokers go on naming the last that was in sync.
+    """
 
     partitions: int
     replicas: int
     in_sync: int
+    led: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class Cluster:
                 len(parts),
                 min((len(part.replicas) for part in parts), default=0),
                 min((len(part.isrs) for part in parts), default=0),
+                all(part.leader >= 0 for part in parts),
             )
         return Overview(brokers, topics)
 
