@@ -1,0 +1,166 @@
+"""A cluster of several Kafka brokers of a test's own, each of which can come to harm by itself."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pgrelay.embedded.account import server_folder
+from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
+from pgrelay.embedded.jars import fetch_jars, java
+from pgrelay.embedded.kafka_jars import KAFKA_JARS
+from pgrelay.embedded.ports import free_ports
+from pgrelay.kafka.log import quiet_log
+from tests.integration.waiting import wait_until
+
+_CLUSTER_ID = "cGdyZWxheS1jbHVzdGVyMQ"
+_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_TIMEOUT = 60.0  # seconds to start or stop
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+"""
+
+# A broker that is gone is noticed soon, and is given nothing back that another leads meanwhile.
+_SETTINGS = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+
+
+class Brokers:
+    """Brokers on 127.0.0.1 with the ids 1, 2 and so on, each a controller as well.
+
+    Entering the block raises Unavailable where Java or the jars can't be had, and ServerFailed where a broker
+    does not start.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.ids = range(1, count + 1)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._java = java()
+            self._class_path = ":".join(map(str, fetch_jars(KAFKA_JARS, None)))
+            self._folder = stack.enter_context(server_folder(None, "brokers"))
+            ports = free_ports(2 * len(self.ids))
+            self._ports = dict(zip(self.ids, ports, strict=False))
+            self._controllers = dict(zip(self.ids, ports[len(self.ids) :], strict=True))
+            self._daemons = {node: Daemon(f"broker {node}", self._home(node) / "log") for node in self.ids}
+            for node in self.ids:
+                self._format(node)
+            stack.callback(self._end)
+            # Of no use while brokers are known to be away.
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet_log())
+            self.mend()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    def live(self) -> set[int]:
+        """The brokers that the cluster itself counts; none where it does not answer."""
+        try:
+            return set(self._admin.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return set()
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Who leads the partition, as the cluster tells; -1 where nobody does, or it is not told."""
+        try:
+            return self._admin.list_topics(topic, timeout=5).topics[topic].partitions[partition].leader
+        except (KafkaException, KeyError):
+            return -1
+
+    def create_topic(self, topic: str, replicas: list[int], config: dict[str, str]) -> None:
+        """Makes a topic of one partition; the first of its replicas leads."""
+        new = NewTopic(topic, 1, replica_assignment=[replicas], config=config)
+        self._admin.create_topics([new])[topic].result()
+
+    def start(self, node: int) -> None:
+        """Starts a broker; does not wait until it answers."""
+        home = self._home(node)
+        command = [*self._command(node, "-Xmx256m"), "kafka.Kafka", home / "server.properties"]
+        self._daemons[node].start(command, ready=lambda: True, timeout=_TIMEOUT, cwd=home)
+
+    def kill(self, node: int) -> None:
+        self._daemons[node].kill()
+
+    def mend(self) -> None:
+        """Starts those that do not run, and waits until all replicas of all topics are in sync."""
+        for node in self.ids:
+            if not self._daemons[node].running:
+                self.start(node)
+        wait_until(self._whole, "all brokers and replicas", _TIMEOUT)
+
+    def _whole(self) -> bool:
+        try:
+            found = self._admin.list_topics(timeout=5)
+        except KafkaException:
+            return False
+        parts = [part for topic in found.topics.values() for part in topic.partitions.values()]
+        return set(found.brokers) == set(self.ids) and all(
+            part.leader >= 0 and set(part.isrs) == set(part.replicas) for part in parts
+        )
+
+    def _home(self, node: int) -> Path:
+        return self._folder / str(node)
+
+    def _command(self, node: int, *options: str) -> list[StrPath]:
+        logging_to = f"-Dlog4j2.configurationFile={self._home(node) / 'log4j2.properties'}"
+        temporary = f"-Djava.io.tmpdir={self._home(node)}"
+        return [self._java, *options, *_JVM_OPTIONS, temporary, logging_to, "-cp", self._class_path]
+
+    def _format(self, node: int) -> None:
+        home = self._home(node)
+        home.mkdir()
+        listener, controller = (
+            f"{name}://127.0.0.1:{ports[node]}"
+            for name, ports in (("PLAINTEXT", self._ports), ("CONTROLLER", self._controllers))
+        )
+        ours = _SETTINGS | {
+            "node.id": str(node),
+            "process.roles": "broker,controller",
+            "listeners": f"{listener},{controller}",
+            "advertised.listeners": listener,
+            "controller.quorum.voters": ",".join(
+                f"{voter}@127.0.0.1:{self._controllers[voter]}" for voter in self.ids
+            ),
+            "log.dirs": str(home / "data"),
+        }
+        (home / "log4j2.properties").write_text(_LOGGING)
+        properties = home / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in ours.items()))
+        tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
+        run_tool([*self._command(node, "-Xmx96m"), *tool, "--config", properties], cwd=home)
+
+    def _end(self) -> None:
+        for daemon in self._daemons.values():
+            daemon.kill()

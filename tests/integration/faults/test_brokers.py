@@ -1,0 +1,107 @@
+"""A cluster of three brokers, each partition with three replicas, two of which must acknowledge."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pgrelay.embedded.jars import Unavailable
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.brokers import Brokers
+from tests.integration.faults.history import history
+from tests.integration.faults.once import assert_each_change_is_there_once
+from tests.integration.faults.workload import Workload, prepare
+from tests.integration.relays import Relay
+from tests.integration.servers import KafkaServer
+from tests.integration.waiting import wait_until
+from tests.unavailable import skip
+
+_SAFE = {"min.insync.replicas": "2"}
+_QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that a broker is back
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Brokers]:
+    with Brokers(3) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def brokers(request: pytest.FixtureRequest) -> Brokers:
+    """All of them run."""
+    try:
+        brokers: Brokers = request.getfixturevalue("cluster")
+    except Unavailable as error:
+        skip(error)
+    brokers.mend()
+    return brokers
+
+
+@pytest.fixture
+def kafka(brokers: Brokers) -> KafkaServer:
+    return KafkaServer(brokers.bootstrap)
+
+
+def replicated(new_relay: NewRelay, delivery: str) -> Relay:
+    sink: dict[str, Any] = {
+        "delivery": delivery,
+        "partitions": 3,
+        "replication_factor": 3,
+        "topic_config": _SAFE,
+        "kafka": _QUICK,
+    }
+    return new_relay(sink=sink, records={"transaction_topic": True}).start().wait_streaming()
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_leader_that_dies_under_load_loses_and_doubles_nothing(
+    database: Database, new_relay: NewRelay, brokers: Brokers, delivery: str
+) -> None:
+    prepare(database)
+    relay = replicated(new_relay, delivery)
+    with Workload(database, sessions=1) as workload:
+        relay.caught_up()
+        leads = brokers.leader(f"{relay.prefix}.offsets")
+        workload.wait_for(20)
+        brokers.kill(leads)
+        workload.wait_for(20)
+    relay.caught_up()
+    wait_until(lambda: leads not in brokers.live(), "the others to do without it")
+    if delivery == "exactly_once":
+        assert_each_change_is_there_once(relay)
+    else:
+        history(relay)
+
+
+def test_two_of_three_that_are_away_are_waited_for_and_told(
+    database: Database, new_relay: NewRelay, brokers: Brokers
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = replicated(new_relay, "at_least_once")
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    for node in (2, 3):
+        brokers.kill(node)
+    confirmed_lsn = relay.confirmed_lsn()
+    database.execute("INSERT INTO t VALUES (2)")
+    relay.wait_for(lambda: relay.get("/readyz")[0] == 503, "the relay to notice")
+    assert relay.confirmed_lsn() == confirmed_lsn
+    brokers.mend()
+    relay.caught_up()
+    relay.wait_streaming()
+    assert sorted(record.json["after"]["id"] for record in relay.records("t")) == [1, 2]
+
+
+def test_a_partition_that_nobody_leads_is_found_by_a_check(
+    database: Database, new_relay: NewRelay, brokers: Brokers
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = new_relay()
+    brokers.create_topic(relay.topic("t"), [3], {})
+    brokers.kill(3)
+    wait_until(lambda: brokers.leader(relay.topic("t")) == -1, "the others to do without it")
+    found = relay.command("check", "--json").stdout
+    told = [finding["what"] for finding in json.loads(found)]
+    assert f"1 topic with a partition that no broker leads: {relay.topic('t')}" in told
