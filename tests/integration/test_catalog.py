@@ -55,6 +55,22 @@ async def test_a_publication_whose_table_is_dropped_while_it_is_looked_at_is_loo
         assert await catalog.published_tables(["p"]) == []
 
 
+async def test_publications_that_take_too_long_to_look_at_end_no_session(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would do so at each try, and the relay never come to stream."""
+    monkeypatch.setattr("pgrelay.postgres.catalog._SERVER_GIVES_UP", "100ms")
+    database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
+    async with Catalog(database.dsn) as catalog:
+        if catalog.server_version < 160000:
+            pytest.skip("its view opens no table, so that nothing holds it up")
+        with database.connect() as other, other.transaction():
+            # Shorter than what a lock is waited for.
+            other.execute("LOCK TABLE t")
+            assert await catalog.published_tables(["p"]) is None
+        assert await catalog.published_tables(["p"]) == [("public", "t")]
+
+
 async def test_the_end_of_a_query_does_not_wait_for_a_server_that_has_fallen_silent(
     postgres: PostgresServer, database: Database
 ) -> None:

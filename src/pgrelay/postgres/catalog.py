@@ -222,7 +222,7 @@ class Catalog:
         """Schema and name of what these publications send rows of: of partitions, or of their root.
 
         None where that can't be known now, since the view opens each: somebody, such as a prepared
-        transaction, has locked one of them, or one was dropped meanwhile.
+        transaction, has locked one of them, or one was dropped meanwhile, or there are too many.
         """
         query = sql.SQL(
             "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
@@ -234,7 +234,7 @@ class Catalog:
                     await connection.execute("SET LOCAL lock_timeout = '500ms'")
                     cursor = await connection.execute(query, (list(names),))
                     return [(row[0], row[1]) for row in await cursor.fetchall()]
-            except psycopg.errors.LockNotAvailable:
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
                 return None
             except psycopg.errors.InternalError_ as error:
                 if _DROPPED not in str(error):
