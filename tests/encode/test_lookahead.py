@@ -153,3 +153,16 @@ def test_under_full_what_was_learnt_ahead_is_used_once() -> None:
     encoder.feed(transaction(relation(1, "f"), build.insert(101, ["2"]), commit_lsn=0x2800))
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
+
+
+def test_what_is_asked_ahead_names_the_transactions_that_brought_it() -> None:
+    """The catalogue may not show all of them yet."""
+    events = [
+        *transaction(*first_rows()[:4], xid=7, commit_lsn=0x1000),
+        *transaction(*first_rows()[4:], xid=8, commit_lsn=0x2000),
+    ]
+    encoder = encoder_of()
+    encoder.feed(events)
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, FactsNeeded)
+    assert (encoder.need.xid, encoder.need.xids_ahead) == (7, (7, 8, 8, 8))
