@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
+from pgrelay.encode.records import EVERY
 from pgrelay.kafka.sink import Sink
 
 
@@ -18,27 +20,54 @@ async def sink() -> AsyncIterator[Sink]:
     await sink.close()
 
 
+class Others:
+    """An admin client by whose word the topic exists, and brokers of which each knows what it knows."""
+
+    def __init__(self, sink: Sink, *known: dict[str, SimpleNamespace]) -> None:
+        self.asked = 0
+        self._known = iter(known)
+        sink._admin, sink._metadata = self, self._tell  # type: ignore[assignment, method-assign]
+
+    def create_topics(self, wanted: list[NewTopic], **_: object) -> dict[str, Future[None]]:
+        self.asked += 1
+        exists: Future[None] = Future()
+        exists.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        return {new.topic: exists for new in wanted}
+
+    async def _tell(self, _: str | None) -> SimpleNamespace:
+        return SimpleNamespace(topics=next(self._known))
+
+
+def unknown(code: int) -> dict[str, SimpleNamespace]:
+    """What a broker says of topic t where it is asked for that alone."""
+    return {"t": SimpleNamespace(partitions={}, error=KafkaError(code))}
+
+
+KNOWN = {"t": SimpleNamespace(partitions={0: 1, 1: 2}, error=None)}
+
+
 async def test_a_topic_that_others_have_made_is_waited_for_until_the_broker_asked_knows_of_it(
     sink: Sink,
 ) -> None:
     """Else it would pass for missing: no position would be kept, and no truncate known how to be spread."""
-    counts = iter([{}, {"other": 1}, {"t": 3}])
-    asked = 0
-
-    class Admin:
-        def create_topics(self, wanted: list[NewTopic], **_: object) -> dict[str, Future[None]]:
-            nonlocal asked
-            asked += 1
-            exists: Future[None] = Future()
-            exists.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
-            return {new.topic: exists for new in wanted}
-
-    async def topics() -> dict[str, int]:
-        return next(counts)
-
-    sink._admin, sink._topics = Admin(), topics  # type: ignore[assignment, method-assign]
+    others = Others(sink, {}, unknown(KafkaError.UNKNOWN_TOPIC_OR_PART), KNOWN)
     await sink.require_topic("t")
-    assert (sink.has_topic("t"), sink.made, asked) == (True, set(), 3)
+    assert (sink.has_topic("t"), sink.made, others.asked) == (True, set(), 2)
+
+
+async def test_a_topic_that_is_hidden_from_us_is_not_waited_for(sink: Sink) -> None:
+    """What we lack a right for is told where it is written to."""
+    others = Others(sink, {}, unknown(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    await sink.require_topic("t")
+    assert (sink.has_topic("t"), others.asked) == (False, 1)
+
+
+async def test_a_truncate_of_a_topic_that_is_hidden_from_us_is_left_to_the_producer_to_refuse(
+    sink: Sink,
+) -> None:
+    Others(sink, {"t": SimpleNamespace(partitions={}, error=None)})
+    await sink.recount({"t"})
+    assert sink.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]
 
 
 @pytest.mark.parametrize("more", ["", ", 30 identical error(s) suppressed"])

@@ -27,7 +27,7 @@ from pgrelay.check.widths import width_findings
 from pgrelay.config import Config
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import PgrelayError
-from pgrelay.kafka.sink import largest_record
+from pgrelay.kafka.producer_options import largest_record
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.relay.record_options import selection_of
 

@@ -12,7 +12,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
 from pgrelay.kafka.errors import UNAUTHORIZED, fenced
-from pgrelay.kafka.sink import largest_record
+from pgrelay.kafka.producer_options import largest_record
 from pgrelay.kafka.topics import lasting, made_with, new_topic
 from pgrelay.kafka.transactional import transaction_timeout_ms
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
@@ -36,39 +36,9 @@ from pgrelay.kafka.errors import (
     what_it_says,
 )
 from pgrelay.kafka.log import quiet_log
+from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
 from pgrelay.kafka.topics import TopicOf, new_topic
 from pgrelay.progress import InFlight
-
-_QUEUE: Final = "queue.buffering.max.kbytes"
-_QUEUE_KBYTES: Final = 32_768
-_BATCH_BYTES: Final = 1_000_000
-
-# The user's own options come on top of these. A stream that is not behind does not linger: see `hurry`. An
-# idempotent producer has one batch of a partition in flight, and where others have lingered meanwhile,
-# librdkafka's thread spins until it is acknowledged: a core for a broker that is some milliseconds away.
-_DEFAULTS: Final[Mapping[str, object]] = {
-    "client.id": "pgrelay",
-    "linger.ms": 100,
-    "batch.size": _BATCH_BYTES,
-    "compression.type": "lz4",
-    "queue.buffering.max.messages": 500_000,
-    "socket.keepalive.enable": True,
-}
-
-# librdkafka's default for message.max.bytes.
-_MESSAGE_BYTES: Final = 1_000_000
-
-_LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
-
-# What the guarantees stand on; the configuration refuses anything that contradicts these.
-_FIXED: Final[Mapping[str, object]] = {
-    "acks": "all",
-    # True by librdkafka's default for producers, whose table of options shows the consumers' alone.
-    "allow.auto.create.topics": False,
-    "enable.idempotence": True,
-    "partitioner": "murmur2_random",
-    "message.timeout.ms": 0,
-}
 
 # A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
 _METADATA_TRY_S: Final = 1.0
@@ -85,32 +55,6 @@ _HURRY_AGAIN_S: Final = 0.01
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\)")
 
 
-def largest_record(options: Mapping[str, str]) -> int:
-    """The bytes of a record, by `record_size`, that the producer lets pass."""
-    given = options.get("message.max.bytes", "")
-    return int(given) if given.isdecimal() else _MESSAGE_BYTES
-
-
-def largest_batch(options: Mapping[str, str]) -> int:
-    """The bytes of a batch of records, past which the producer begins another."""
-    return int(options.get("batch.size", _BATCH_BYTES))
-
-
-def _queue_kbytes(options: Mapping[str, str]) -> int:
-    """How much the producer's queue holds. A record larger than all of it would wait for room for ever.
-
-    Raises SetupError where the options say so.
-    """
-    least = largest_record(options) // 1024 + 1
-    given = options.get(_QUEUE, "")
-    if given.isdecimal() and int(given) < least:
-        raise SetupError(
-            f"sink.kafka.{_QUEUE}: {given} is less than a record of message.max.bytes: set it to {least} or "
-            "more, or leave it out"
-        )
-    return max(_QUEUE_KBYTES, least)
-
-
 class Sink:
     """One producer, and the topics it has `made`. `problem`: librdkafka's last complaint, until cleared."""
 
@@ -123,15 +67,15 @@ class Sink:
         self.made: set[str] = set()
         self.problem: str | None = None
         self._failures = 0
-        self._lingers = not _LINGERING.isdisjoint(config.kafka)
+        self._lingers = not LINGERING.isdisjoint(config.kafka)
         self._handed_over = 0
         self._hurried, self._hurry_due = 0, 0.0
         self._reported = 0
         common: dict[str, Any] = {**config.kafka, "error_cb": self._complain}
         log = quiet_log()
-        ours = {**_DEFAULTS, _QUEUE: _queue_kbytes(config.kafka)}
+        ours = defaults_for(config.kafka)
         try:
-            self._producer = Producer({**ours, **common, **_FIXED, **(more or {})}, logger=log)
+            self._producer = Producer({**ours, **common, **FIXED, **(more or {})}, logger=log)
             self._admin = AdminClient(common, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
             # Not from the error, whose text a traceback would show.
@@ -273,7 +217,8 @@ class Sink:
         """The same records, those for every partition of their topic once for each."""
         spread: list[Record] = []
         for topic, key, value, headers, partition in records:
-            targets = range(self._partitions[topic]) if partition == EVERY else (partition,)
+            # Of a topic that is hidden from us: the producer tells which right we lack.
+            targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
 
@@ -320,18 +265,19 @@ class Sink:
 
     async def _topics(self, only: str | None = None) -> dict[str, int]:
         """How many partitions each has."""
+        return {name: len(each.partitions) for name, each in (await self._metadata(only)).topics.items()}
+
+    async def _metadata(self, only: str | None) -> ClusterMetadata:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
             try:
-                metadata = await asyncio.to_thread(self._producer.list_topics, only, _METADATA_TRY_S)
+                return await asyncio.to_thread(self._producer.list_topics, only, _METADATA_TRY_S)
             except KafkaException as error:
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
                     raise unreached(self.problem or what_it_says(error)) from error
-            else:
-                return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     async def _create(self, wanted: list[NewTopic]) -> None:
         """Make topics; what passes by itself is tried again, as a session that ends sends rows twice."""
@@ -368,7 +314,15 @@ class Sink:
                     failures[topic] = uncreated(topic, reason)
         if exist:
             self._partitions = {**self._partitions, **await self._topics()}
-        return failures | {topic: unheard(topic) for topic in exist if topic not in self._partitions}
+        for topic in exist:
+            if topic not in self._partitions and await self._is_unheard(topic):
+                failures[topic] = unheard(topic)
+        return failures
+
+    async def _is_unheard(self, topic: str) -> bool:
+        """Whether the broker that is asked does not know it, instead of hiding it from us."""
+        error = (await self._metadata(topic)).topics[topic].error
+        return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough.

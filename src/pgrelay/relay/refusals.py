@@ -14,7 +14,7 @@ from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import RecordRefused
 from pgrelay.kafka.cluster import Cluster
-from pgrelay.kafka.sink import largest_batch, largest_record
+from pgrelay.kafka.producer_options import largest_batch, largest_record
 
 _log = structlog.get_logger(__name__)
 
