@@ -21,7 +21,7 @@ LINGERING = {"linger.ms": "60000"}  # longer than any test waits
 async def produced(sink: Sink) -> InFlight:
     """One record, handed over to the producer."""
     topic = f"sink.{uuid.uuid4().hex}"
-    await sink.require_topic(topic)
+    await sink.topics.require(topic)
     return produced_to(topic, sink)
 
 
@@ -64,7 +64,7 @@ def test_what_a_hanging_broker_never_answered_is_let_go(embedded_kafka: Kafka) -
     async def run() -> None:
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": embedded_kafka.bootstrap}))
         topic = f"sink.{uuid.uuid4().hex}"
-        await sink.require_topic(topic)
+        await sink.topics.require(topic)
         acknowledged = produced_to(topic, sink)
         # So its broker is known, and what follows waits there.
         await sink.drain(lambda: acknowledged.acknowledged == 0, PATIENCE)
@@ -85,7 +85,7 @@ def test_what_is_published_has_its_headers(kafka: KafkaServer) -> None:
 
     async def run() -> None:
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap}))
-        await sink.require_topic(topic)
+        await sink.topics.require(topic)
         await sink.publish([(topic, b"k", b"v", [("op", b"c")], BY_KEY)])
         await sink.close()
 

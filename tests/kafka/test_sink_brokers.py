@@ -3,19 +3,24 @@
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY
+from pgrelay.kafka.known_topics import Ask, KnownTopics
 from pgrelay.kafka.sink import Sink
+
+CONFIG = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
 
 
 @pytest.fixture
 async def sink() -> AsyncIterator[Sink]:
-    sink = Sink(SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}))
+    sink = Sink(CONFIG)
     yield sink
     await sink.close()
 
@@ -23,10 +28,10 @@ async def sink() -> AsyncIterator[Sink]:
 class Others:
     """An admin client by whose word the topic exists, and brokers of which each knows what it knows."""
 
-    def __init__(self, sink: Sink, *known: dict[str, SimpleNamespace]) -> None:
+    def __init__(self, *known: dict[str, SimpleNamespace]) -> None:
         self.asked = 0
         self._known = iter(known)
-        sink._admin, sink._metadata = self, self._tell  # type: ignore[assignment, method-assign]
+        self.topics = KnownTopics(CONFIG, cast(AdminClient, self), cast(Ask, self._tell))
 
     def create_topics(self, wanted: list[NewTopic], **_: object) -> dict[str, Future[None]]:
         self.asked += 1
@@ -46,28 +51,24 @@ def unknown(code: int) -> dict[str, SimpleNamespace]:
 KNOWN = {"t": SimpleNamespace(partitions={0: 1, 1: 2}, error=None)}
 
 
-async def test_a_topic_that_others_have_made_is_waited_for_until_the_broker_asked_knows_of_it(
-    sink: Sink,
-) -> None:
+async def test_a_topic_that_others_have_made_is_waited_for_until_the_broker_asked_knows_of_it() -> None:
     """Else it would pass for missing: no position would be kept, and no truncate known how to be spread."""
-    others = Others(sink, {}, unknown(KafkaError.UNKNOWN_TOPIC_OR_PART), KNOWN)
-    await sink.require_topic("t")
-    assert (sink.has_topic("t"), sink.made, others.asked) == (True, set(), 2)
+    others = Others({}, unknown(KafkaError.UNKNOWN_TOPIC_OR_PART), KNOWN)
+    await others.topics.require("t")
+    assert ("t" in others.topics, others.topics.made, others.asked) == (True, set(), 2)
 
 
-async def test_a_topic_that_is_hidden_from_us_is_not_waited_for(sink: Sink) -> None:
+async def test_a_topic_that_is_hidden_from_us_is_not_waited_for() -> None:
     """What we lack a right for is told where it is written to."""
-    others = Others(sink, {}, unknown(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    await sink.require_topic("t")
-    assert (sink.has_topic("t"), others.asked) == (False, 1)
+    others = Others({}, unknown(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    await others.topics.require("t")
+    assert ("t" in others.topics, others.asked) == (False, 1)
 
 
-async def test_a_truncate_of_a_topic_that_is_hidden_from_us_is_left_to_the_producer_to_refuse(
-    sink: Sink,
-) -> None:
-    Others(sink, {"t": SimpleNamespace(partitions={}, error=None)})
-    await sink.recount({"t"})
-    assert sink.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]
+async def test_a_truncate_of_a_topic_that_is_hidden_from_us_is_left_to_the_producer_to_refuse() -> None:
+    topics = Others({"t": SimpleNamespace(partitions={}, error=None)}).topics
+    await topics.recount({"t"})
+    assert topics.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]
 
 
 @pytest.mark.parametrize("more", ["", ", 30 identical error(s) suppressed"])

@@ -6,6 +6,7 @@ import pytest
 
 from pgrelay.config import SinkConfig
 from pgrelay.errors import GapError, SetupError, SourceUnavailable
+from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
@@ -78,20 +79,27 @@ async def test_the_timeline_of_a_standby_means_nothing() -> None:
     await upstream(timeline=None).check(Delivered(LEFT + 1, timeline=1))
 
 
-class FakeKafka(Sink):
-    """Has the offsets topic, or does not let us make it; `heard`: the broker that is asked knows of it."""
+class FakeTopics(KnownTopics):
+    """The offsets topic is there, or may not be made."""
 
-    def __init__(self, ours: bool = True, heard: bool = True) -> None:
+    def __init__(self, ours: bool, heard: bool) -> None:
         self._ours = ours
         self._heard = heard
         self.made = set()
 
-    def has_topic(self, topic: str) -> bool:
+    def __contains__(self, topic: str) -> bool:
         return self._ours and self._heard
 
-    async def require_topic(self, topic: str, of: TopicOf = "rows") -> None:
+    async def require(self, topic: str, of: TopicOf = "rows") -> None:
         if not self._ours:
             raise SetupError("no")
+
+
+class FakeKafka(Sink):
+    """Has the offsets topic, or does not let us make it; `heard`: the broker that is asked knows of it."""
+
+    def __init__(self, ours: bool = True, heard: bool = True) -> None:
+        self.topics = FakeTopics(ours, heard)
 
 
 class FakeOffsets(Offsets):

@@ -7,6 +7,7 @@ import pytest
 
 from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.errors import KafkaUnavailable
+from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.relay.reset import _forget
@@ -23,15 +24,22 @@ class Known(Offsets):
         return [(self.topic, b"{}", None, None, BY_KEY)]
 
 
+class Told(KnownTopics):
+    """Whatever one asks for is there."""
+
+    def __init__(self) -> None: ...
+
+    def __contains__(self, topic: str) -> bool:
+        return True
+
+
 class Gone(Sink):
     """Whose brokers have gone since they told their topics."""
 
     problem = "connection refused"
 
-    def __init__(self) -> None: ...
-
-    def has_topic(self, topic: str) -> bool:
-        return True
+    def __init__(self) -> None:
+        self.topics = Told()
 
     async def publish(self, records: Sequence[Record]) -> None:
         await asyncio.sleep(3600)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import pytest
 
@@ -32,7 +32,11 @@ class Outside:
         self._refuses = refuses
         self._error = with_ or SetupError("refused")
 
-    async def require_topics(self, topics: Sequence[str]) -> None:
+    @property
+    def topics(self) -> Self:
+        return self
+
+    async def require_all(self, topics: Sequence[str]) -> None:
         self.asked.append([topic.rpartition(".")[2] for topic in topics])
         if self._refuses in topics:
             raise self._error
@@ -49,9 +53,9 @@ class Outside:
 class Once(Outside):
     """By the table's turn somebody has made its topic."""
 
-    async def require_topics(self, topics: Sequence[str]) -> None:
+    async def require_all(self, topics: Sequence[str]) -> None:
         try:
-            await super().require_topics(topics)
+            await super().require_all(topics)
         finally:
             self._refuses = ""
 
@@ -59,7 +63,7 @@ class Once(Outside):
 class InRegistry(Outside):
     """It is the registry that refuses."""
 
-    async def require_topics(self, topics: Sequence[str]) -> None:
+    async def require_all(self, topics: Sequence[str]) -> None:
         self.asked.append([topic.rpartition(".")[2] for topic in topics])
 
 

@@ -10,18 +10,16 @@ time. What it refuses for good becomes an error that `poll` raises. Source: libr
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
-from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.config.secrets import mask_complaint
-from pgrelay.encode.records import EVERY, Record
-from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError, Verdict, verdict
+from pgrelay.encode.records import Record
+from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
@@ -30,22 +28,18 @@ from pgrelay.kafka.errors import (
     denial,
     denied,
     refused_options,
-    uncreated,
-    unheard,
     unreached,
     what_it_says,
 )
+from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
-from pgrelay.kafka.topics import TopicOf, new_topic
 from pgrelay.progress import InFlight
 
 # A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
 _METADATA_TRY_S: Final = 1.0
 _METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
-_TOPIC_TIMEOUT_S: Final = 30.0
-_TOPIC_RETRY_S: Final = 0.2
 _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
@@ -56,15 +50,16 @@ _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\
 
 
 class Sink:
-    """One producer, and the topics it has `made`. `problem`: librdkafka's last complaint, until cleared."""
+    """One producer, and the topics that it knows of.
+
+    `problem` is what librdkafka complained of last, since it was last cleared.
+    """
 
     def __init__(self, config: SinkConfig, more: Mapping[str, object] | None = None) -> None:
         """`more`: options of librdkafka that a kind of sink stands on."""
         self._config = config
         self._failure: PgrelayError | None = None
         self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
-        self._partitions: dict[str, int] = {}
-        self.made: set[str] = set()
         self.problem: str | None = None
         self._failures = 0
         self._lingers = not LINGERING.isdisjoint(config.kafka)
@@ -80,6 +75,7 @@ class Sink:
         except (KafkaException, ValueError, TypeError) as error:
             # Not from the error, whose text a traceback would show.
             raise refused_options(error, config.kafka) from None
+        self.topics = KnownTopics(config, self._admin, self._metadata)
 
     def _complain(self, error: KafkaError) -> None:
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)
@@ -213,61 +209,12 @@ class Sink:
                 return
             await asyncio.sleep(_FULL_RETRY_S)
 
-    def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
-        """The same records, those for every partition of their topic once for each."""
-        spread: list[Record] = []
-        for topic, key, value, headers, partition in records:
-            # Of a topic that is hidden from us: the producer tells which right we lack.
-            targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
-            spread.extend((topic, key, value, headers, target) for target in targets)
-        return spread
-
-    async def recount(self, topics: Iterable[str]) -> None:
-        """Learn how many partitions they have by now. Raises KafkaUnavailable where nobody answers."""
-        for topic in topics:
-            counts = await self._topics(topic)
-            self._partitions |= {name: count for name, count in counts.items() if count}
-
     async def connect(self) -> None:
         """Return once the cluster has told its topics. Raises KafkaUnavailable where nobody answers."""
-        if not self._partitions:
-            self._partitions = await self._topics()
-
-    def has_topic(self, topic: str) -> bool:
-        """Whether it was there when the cluster was asked last."""
-        return topic in self._partitions
-
-    async def require_topic(self, topic: str, of: TopicOf = "rows") -> None:
-        """Return once the topic exists, creating it where the configuration says so: see `new_topic`.
-
-        Raises SetupError where it must not or cannot be created, KafkaUnavailable where nobody answers.
-        """
-        if topic not in self._partitions:
-            await self._require([new_topic(topic, of, self._config)])
-
-    async def require_topics(self, topics: Iterable[str]) -> None:
-        """The same for topics of tables, of which many may be missing."""
-        missing = sorted({topic for topic in topics if topic not in self._partitions})
-        if missing:
-            await self._require([new_topic(topic, "rows", self._config) for topic in missing])
-
-    async def _require(self, wanted: list[NewTopic]) -> None:
-        if self._config.create_topics:
-            await self._create(wanted)
-            return
-        # They may have been made since we last asked.
-        self._partitions = await self._topics()
-        for new in wanted:
-            if new.topic not in self._partitions:
-                raise SetupError(
-                    f"topic {new.topic} does not exist; create it, or set sink.create_topics: true"
-                )
-
-    async def _topics(self, only: str | None = None) -> dict[str, int]:
-        """How many partitions each has."""
-        return {name: len(each.partitions) for name, each in (await self._metadata(only)).topics.items()}
+        await self.topics.learn()
 
     async def _metadata(self, only: str | None) -> ClusterMetadata:
+        """Of every topic, or of one. Raises KafkaUnavailable where nobody answers."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
@@ -278,51 +225,6 @@ class Sink:
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
                     raise unreached(self.problem or what_it_says(error)) from error
-
-    async def _create(self, wanted: list[NewTopic]) -> None:
-        """Make topics; what passes by itself is tried again, as a session that ends sends rows twice."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _TOPIC_TIMEOUT_S
-        left_s = _TOPIC_TIMEOUT_S
-        while failures := await self._try_to_create(wanted, left_s):
-            # Ahead of the pause, which may last longer: a try takes no negative time.
-            left_s = deadline - loop.time() - _TOPIC_RETRY_S
-            for failure in failures.values():
-                if verdict(failure) is Verdict.STOP or left_s <= 0:
-                    raise failure
-            wanted = [new for new in wanted if new.topic in failures]
-            await asyncio.sleep(_TOPIC_RETRY_S)
-
-    async def _try_to_create(self, wanted: list[NewTopic], timeout_s: float) -> dict[str, PgrelayError]:
-        """Returns what went wrong, by topic."""
-        futures: dict[str, Future[Any]] = self._admin.create_topics(
-            wanted, operation_timeout=timeout_s, request_timeout=timeout_s
-        )
-        failures: dict[str, PgrelayError] = {}
-        exist: list[str] = []
-        for new in wanted:
-            topic = new.topic
-            try:
-                await asyncio.wrap_future(futures[topic])
-                self._partitions[topic] = new.num_partitions
-                self.made.add(topic)
-            except KafkaException as error:
-                reason: KafkaError = error.args[0]
-                if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                    exist.append(topic)
-                else:
-                    failures[topic] = uncreated(topic, reason)
-        if exist:
-            self._partitions = {**self._partitions, **await self._topics()}
-        for topic in exist:
-            if topic not in self._partitions and await self._is_unheard(topic):
-                failures[topic] = unheard(topic)
-        return failures
-
-    async def _is_unheard(self, topic: str) -> bool:
-        """Whether the broker that is asked does not know it, instead of hiding it from us."""
-        error = (await self._metadata(topic)).topics[topic].error
-        return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false where the time was not enough.
@@ -348,7 +250,7 @@ class Sink:
         # Ours must be the last references: dropping others later would block the loop, or leave threads.
         clear_frames(after)
         clear_frames(self._failure)
-        # Their callbacks refer to us: unless dropped here, they would live until cycles are collected.
+        # They refer to us, by callbacks: unless dropped here, they would live until cycles are collected.
         clients: list[Any] = [self._producer, self._admin]
-        del self._producer, self._admin
+        del self._producer, self._admin, self.topics
         await asyncio.to_thread(close_clients, clients)

@@ -126,7 +126,7 @@ class TransactionalSink(Sink):
 
         Raises GapError where the slot's name has a position of another cluster.
         """
-        await self.require_topic(self._offsets.topic, "offsets")
+        await self.topics.require(self._offsets.topic, "offsets")
         await self._initialise()
         return await self._offsets.read()
 

@@ -135,9 +135,9 @@ async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: De
     """
     try:
         # Before the topic is made: a new one has nothing to read.
-        position, heard = await delivered(sink, offsets), sink.has_topic(offsets.topic)
-        await sink.require_topic(offsets.topic, "offsets")
-        if not heard and offsets.topic not in sink.made:
+        position, heard = await delivered(sink, offsets), offsets.topic in sink.topics
+        await sink.topics.require(offsets.topic, "offsets")
+        if not heard and offsets.topic not in sink.topics.made:
             # The broker that was asked had not heard of it.
             position = await offsets.read()
     except PositionError:
@@ -153,4 +153,4 @@ async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: De
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
     """The position in Kafka, by a sink that is connected; None if there is none. Raises as `Offsets.read`."""
-    return await offsets.read() if sink.has_topic(offsets.topic) else None
+    return await offsets.read() if offsets.topic in sink.topics else None

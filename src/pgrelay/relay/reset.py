@@ -63,7 +63,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 
 
 async def _forget(sink: Sink, offsets: Offsets) -> bool:
-    if not sink.has_topic(offsets.topic):
+    if offsets.topic not in sink.topics:
         return False
     tombstones = await offsets.forgetting()
     try:

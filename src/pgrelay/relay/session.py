@@ -277,7 +277,7 @@ class Session:
     async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
         """A truncate goes to every partition of its topic, of which there may be more by now."""
         records = [record for segment in truncates for record in segment.records]
-        await self.sink.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
+        await self.sink.topics.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
         self._enter_all(encoded)
 
     def _enter_all(self, encoded: list[Segment | Reached]) -> None:
@@ -301,7 +301,7 @@ class Session:
         assert entry is not None
         records = segment.records
         if segment.has_truncate:
-            records = self.sink.to_every_partition(records)
+            records = self.sink.topics.to_every_partition(records)
         if records:
             entry.records += len(records)
             self._outbox.add(delivery, records)

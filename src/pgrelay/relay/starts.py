@@ -147,7 +147,7 @@ class Starts:
         if isinstance(sink, TransactionalSink):
             # Exactly once checks after the stream has begun, when nobody else can write any more.
             return
-        if not self.resume_point.may_have_moved(slot) and sink.has_topic(server.offsets.topic):
+        if not self.resume_point.may_have_moved(slot) and server.offsets.topic in sink.topics:
             return
         unkept = await check_kept(sink, server.offsets, server.upstream(slot), self.resume_point.delivered)
         if unkept is None:
@@ -175,7 +175,7 @@ class Starts:
         upstream = server.upstream(slot)
         if isinstance(sink, TransactionalSink):
             commits = Commits(sink, ledger, encoder, upstream, delivered)
-        elif sink.has_topic(server.offsets.topic):
+        elif server.offsets.topic in sink.topics:
             positions = Positions(sink, server.offsets, upstream.slot_lsn, upstream.timeline)
         return Session(
             source=source,
@@ -201,11 +201,11 @@ class Starts:
     async def _require_topics(self, sink: Sink) -> None:
         """The topics that every relay has, whatever its tables."""
         topics = topics_of(self._config)
-        await sink.require_topic(topics.schema, "schemas")
+        await sink.topics.require(topics.schema, "schemas")
         if self._config.records.transaction_topic:
-            await sink.require_topic(topics.transaction, "transactions")
+            await sink.topics.require(topics.transaction, "transactions")
         if self._config.errors.on_record == "dead_letter":
-            await sink.require_topic(topics.dead_letter, "dead letters")
+            await sink.topics.require(topics.dead_letter, "dead letters")
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:

@@ -31,7 +31,7 @@ class Supply:
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
             case _:
-                await self._sink.require_topic(need.topic)
+                await self._sink.topics.require(need.topic)
                 self._encoder.met(await self._register(need.schemas))
 
     async def _announce_with_ahead(
@@ -51,7 +51,7 @@ class Supply:
         self, announcements: list[Announcement]
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
         """Announce them all, and return the schema ids of the first and of the others."""
-        await self._sink.require_topics([announcement.topic for announcement in announcements])
+        await self._sink.topics.require_all([announcement.topic for announcement in announcements])
         ids = [await self._register(announcement.schemas) for announcement in announcements]
         await self._sink.publish([announcement.record for announcement in announcements])
         return ids[0], ids[1:]

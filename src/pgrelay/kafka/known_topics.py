@@ -1,0 +1,135 @@
+"""Which topics there are, as far as a producer has been told, and how those come about that are missing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+from pgrelay.config import SinkConfig
+from pgrelay.encode.records import EVERY, Record
+from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
+from pgrelay.kafka.errors import uncreated, unheard
+from pgrelay.kafka.topics import TopicOf, new_topic
+
+_CREATE_TIMEOUT_S: Final = 30.0
+_CREATE_RETRY_S: Final = 0.2
+
+# What the cluster tells of all its topics, or of one.
+Ask = Callable[[str | None], Awaitable[ClusterMetadata]]
+
+
+class KnownTopics:
+    """Topics by name, and how many partitions each has, as the cluster told when it was asked last.
+
+    `made` are those that were made here.
+    """
+
+    def __init__(self, config: SinkConfig, admin: AdminClient, ask: Ask) -> None:
+        """`ask` raises KafkaUnavailable where nobody answers, and so do the methods that await it."""
+        self.made: set[str] = set()
+        self._config = config
+        self._admin = admin
+        self._ask = ask
+        self._partitions: dict[str, int] = {}
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._partitions
+
+    async def learn(self) -> None:
+        """Ask the cluster for its topics, unless it has told them."""
+        if not self._partitions:
+            self._partitions = await self._counts()
+
+    async def require(self, topic: str, of: TopicOf = "rows") -> None:
+        """Return once the topic exists, creating it where the configuration says so: see `new_topic`.
+
+        Raises SetupError where it must not or cannot be created.
+        """
+        if topic not in self._partitions:
+            await self._require([new_topic(topic, of, self._config)])
+
+    async def require_all(self, topics: Iterable[str]) -> None:
+        """The same for topics of tables, of which many may be missing."""
+        missing = sorted({topic for topic in topics if topic not in self._partitions})
+        if missing:
+            await self._require([new_topic(topic, "rows", self._config) for topic in missing])
+
+    async def recount(self, topics: Iterable[str]) -> None:
+        """Learn how many partitions they have by now."""
+        for topic in topics:
+            counts = await self._counts(topic)
+            self._partitions |= {name: count for name, count in counts.items() if count}
+
+    def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
+        """The same records, those for every partition of their topic once for each."""
+        spread: list[Record] = []
+        for topic, key, value, headers, partition in records:
+            # Of a topic that is hidden from us: the producer tells which right we lack.
+            targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
+            spread.extend((topic, key, value, headers, target) for target in targets)
+        return spread
+
+    async def _require(self, wanted: list[NewTopic]) -> None:
+        if self._config.create_topics:
+            await self._create(wanted)
+            return
+        # They may have been made since we last asked.
+        self._partitions = await self._counts()
+        for new in wanted:
+            if new.topic not in self._partitions:
+                raise SetupError(
+                    f"topic {new.topic} does not exist; create it, or set sink.create_topics: true"
+                )
+
+    async def _create(self, wanted: list[NewTopic]) -> None:
+        """Make topics; what passes by itself is tried again, as a session that ends sends rows twice."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _CREATE_TIMEOUT_S
+        left_s = _CREATE_TIMEOUT_S
+        while failures := await self._try_to_create(wanted, left_s):
+            # Ahead of the pause, which may last longer: a try takes no negative time.
+            left_s = deadline - loop.time() - _CREATE_RETRY_S
+            for failure in failures.values():
+                if verdict(failure) is Verdict.STOP or left_s <= 0:
+                    raise failure
+            wanted = [new for new in wanted if new.topic in failures]
+            await asyncio.sleep(_CREATE_RETRY_S)
+
+    async def _try_to_create(self, wanted: list[NewTopic], timeout_s: float) -> dict[str, PgrelayError]:
+        """Returns what went wrong, by topic."""
+        futures: dict[str, Future[Any]] = self._admin.create_topics(
+            wanted, operation_timeout=timeout_s, request_timeout=timeout_s
+        )
+        failures: dict[str, PgrelayError] = {}
+        exist: list[str] = []
+        for new in wanted:
+            topic = new.topic
+            try:
+                await asyncio.wrap_future(futures[topic])
+                self._partitions[topic] = new.num_partitions
+                self.made.add(topic)
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    exist.append(topic)
+                else:
+                    failures[topic] = uncreated(topic, reason)
+        if exist:
+            self._partitions = {**self._partitions, **await self._counts()}
+        for topic in exist:
+            if topic not in self._partitions and await self._is_unheard(topic):
+                failures[topic] = unheard(topic)
+        return failures
+
+    async def _counts(self, only: str | None = None) -> dict[str, int]:
+        """How many partitions each has."""
+        return {name: len(each.partitions) for name, each in (await self._ask(only)).topics.items()}
+
+    async def _is_unheard(self, topic: str) -> bool:
+        """Whether the broker that is asked does not know it, instead of hiding it from us."""
+        error = (await self._ask(topic)).topics[topic].error
+        return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
