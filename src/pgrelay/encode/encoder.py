@@ -20,6 +20,7 @@ from pgrelay.encode.lookahead import RelationAhead, relations_ahead
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
+from pgrelay.encode.plans import Plans
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
@@ -34,7 +35,8 @@ class Encoder:
     """One session's encoder: its relations, and the transaction on its way out."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
-        self._needs = Needs(options, topics)
+        self._plans = Plans(options, topics)
+        self._needs = Needs(options, topics, self._plans)
         self._options = options
         self._topics = topics
         self._changes = Changes(options, topics)
@@ -86,7 +88,7 @@ class Encoder:
         """Table, op and number of the records since the last call: no dead letters, nothing left out."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
         self._changes.messages = 0
-        return counts + self._needs.take_counts(self._session)
+        return counts + self._plans.take_counts(self._session)
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; only once those before are all encoded."""
@@ -183,7 +185,7 @@ class Encoder:
         before = known.get(oid)
         known[oid] = plan
         if self._scoped is None and before is not None and before is not plan:
-            self._needs.supersede(before, plan)
+            self._plans.supersede(before, plan)
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -272,13 +274,13 @@ class Encoder:
         if root is not None and root.relation.replica_identity == FULL:
             relation = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
             assert isinstance(relation, pgoutput.Relation)
-            self._needs.partition(root, relation)
+            self._plans.partition(root, relation)
 
     def _relation(self, frame: bytes, start: int) -> None:
         """Read a Relation, whose fields begin at `start`."""
         body = frame[start:]
         oid = read_u32(body, 0)
-        plan = self._needs.plan(body)
+        plan = self._plans.take(body)
         if plan is not None:
             self._use(plan)
             return

@@ -9,18 +9,18 @@ In Avro the answer to the latter two brings the ids under which a registry knows
 also name, in `ahead`, what will be needed soon; it may be answered along with them, or left to its turn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pgrelay.encode.announced import Announced
 from pgrelay.encode.avro.body import header
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
-from pgrelay.encode.formats import plan_of, refused_values, schemas_of, schemas_of_topic
+from pgrelay.encode.formats import refused_values, schemas_of, schemas_of_topic
 from pgrelay.encode.lookahead import RelationAhead
 from pgrelay.encode.options import RecordOptions
-from pgrelay.encode.partitions import Partitions
-from pgrelay.encode.plan import FULL, Plan, RelationFacts
+from pgrelay.encode.plan import Plan, RelationFacts
+from pgrelay.encode.plans import Plans
 from pgrelay.encode.records import Opening, Record
 from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
@@ -59,47 +59,21 @@ Need = FactsNeeded | Announcement | TopicNeeded
 
 
 class Needs:
-    """One session's: `need` is the one at hand. What the answers brought is kept: plans, topics, ids."""
+    """One session's: `need` is the one at hand. What was met is not needed again; facts end up in `plans`."""
 
-    def __init__(self, options: RecordOptions, topics: Topics) -> None:
+    def __init__(self, options: RecordOptions, topics: Topics, plans: Plans) -> None:
         self.need: Need | None = None
         self._options = options
         self._topics = topics
+        self._plans = plans
         # Where the schema ids go that were asked for last.
         self._opening = Opening()
         self._topics_met: set[str] = set()
-        # Plans by the Relation message that made them: a streamed transaction sends its relations again.
-        self._made: dict[bytes, Plan] = {}
-        # Plans whose place others have taken, until their counts are taken too.
-        self._replaced: list[Plan] = []
-        self._partitions = Partitions()
         self._announced = Announced()
         self._needed_by: bytes = b""
-        # What the need at hand names ahead, and the Relation messages whose facts are known ahead.
+        # What the need at hand names ahead.
         self._bodies_ahead: list[bytes] = []
         self._plans_ahead: list[Plan] = []
-        self._known_ahead: set[bytes] = set()
-
-    def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
-        """Table, op and number of the records of all plans since the last call.
-
-        A plan that was replaced is forgotten then, unless the session still uses it, as when a scoped
-        transaction made another.
-        """
-        counts: list[tuple[str, str, int]] = []
-        for plan in [*self._made.values(), *self._replaced]:
-            counts += plan.take_counts()
-        self._replaced = [plan for plan in self._replaced if session.get(plan.relation.oid) is plan]
-        return counts
-
-    def plan(self, body: bytes) -> Plan | None:
-        """The plan that a Relation message made; None if its facts must be asked for, perhaps again."""
-        plan = self._made.get(body)
-        # What is the catalogue's to tell may change with the same Relation message.
-        if plan is None or (plan.asks_again and body not in self._known_ahead):
-            return None
-        self._known_ahead.discard(body)
-        return plan
 
     def ask_facts(
         self, body: bytes, relation: pgoutput.Relation, xid: int | None, coming: Iterable[RelationAhead]
@@ -115,7 +89,7 @@ class Needs:
         self, body: bytes, coming: Iterable[RelationAhead]
     ) -> Iterator[tuple[pgoutput.Relation, int | None]]:
         for ahead in coming:
-            if ahead.body == body or ahead.body in self._made:
+            if ahead.body == body or self._plans.made(ahead.body) is not None:
                 continue
             message = pgoutput.parse(ahead.frame, ahead.start == STREAMED_BODY, HEADER_SIZE)
             if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
@@ -127,42 +101,12 @@ class Needs:
         need = self.need
         assert isinstance(need, FactsNeeded), "no facts are needed"
         self.need = None
-        plan = self._make(self._needed_by, need.relation, facts)
+        plan = self._plans.make(self._needed_by, need.relation, facts)
         for body, relation, known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
             # What is wrong with it is told in its turn: rows of others come before.
             with suppress(SetupError):
-                self._make(body, relation, known)
-                self._known_ahead.add(body)
+                self._plans.make_ahead(body, relation, known)
         return plan
-
-    def _make(self, body: bytes, relation: pgoutput.Relation, facts: RelationFacts) -> Plan:
-        plan = self._made.get(body)
-        if plan is None or plan.facts != facts:
-            if plan is not None:
-                self._replaced.append(plan)
-            plan = plan_of(relation, facts, self._topics, self._options)
-            plan.publishes(self._partitions.of(relation.oid))
-            self._made[body] = plan
-        return plan
-
-    def supersede(self, before: Plan, plan: Plan) -> None:
-        """Keep of a relation only the session's plan and the one before, which a rollback may bring back.
-
-        Else each ALTER TABLE would leave one for as long as the session lasts.
-        """
-        kept, oid = (before, plan), plan.relation.oid
-        gone = [body for body, made in self._made.items() if made.relation.oid == oid and made not in kept]
-        for body in gone:
-            self._known_ahead.discard(body)
-            self._replaced.append(self._made.pop(body))
-
-    def partition(self, root: Plan, relation: pgoutput.Relation) -> None:
-        """Take in a partition of `root`, which is FULL, as the stream describes it."""
-        oid = root.relation.oid
-        if self._partitions.describe(oid, relation, relation.replica_identity == FULL):
-            for plan in [root, *self._made.values()]:
-                if plan.relation.oid == oid:
-                    plan.publishes(self._partitions.of(oid))
 
     def announce(self, plan: Plan, coming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
         """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well.
@@ -177,7 +121,7 @@ class Needs:
         self._plans_ahead = []
         ahead = []
         for other in coming:
-            new = self._made.get(other.body)
+            new = self._plans.made(other.body)
             if new is None or not self._announced.is_new(new):
                 continue
             # Otherwise it is refused in its turn, as rows of other tables come before.

@@ -1,0 +1,88 @@
+"""The plans of one session's relations, by the Relation message that each was made for.
+
+A streamed transaction sends its relations again, and a scoped one or a rollback brings back an earlier one:
+so a plan is kept beside the one that took its place, until it can't be used any more.
+"""
+
+from collections.abc import Mapping
+
+from pgrelay.encode.formats import plan_of
+from pgrelay.encode.options import RecordOptions
+from pgrelay.encode.partitions import Partitions
+from pgrelay.encode.plan import FULL, Plan, RelationFacts
+from pgrelay.encode.topics import Topics
+from pgrelay.wire.pgoutput import Relation
+
+
+class Plans:
+    """`body`, in its methods, is a Relation message from behind its tag and xid on."""
+
+    def __init__(self, options: RecordOptions, topics: Topics) -> None:
+        self._options = options
+        self._topics = topics
+        self._made: dict[bytes, Plan] = {}
+        # The Relation messages whose facts are known ahead of their turn.
+        self._ahead: set[bytes] = set()
+        # Plans whose place others have taken, until their counts are taken too.
+        self._replaced: list[Plan] = []
+        self._partitions = Partitions()
+
+    def made(self, body: bytes) -> Plan | None:
+        """The plan that was made for a Relation message last; None if none was."""
+        return self._made.get(body)
+
+    def take(self, body: bytes) -> Plan | None:
+        """The plan for a Relation whose turn it is; None if its facts must be asked for, perhaps again."""
+        plan = self._made.get(body)
+        # What is the catalogue's to tell may change with the same Relation message.
+        if plan is None or (plan.asks_again and body not in self._ahead):
+            return None
+        self._ahead.discard(body)
+        return plan
+
+    def make(self, body: bytes, relation: Relation, facts: RelationFacts) -> Plan:
+        """The plan by these facts, another one if they have changed. Raises SetupError as `plan_of`."""
+        plan = self._made.get(body)
+        if plan is None or plan.facts != facts:
+            if plan is not None:
+                self._replaced.append(plan)
+            plan = plan_of(relation, facts, self._topics, self._options)
+            plan.publishes(self._partitions.of(relation.oid))
+            self._made[body] = plan
+        return plan
+
+    def make_ahead(self, body: bytes, relation: Relation, facts: RelationFacts) -> None:
+        """The same for a Relation whose turn is still to come, when these facts will do."""
+        self.make(body, relation, facts)
+        self._ahead.add(body)
+
+    def supersede(self, before: Plan, plan: Plan) -> None:
+        """Keep of a relation only the session's plan and the one before, which a rollback may bring back.
+
+        Else each ALTER TABLE would leave one for as long as the session lasts.
+        """
+        kept, oid = (before, plan), plan.relation.oid
+        gone = [body for body, made in self._made.items() if made.relation.oid == oid and made not in kept]
+        for body in gone:
+            self._ahead.discard(body)
+            self._replaced.append(self._made.pop(body))
+
+    def partition(self, root: Plan, relation: Relation) -> None:
+        """Take in a partition of `root`, which is FULL, as the stream describes it."""
+        oid = root.relation.oid
+        if self._partitions.describe(oid, relation, relation.replica_identity == FULL):
+            for plan in [root, *self._made.values()]:
+                if plan.relation.oid == oid:
+                    plan.publishes(self._partitions.of(oid))
+
+    def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
+        """Table, op and number of the records of all plans since the last call.
+
+        A plan that was replaced is forgotten then, unless the session still uses it, as when a scoped
+        transaction made another.
+        """
+        counts: list[tuple[str, str, int]] = []
+        for plan in [*self._made.values(), *self._replaced]:
+            counts += plan.take_counts()
+        self._replaced = [plan for plan in self._replaced if session.get(plan.relation.oid) is plan]
+        return counts
