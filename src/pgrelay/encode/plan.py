@@ -121,6 +121,7 @@ class Plan:
     def column_plan(
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
+        """One column as the plan's format has it. Called while a plan is made, once it has `facts`."""
         return ColumnPlan(self.table, column, key, of, options)
 
     def publishes(self, partitions: list[Partition]) -> None:

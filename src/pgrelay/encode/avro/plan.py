@@ -74,10 +74,11 @@ class AvroPlan(Plan):
     def __init__(
         self, relation: Relation, facts: RelationFacts, topic: str, options: RecordOptions, namespace: str
     ) -> None:
-        self.fields: list[AvroColumn] = []
         super().__init__(relation, facts, topic, options)
         self.namespace = namespace
-        self.fields = [column for column in self.fields if not column.dropped]
+        # All columns are of this class, by `column_plan`.
+        columns = (column for column in self.columns if isinstance(column, AvroColumn))
+        self.fields: list[AvroColumn] = [column for column in columns if not column.dropped]
         self.nulls: bytes = NULL * len(self.fields)
         self.source_names = string(shown(relation.namespace)) + string(shown(relation.name))
         self._in_json: Plan | None = None
@@ -92,6 +93,4 @@ class AvroPlan(Plan):
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
         dimensions = self.facts.dimensions.get(column.name, 1)
-        made = AvroColumn(self.table, column, key, of, options, dimensions)
-        self.fields.append(made)
-        return made
+        return AvroColumn(self.table, column, key, of, options, dimensions)
