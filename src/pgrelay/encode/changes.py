@@ -14,6 +14,7 @@ from pgrelay.encode.envelope import Envelope
 from pgrelay.encode.formats import boundaries_of, envelope_of, json_keys, row_writer
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import refuse_unsent
+from pgrelay.encode.passed_over import PassedOver
 from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import (
     BY_KEY,
@@ -40,6 +41,7 @@ class Changes:
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
         self.envelope: Envelope = envelope_of(options)
+        self.passed_over = PassedOver()
         self.segment: Segment | None = None
         self.messages = 0
         self.dead_letters = DeadLetters(topics.dead_letter, options.limits(topics.dead_letter))
@@ -55,14 +57,14 @@ class Changes:
     def begin(self, segment: Segment) -> None:
         assert segment.begin is not None
         self.segment = segment
-        self.envelope.begin(segment.begin)
+        self.envelope.begin(segment.begin, self.passed_over.begin(segment.begin))
         if self.boundaries is not None:
             self.boundaries.begin()
 
     def end(self, end_lsn: int) -> None:
         segment = self.segment
         assert segment is not None, "a transaction ended that never began"
-        if self.boundaries is not None and self.boundaries.begun and not self.envelope.all_skipped:
+        if self.boundaries is not None and self.boundaries.begun and not self.passed_over.whole:
             segment.records.append(self.boundaries.end_record(self.envelope))
         segment.end_lsn = end_lsn
         self.segment = None

@@ -73,12 +73,12 @@ class Encoder:
         return self._changes.envelope.commit_lsn, self._changes.envelope.seq
 
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
-        """Leave out what was delivered before: see `Envelope.skip`."""
-        self._changes.envelope.skip(lsn, cut_lsn, cut_seq)
+        """Leave out what was delivered before: see `PassedOver.skip`."""
+        self._changes.passed_over.skip(lsn, cut_lsn, cut_seq)
 
     def leave_out(self, lsn: int, message: bool = False) -> None:
-        """Leave out what `Envelope.leave_out` says, and all behind it; `left_out` tells when it came."""
-        self._changes.envelope.leave_out(lsn, message)
+        """Leave out what `PassedOver.leave_out` says, and all behind it; `left_out` tells when it came."""
+        self._changes.passed_over.leave_out(lsn, message)
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -144,10 +144,10 @@ class Encoder:
                 changes.begin(segment)
                 self._body = STREAMED_BODY if event.streamed else BODY
                 self._scoped = {} if event.scoped else None
-                self._passing = changes.envelope.all_skipped
+                self._passing = changes.passed_over.whole
                 self._passed = 0
             elif isinstance(event, TransactionEnd):
-                if changes.envelope.left_out:
+                if changes.passed_over.left_out:
                     self.left_out = self._passed, event.end_lsn
                     # What can't be relayed behind it would spoil the commit that covers it.
                     events = self._events = []

@@ -6,7 +6,6 @@ since 1970; `seq` counts the records of a transaction from 0.
 """
 
 from binascii import b2a_base64
-from typing import Final
 
 from librt.strings import BytesWriter
 
@@ -16,23 +15,14 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan
 from pgrelay.encode.records import Opening
 
-_ALL: Final = 1 << 62
-
 
 class Envelope:
     """The transaction on its way out, and the shape of its values."""
 
     def __init__(self, options: RecordOptions) -> None:
         self.seq: int = 0
-        # Records of this transaction below it were delivered before: see `skip`.
+        # Records of this transaction below it are passed over: see `PassedOver`.
         self.skip_below: int = 0
-        self._skip_lsn: int = 0
-        self._cut_lsn: int = -1
-        self._cut_seq: int = 0
-        # The transaction is left out on request, and which shall be: see `leave_out`.
-        self.left_out = False
-        self._leave_out: int = -1
-        self._leave_out_message = False
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
@@ -51,10 +41,10 @@ class Envelope:
         # That of logical messages; a table's is its plan's.
         self.opening = Opening()
 
-    def begin(self, begin: TransactionBegin) -> None:
+    def begin(self, begin: TransactionBegin, skip_below: int) -> None:
         self.serial += 1
         self.seq = 0
-        self.skip_below = self._skip_below(begin)
+        self.skip_below = skip_below
         self.commit_lsn = begin.commit_lsn
         self.commit_us = begin.commit_us
         self.in_transaction = begin.xid is not None
@@ -64,35 +54,6 @@ class Envelope:
         self.xid_header = None if begin.xid is None else self.xid
         self.origin_name = None
         self.changed()
-
-    def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
-        """Leave out what was delivered: transactions that end at `lsn` or before, and of the one that commits
-        at `cut_lsn` the records below `cut_seq`."""
-        self._skip_lsn = lsn
-        self._cut_lsn = -1 if cut_lsn is None else cut_lsn
-        self._cut_seq = cut_seq or 0
-
-    def leave_out(self, lsn: int, message: bool) -> None:
-        """Skip the transaction that commits at `lsn`, although it was not delivered.
-
-        With `message` not that, but the logical message outside any that ends there.
-        """
-        self._leave_out = lsn
-        self._leave_out_message = message
-
-    @property
-    def all_skipped(self) -> bool:
-        """The whole transaction was delivered before, or is left out."""
-        return self.skip_below == _ALL
-
-    def _skip_below(self, begin: TransactionBegin) -> int:
-        lsn, message = begin.commit_lsn, begin.xid is None
-        # A message outside any transaction ends at its LSN, a transaction behind that.
-        delivered = lsn < self._skip_lsn or (message and lsn == self._skip_lsn)
-        self.left_out = lsn == self._leave_out and message == self._leave_out_message and not delivered
-        if delivered or self.left_out:
-            return _ALL
-        return self._cut_seq if lsn == self._cut_lsn and not message else 0
 
     def end(self) -> None:
         if self.in_transaction:

@@ -7,8 +7,9 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.records import Record
-from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
+from tests.encode.encoding import OPTIONS, encoder_of, records_of, segments, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column
 
@@ -144,3 +145,90 @@ def test_a_transaction_that_commits_where_a_message_ends_is_not_skipped_with_it(
     expected = relayed(skipping(FIRST, SECOND, cut), follows)
     assert relayed(skipping(SECOND, SECOND, cut), [*message, *follows]) == expected
     assert len(expected) == len(of_transaction(SECOND)) - (0 if cut is None else 4)  # BEGIN and a tombstone
+
+
+# --- In each envelope, and with what the values say
+
+FLAT: Final = replace(OPTIONS, envelope="flat")
+NOTHING: Final = (0, None, None)
+ROWS: Final = [build.insert(PEOPLE, ["1"]), build.delete(PEOPLE, key=["1"]), build.insert(PEOPLE, ["2"])]
+ONE: Final = transaction(RELATIONS[0], *ROWS, commit_lsn=0x1800)
+TWO: Final = transaction(*ROWS, commit_lsn=0x1808, xid=755)
+
+ALL_OF_ONE: Final = [(0x1800, 0, False), (0x1800, 1, False), (0x1800, 1, True), (0x1800, 2, False)]
+ALL_OF_TWO: Final = [(0x1808, seq, tombstone) for _, seq, tombstone in ALL_OF_ONE]
+
+
+def seqs(
+    events: list[Event],
+    skip: tuple[int, int | None, int | None],
+    options: RecordOptions = OPTIONS,
+) -> list[tuple[int, int, bool]]:
+    """Commit LSN and seq of each record that is not left out, and whether it is a tombstone."""
+    encoder = encoder_of(replace(options, headers=True))
+    encoder.skip(*skip)
+    found = [record for record in records_of(events, encoder) if "seq" in record.headers]
+    return [
+        (int(record.headers["commit_lsn"] or 0), int(record.headers["seq"] or 0), record.value is None)
+        for record in found
+    ]
+
+
+@pytest.mark.parametrize("options", [OPTIONS, FLAT], ids=["debezium", "flat"])
+def test_nothing_is_left_out_of_what_was_not_delivered(options: RecordOptions) -> None:
+    assert seqs(ONE + TWO, NOTHING, options) == ALL_OF_ONE + ALL_OF_TWO
+
+
+def test_whole_transactions_that_end_where_delivery_stood() -> None:
+    """The first ends at 0x1808, where the second commits: that one is not whole."""
+    assert seqs(ONE + TWO, (0x1808, None, None)) == ALL_OF_TWO
+    assert seqs(ONE + TWO, (0x1810, None, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("seq", "left"),
+    [
+        (0, ALL_OF_TWO),
+        (1, ALL_OF_TWO[1:]),
+        (2, ALL_OF_TWO[3:]),
+        (3, []),
+    ],
+)
+def test_the_records_of_a_transaction_that_was_cut(seq: int, left: list[tuple[int, int, bool]]) -> None:
+    """A tombstone goes with its delete. The rest have the seq that they always had."""
+    assert seqs(ONE + TWO, (0x1808, 0x1808, seq)) == left
+
+
+def test_the_cut_concerns_that_transaction_alone() -> None:
+    second = transaction(RELATIONS[0], *ROWS, commit_lsn=0x1808, xid=755)
+    third = transaction(*ROWS, commit_lsn=0x1900, xid=756)
+    left = seqs(second + third, (0x1808, 0x1808, 2))
+    assert left == [*ALL_OF_TWO[3:], *((0x1900, seq, tombstone) for _, seq, tombstone in ALL_OF_ONE)]
+
+
+def test_the_relations_of_what_is_left_out_hold_for_what_follows() -> None:
+    encoder = encoder_of()
+    encoder.skip(0x1810, None, None)
+    assert records_of(ONE, encoder) == []
+    (record,) = records_of(transaction(build.insert(PEOPLE, ["3"]), commit_lsn=0x1900), encoder)
+    assert record.value["after"] == {"id": 3}
+
+
+def test_the_boundaries_of_a_transaction_that_was_cut() -> None:
+    """BEGIN was delivered with the first record; END was not."""
+    encoder = encoder_of(replace(OPTIONS, transactions=True))
+    encoder.skip(0x1800, 0x1800, 2)
+    found = records_of(ONE, encoder)
+    assert [record.topic for record in found] == ["app.public.people", "app.transaction"]
+    assert found[0].value["transaction"] == {
+        "id": "754:6144",
+        "total_order": 3,
+        "data_collection_order": 3,
+    }
+    assert (found[1].value["status"], found[1].value["event_count"]) == ("END", 3)
+
+
+def test_the_boundaries_of_a_transaction_that_is_left_out() -> None:
+    encoder = encoder_of(replace(OPTIONS, transactions=True))
+    encoder.skip(0x1808, None, None)
+    assert records_of(ONE, encoder) == []
