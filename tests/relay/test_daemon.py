@@ -1,6 +1,7 @@
 """A daemon that is asked to stop in the middle of trouble. No server is there."""
 
 import asyncio
+from collections.abc import Callable
 
 from pgrelay.config import Config
 from pgrelay.errors import RecordRefused, SourceUnavailable
@@ -11,7 +12,7 @@ from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.daemon import Daemon
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.refusals import Refusals
-from pgrelay.relay.session import Session, Watcher
+from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 from tests.relay.test_refusals import SECTIONS
 from tests.test_metrics import value
@@ -49,7 +50,7 @@ class Ending(Session):
         self.ledger = Ledger()
         self.confirmations = Unsent()
 
-    async def run(self, stop: asyncio.Event, watcher: Watcher) -> None:
+    async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
         self.began.set()
         await stop.wait()
 
@@ -81,7 +82,8 @@ class Given(Daemon):
 
     def __init__(self, session: Session | Exception, refusals: Refusals | None = None) -> None:
         self.metrics, health = Metrics(), Health()
-        super().__init__(CONFIG, self.metrics, health, Silent(self.metrics, health), asyncio.Event())
+        super().__init__(CONFIG, self.metrics, health)
+        self._observer = Silent(self.metrics, health)
         self._refusals = refusals or self._refusals
         self._given = session
 

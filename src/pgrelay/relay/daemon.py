@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -53,28 +53,41 @@ _BEAT_S: Final = 1.0
 Advise = Callable[[Config], Coroutine[Any, Any, None]]
 
 
+class Goal(Protocol):
+    """What a run is for that is not to go on for ever: it stops once the goal is `reached`."""
+
+    @property
+    def reached(self) -> bool: ...
+
+    def begins(self, session: Session) -> None:
+        """Called before a session has encoded anything."""
+
+    def turned(self, session: Session) -> None:
+        """Called once a turn."""
+
+
 class Daemon:
-    """Runs sessions until `stop` is called, or the event given as `stop` is set."""
+    """Runs sessions until `stop` is called, or the goal is reached where there is one."""
 
     def __init__(
         self,
         config: Config,
         metrics: Metrics,
         health: Health,
-        observer: Observer,
-        stop: asyncio.Event,
         advise: Advise | None = None,
+        goal: Goal | None = None,
     ) -> None:
         self._config = config
         self._metrics = metrics
         self._health = health
-        self._stop = stop
+        self._goal = goal
+        self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._current: Session | None = None
         self._backoff = Backoff()
-        self._observer = observer
+        self._observer = Observer(metrics, health)
         self._refusals = Refusals(config)
-        self._starts = Starts(config, metrics, observer, self._refusals)
+        self._starts = Starts(config, metrics, self._observer, self._refusals)
         self._advise = advise
         self._advice: asyncio.Task[None] | None = None
 
@@ -163,10 +176,12 @@ class Daemon:
             # Only now: what merely waited for a server to come back is no finding.
             self._advice = optional(self._advise(self._config), "the advice of a check")
         self._observer.begins(session)
+        if self._goal is not None:
+            self._goal.begins(session)
         clock, grace_s = asyncio.get_running_loop(), self._config.sink.shutdown_grace_s
         ends = None
         try:
-            await session.run(self._stop, self._observer)
+            await session.run(self._stop, self._turned)
             ends = clock.time() + grace_s
             if not await session.finish(grace_s):
                 _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
@@ -185,6 +200,13 @@ class Daemon:
             if session.ledger.flush_lsn > self._starts.resume_point.flush_lsn:
                 self._backoff.reset()
             self._starts.ended(session)
+
+    def _turned(self, session: Session) -> None:
+        self._observer.turned(session)
+        if self._goal is not None:
+            self._goal.turned(session)
+            if self._goal.reached:
+                self._stop.set()
 
     async def _settle(self, session: Session, error: Exception, most_s: float) -> None:
         """Get what is whole acknowledged before a session ends in an error, so that little is sent again."""

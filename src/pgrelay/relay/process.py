@@ -13,7 +13,6 @@ from pgrelay.config import Config
 from pgrelay.early_stop import noted
 from pgrelay.metrics import Metrics
 from pgrelay.relay.daemon import Advise, Daemon
-from pgrelay.relay.observer import Observer
 from pgrelay.relay.tasks import optional
 from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
@@ -33,7 +32,7 @@ async def run(config: Config, advise: Advise) -> None:
     """
     gc.set_threshold(_GARBAGE_EVERY)
     metrics, health = Metrics(), Health()
-    daemon = Daemon(config, metrics, health, Observer(metrics, health), asyncio.Event(), advise)
+    daemon = Daemon(config, metrics, health, advise)
     stop_on_signals(daemon.stop)
     metrics.describe(version=__version__, slot=config.source.slot, prefix=config.records.prefix)
     metrics.watch(lambda: health.ready, base_directory(config.transactions.spool_dir))

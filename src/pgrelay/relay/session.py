@@ -21,8 +21,8 @@ acknowledged, and the next one begins at the ledger's flush LSN.
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
@@ -54,14 +54,8 @@ _REST_MOST_S: Final = 0.05
 _KEEP_S: Final = 2.0
 
 
-class Watcher(Protocol):
-    """Whoever looks on: called once a turn, never per row."""
-
-    def turned(self, session: "Session") -> None: ...
-
-
 class Session:
-    """Its parts are public for the watcher.
+    """Its parts are public for whoever looks on.
 
     `committing` is true while a commit to Kafka is under way, `recovering` until it is known what was
     delivered.
@@ -103,14 +97,14 @@ class Session:
         self._delivery: Delivery | None = None
         self._entry: InFlight | None = None
 
-    async def run(self, stop: asyncio.Event, watcher: Watcher) -> None:
-        """Relay until `stop` is set."""
+    async def run(self, stop: asyncio.Event, turned: "Callable[[Session], None]") -> None:
+        """Relay until `stop` is set; `turned` is called once a turn, never per row."""
         if self._commits is not None:
             self._send_on_errand(self._recover(self._commits))
         try:
             while not stop.is_set():
                 self._acknowledge()
-                watcher.turned(self)
+                turned(self)
                 self.server_poll.turn(self.ledger.flush_lsn)
                 if self._work():
                     # Let signals and other tasks have their turn.

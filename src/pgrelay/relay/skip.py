@@ -13,14 +13,12 @@ from typing import Final
 import structlog
 
 from pgrelay.config import Config, SourceConfig
-from pgrelay.encode.encoder import Encoder
 from pgrelay.errors import Interrupted, RecordError, SetupError, SourceUnavailable
 from pgrelay.figures import counted
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.relay.daemon import Daemon
-from pgrelay.relay.observer import Observer
 from pgrelay.relay.process import stop_on_signals
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_free
@@ -56,7 +54,7 @@ async def skip(config: Config, lsn: int) -> str:
             raise
         lsn = error.commit_lsn
         passing = await _leave_out(config, lsn, requests)
-    if not passing.ended:
+    if not passing.reached:
         raise Interrupted(
             "stopped as asked, before it was certain that the transaction is left out; run this again"
         )
@@ -101,10 +99,8 @@ async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Pas
 
 
 async def _pass(config: Config, lsn: int, requests: "StopRequests", message: bool) -> "Passing":
-    stop = asyncio.Event()
-    metrics, health = Metrics(), Health()
-    passing = Passing(metrics, health, lsn, message, stop)
-    daemon = Daemon(config, metrics, health, passing, stop)
+    passing = Passing(lsn, message)
+    daemon = Daemon(config, Metrics(), Health(), goal=passing)
     requests.go_to(daemon.stop)
     await daemon.run()
     return passing
@@ -140,39 +136,30 @@ class StopRequests:
             raise Interrupted("stopped as asked; nothing was left out") from None
 
 
-class Passing(Observer):
-    """Ends a run behind the transaction that is left out, or where WAL ended when the run began.
+class Passing:
+    """The goal of such a run: behind the transaction that is left out, or where WAL ended when it began.
 
     With `message` it is a message outside any transaction. `begin` and `end` are those two ends of the run;
-    `changes` is how many it had, None where it never came; `ended` is false where asked to stop before.
+    `changes` is how many it had, None where it never came; `reached` is false where asked to stop before.
     """
 
-    def __init__(
-        self, metrics: Metrics, health: Health, lsn: int, message: bool, stop: asyncio.Event
-    ) -> None:
-        super().__init__(metrics, health)
+    def __init__(self, lsn: int, message: bool) -> None:
         self.begin = 0
         self.end = 0
         self.changes: int | None = None
-        self.ended = False
+        self.reached = False
         self.message = message
         self._lsn = lsn
-        self._encoder: Encoder | None = None
-        self._stop = stop
+
+    def begins(self, session: Session) -> None:
+        session.encoder.leave_out(self._lsn, self.message)
 
     def turned(self, session: Session) -> None:
-        super().turned(session)
-        encoder, flush_lsn = session.encoder, session.ledger.flush_lsn
-        if encoder is not self._encoder:
-            # Before a session has encoded anything, since its first turn is called first.
-            encoder.leave_out(self._lsn, self.message)
-            self._encoder = encoder
+        flush_lsn = session.ledger.flush_lsn
         self.begin = self.begin or flush_lsn
         self.end = self.end or session.server_poll.wal_end
         passed = False
-        if encoder.left_out is not None:
-            self.changes, end_lsn = encoder.left_out
+        if session.encoder.left_out is not None:
+            self.changes, end_lsn = session.encoder.left_out
             passed = flush_lsn >= end_lsn
-        if passed or 0 < self.end <= flush_lsn:
-            self.ended = True
-            self._stop.set()
+        self.reached = passed or 0 < self.end <= flush_lsn
