@@ -10,7 +10,7 @@ from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
-from pgrelay.relay.gap_checks import Upstream, check_kept
+from pgrelay.relay.gap_checks import Upstream, open_positions
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
@@ -113,28 +113,34 @@ class FakeOffsets(Offsets):
         return self._position
 
 
+async def check(kept: Delivered | None, known: Delivered | None, heard: bool = True) -> None:
+    """What Kafka has kept and this process knows, held against the server as a start does it."""
+    await upstream().check_further(await open_positions(FakeKafka(heard=heard), FakeOffsets(kept)), known)
+
+
 @pytest.mark.parametrize("kept", [None, Delivered(SLOT - 8)], ids=["deleted", "older"])
 async def test_what_this_process_has_delivered_counts_where_kafka_knows_less(kept: Delivered | None) -> None:
     """As after the topic was deleted."""
-    assert await check_kept(FakeKafka(), FakeOffsets(kept), upstream(), known=Delivered(SLOT)) is None
+    await check(kept, known=Delivered(SLOT))
     with pytest.raises(GapError, match="Kafka has everything up to 0/FFF:"):
-        await check_kept(FakeKafka(), FakeOffsets(kept), upstream(), known=Delivered(SLOT - 1))
+        await check(kept, known=Delivered(SLOT - 1))
 
 
 async def test_what_another_has_delivered_counts_where_it_is_more() -> None:
     """It had the slot meanwhile, and moved it."""
-    assert await check_kept(FakeKafka(), FakeOffsets(Delivered(SLOT)), upstream(), known=Delivered(1)) is None
+    await check(Delivered(SLOT), known=Delivered(1))
 
 
 async def test_a_first_start_has_nothing_to_compare_with() -> None:
-    assert await check_kept(FakeKafka(), FakeOffsets(None), upstream(), known=None) is None
+    await check(None, known=None)
 
 
 async def test_a_topic_that_the_broker_asked_had_not_heard_of_is_read_all_the_same() -> None:
     """As one that is cut off from the controllers: to take the topic for a new one would hide the gap."""
     with pytest.raises(GapError, match="the slot was moved or made anew"):
-        await check_kept(FakeKafka(heard=False), FakeOffsets(Delivered(SLOT - 1)), upstream(), known=None)
+        await check(Delivered(SLOT - 1), known=None, heard=False)
 
 
 async def test_a_topic_that_must_not_be_made_is_told() -> None:
-    assert await check_kept(FakeKafka(ours=False), FakeOffsets(None), upstream(), known=None) == "no"
+    with pytest.raises(SetupError, match=r"^no$"):
+        await open_positions(FakeKafka(ours=False), FakeOffsets(None))

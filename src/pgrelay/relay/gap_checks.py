@@ -39,6 +39,12 @@ class Upstream:
             left_at = await self.left_at(delivered.timeline)
             check_received(delivered.timeline, delivered.lsn, self.timeline, left_at)
 
+    async def check_further(self, kept: Delivered | None, known: Delivered | None) -> None:
+        """As `check`, the further of what Kafka has kept and what this process knows to be delivered."""
+        further = known if known is not None and (kept is None or kept.lsn < known.lsn) else kept
+        if further is not None:
+            await self.check(further)
+
 
 def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
     """Refuse a server whose WAL ends before what was relayed. Raises GapError.
@@ -126,29 +132,19 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
         )
 
 
-async def check_kept(sink: Sink, offsets: Offsets, upstream: Upstream, known: Delivered | None) -> str | None:
-    """At least once: hold Kafka's position against the server, and make the topic if it is missing.
+async def open_positions(sink: Sink, offsets: Offsets) -> Delivered | None:
+    """At least once: the position in Kafka, None if there is none; its topic is made if it is missing.
 
-    Returns None, or why Kafka does not let us read or make the topic: then the run goes on without positions.
-    A topic that we may read but not write ends the run at its first record. `known` is what this process has
-    delivered itself. Raises GapError, PositionError.
+    Raises SetupError where Kafka does not let us read or make the topic, and what else `Offsets.read` raises.
+    A topic that we may read but not write ends the run at its first record.
     """
-    try:
-        # Before the topic is made: a new one has nothing to read.
-        position, heard = await delivered(sink, offsets), offsets.topic in sink.topics
-        await sink.topics.require(offsets.topic, "offsets")
-        if not heard and offsets.topic not in sink.topics.made:
-            # The broker that was asked had not heard of it.
-            position = await offsets.read()
-    except PositionError:
-        raise
-    except SetupError as error:
-        return str(error)
-    if known is not None and (position is None or position.lsn < known.lsn):
-        position = known
-    if position is not None:
-        await upstream.check(position)
-    return None
+    # Before the topic is made: a new one has nothing to read.
+    position, heard = await delivered(sink, offsets), offsets.topic in sink.topics
+    await sink.topics.require(offsets.topic, "offsets")
+    if not heard and offsets.topic not in sink.topics.made:
+        # The broker that was asked had not heard of it.
+        position = await offsets.read()
+    return position
 
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:

@@ -17,7 +17,7 @@ from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
-from pgrelay.errors import KafkaUnavailable
+from pgrelay.errors import KafkaUnavailable, PositionError, SetupError
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
@@ -30,7 +30,7 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.gap_checks import check_kept, refuse_new_slot
+from pgrelay.relay.gap_checks import open_positions, refuse_new_slot
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
@@ -143,22 +143,33 @@ class Starts:
         return slot
 
     async def _hold_against_kafka(self, server: Server, sink: Sink, slot: Slot) -> None:
-        """At least once: check that the slot skips nothing, and positions can be kept. Raises GapError."""
+        """At least once: check that the slot skips nothing. Raises GapError, PositionError.
+
+        Where Kafka does not let us keep positions the run goes on without.
+        """
         if isinstance(sink, TransactionalSink):
             # Exactly once checks after the stream has begun, when nobody else can write any more.
             return
         if not self.resume_point.may_have_moved(slot) and server.offsets.topic in sink.topics:
             return
-        unkept = await check_kept(sink, server.offsets, server.upstream(slot), self.resume_point.delivered)
-        if unkept is None:
-            return
-        if unkept != self._unkept:
-            self._unkept = unkept
+        try:
+            kept = await open_positions(sink, server.offsets)
+        except PositionError:
+            raise
+        except SetupError as refused:
+            self._tell_unkept(str(refused))
+            self.resume_point.check_unmoved(slot)
+        else:
+            await server.upstream(slot).check_further(kept, self.resume_point.delivered)
+
+    def _tell_unkept(self, reason: str) -> None:
+        """Once for each reason, however many sessions meet it."""
+        if reason != self._unkept:
+            self._unkept = reason
             _log.warning(
                 "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
-                reason=unkept,
+                reason=reason,
             )
-        self.resume_point.check_unmoved(slot)
 
     async def _make_session(
         self, server: Server, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None
