@@ -36,14 +36,14 @@ tables = st.tuples(identifiers, identifiers)
 
 
 def topic(schema: str, table: str, template: str = DEFAULT) -> str:
-    return Topics("app", template).of_table(schema, table)
+    return Topics("app", template).claim(schema, table)
 
 
 def topics_of(
     tables: Iterable[tuple[str, str]], template: str = DEFAULT, *routes: tuple[str, str]
 ) -> list[str]:
     topics = Topics("app", template, routes)
-    return [topics.of_table(schema, table) for schema, table in tables]
+    return [topics.claim(schema, table) for schema, table in tables]
 
 
 def folded(topic: str) -> str:
@@ -151,7 +151,7 @@ def test_long_names_that_differ_at_their_ends_stay_apart() -> None:
 
 def test_long_prefixes_are_shortened_too() -> None:
     topics = Topics("p" * 300, DEFAULT)
-    for name in (topics.message, topics.schema, topics.transaction, topics.of_table("public", "orders")):
+    for name in (topics.message, topics.schema, topics.transaction, topics.claim("public", "orders")):
         assert LEGAL.fullmatch(name)
 
 

@@ -30,7 +30,7 @@ def wanted_topics(tables: tuple[Table, ...], config: Config) -> tuple[list[Wante
     collisions: list[SetupError] = []
     for table in tables:
         try:
-            topic = names.of_table(table.schema, table.name)
+            topic = names.claim(table.schema, table.name)
         except SetupError as refusal:
             collisions.append(refusal)
         else:

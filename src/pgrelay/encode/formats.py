@@ -50,9 +50,9 @@ def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
     """Raises SetupError where the topic or a column's name is another's, or a key would be hidden."""
-    topic = topics.of_table(relation.namespace, relation.name)
+    topic = topics.claim(relation.namespace, relation.name)
     if options.format == "avro":
-        plan: Plan = AvroPlan(relation, facts, topic, options, namespace_of(relation, options, topics))
+        plan: Plan = AvroPlan(relation, facts, topic, options, namespace_of(relation, topic, options, topics))
     else:
         plan = Plan(relation, facts, topic, options)
         if options.envelope == "flat":

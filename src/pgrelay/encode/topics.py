@@ -37,7 +37,7 @@ def shorten(topic: str) -> str:
 
 
 class Topics:
-    """The topics of one relay, and which table each belongs to.
+    """The topics of one relay: its own, and those that tables have claimed.
 
     `routes`: pairs of a regular expression over `schema.table` and the template of the topic of all tables
     that match it; the first that matches decides. The rest go by `template`.
@@ -64,8 +64,11 @@ class Topics:
         ):
             self._owners[_folded(topic)] = topic, owner, owner
 
-    def of_table(self, schema: str, table: str) -> str:
-        """The table's topic. Raises SetupError where the topic is another's, and no route says they share."""
+    def claim(self, schema: str, table: str) -> str:
+        """The table's topic, which is its own from now on.
+
+        Raises SetupError where the topic is another's already, and no route says that they share.
+        """
         owner = sharing = f"table {schema}.{table}"
         template = self._template
         route = self._route(schema, table)

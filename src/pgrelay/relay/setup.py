@@ -48,7 +48,7 @@ async def check_topics(catalog: Catalog, config: Config) -> None:
     topics, selection = topics_of(config), selection_of(config)
     for schema, table in await catalog.published_tables(config.source.publications) or ():
         if selection.takes(f"{schema}.{table}"):
-            topics.of_table(schema, table)
+            topics.claim(schema, table)
 
 
 async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:

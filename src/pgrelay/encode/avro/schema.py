@@ -40,10 +40,10 @@ class SchemaIds:
     value: int
 
 
-def namespace_of(relation: Relation, options: RecordOptions, topics: Topics) -> str:
-    """The namespace of a relation's schemas."""
+def namespace_of(relation: Relation, topic: str, options: RecordOptions, topics: Topics) -> str:
+    """The namespace of the schemas of a relation whose rows go to `topic`."""
     if topics.routed(relation.namespace, relation.name):
-        return dotted(topics.of_table(relation.namespace, relation.name))
+        return dotted(topic)
     return f"{dotted(options.prefix)}.{legal(relation.namespace)}.{legal(relation.name)}"
 
 

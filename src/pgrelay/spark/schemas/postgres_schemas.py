@@ -69,7 +69,7 @@ def postgres_schemas(
         found = connection.execute(_QUERY).fetchall()
     schemas = {}
     for (schema, table), rows in groupby(found, key=itemgetter("schema", "table")):
-        name = topics.of_table(schema, table)
+        name = topics.claim(schema, table)
         columns = [(row, _column(row, choices, format)) for row in rows]
         first = columns[0][0]
         version = TableVersion((0, 0), tuple(column for _, column in columns), IDENTITIES[first["identity"]])
