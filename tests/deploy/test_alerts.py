@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pgrelay.metrics import Metrics
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
+from pgrelay.status.exposition import Exposition
 from tests.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def exposed() -> set[str]:
     """The names of all metrics, those of mirrors among them."""
     mirrors = CollectorRegistry()
     MirrorMetrics(mirrors)
-    text = Metrics().render() + generate_latest(mirrors)
+    text = Exposition(Metrics()).render() + generate_latest(mirrors)
     return set(re.findall(r"^# TYPE (\w+)", text.decode(), re.MULTILINE))
 
 
@@ -74,5 +75,5 @@ def test_what_the_relay_exposes_is_clean() -> None:
     metrics = Metrics()
     metrics.describe(version="1", slot="s", prefix="p")
     metrics.add_records("public.orders", "c", 1)
-    checked = promtool("check", "metrics", stdin=metrics.render())
+    checked = promtool("check", "metrics", stdin=Exposition(metrics).render())
     assert (checked.returncode, checked.stdout) == (0, "")

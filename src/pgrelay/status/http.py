@@ -17,7 +17,8 @@ from typing import Any, Final, Self
 
 import structlog
 
-from pgrelay.metrics import CONTENT_TYPE, Metrics
+from pgrelay.metrics import Metrics
+from pgrelay.status.exposition import CONTENT_TYPE, Exposition
 from pgrelay.status.health import Health
 from pgrelay.status.listening import family, not_had
 from pgrelay.status.page import Page
@@ -49,7 +50,7 @@ class StatusServer:
         `status` gives what /status answers, from any thread.
         """
         self._address = address
-        self._metrics = metrics
+        self._exposition = Exposition(metrics)
         self._health = health
         self._status = status
         self._page: Page
@@ -88,7 +89,7 @@ class StatusServer:
             case "/status":
                 return HTTPStatus.OK, _JSON, json.dumps(self._status()).encode()
             case "/metrics":
-                return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
+                return HTTPStatus.OK, CONTENT_TYPE, self._exposition.render()
             case "/healthz":
                 return self._healthz()
             case "/readyz":

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from pgrelay import __version__
 from pgrelay.assembly.assembler import OpenTransaction as Held
-from pgrelay.assembly.spool import base_directory
 from pgrelay.config import Config
 from pgrelay.lsn import format_lsn
-from pgrelay.metrics import Lsns, Metrics, disk_bytes
+from pgrelay.metrics import Lsns, Metrics
 from pgrelay.status.health import Health
 from pgrelay.status.history import History, Sample
 from pgrelay.status.snapshot import Chart, OpenTransaction, Snapshot, Stage, State, Table
@@ -34,7 +33,6 @@ class Status:
         """`clock` gives Unix seconds."""
         self._config = config
         self._masked = config.masked()
-        self._spool = base_directory(config.transactions.spool_dir)
         self._metrics = metrics
         self._health = health
         self._clock = clock
@@ -74,7 +72,7 @@ class Status:
         state, reason = self._state()
         rates = history.records_per_s()
         tables = [Table(name, n, round(rates.get(name, 0.0), 1)) for name, n in list(metrics.tables.items())]
-        free, _ = disk_bytes(self._spool)
+        free, _ = metrics.spool_disk
         return Snapshot(
             version=__version__,
             slot=self._config.source.slot,

@@ -1,0 +1,68 @@
+"""The names, labels and help that Prometheus reads."""
+
+import re
+
+import pytest
+
+from pgrelay.metrics import Metrics
+from pgrelay.status.exposition import Exposition
+from tests.test_metrics import value
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
+    text = Exposition(metrics).render().decode()
+    assert re.findall(r"^# TYPE (pgrelay_\w+ \w+)$", text, re.MULTILINE) == [
+        "pgrelay_streaming gauge",
+        "pgrelay_received_lsn gauge",
+        "pgrelay_acknowledged_lsn gauge",
+        "pgrelay_confirmed_lsn gauge",
+        "pgrelay_server_lsn gauge",
+        "pgrelay_lag_bytes gauge",
+        "pgrelay_lag_seconds gauge",
+        "pgrelay_slot_safe_wal_bytes gauge",
+        "pgrelay_slot_retained_wal_bytes gauge",
+        "pgrelay_records_total counter",
+        "pgrelay_transactions_total counter",
+        "pgrelay_delivery_latency_seconds histogram",
+        "pgrelay_inflight_records gauge",
+        "pgrelay_open_transactions gauge",
+        "pgrelay_published_tables gauge",
+        "pgrelay_spool_size_bytes gauge",
+        "pgrelay_spool_disk_free_bytes gauge",
+        "pgrelay_spool_disk_size_bytes gauge",
+        "pgrelay_spooled_bytes_total counter",
+        "pgrelay_reconnects_total counter",
+        "pgrelay_delivery_errors_total counter",
+        "pgrelay_dead_letters_total counter",
+        "pgrelay_info gauge",
+    ]
+    assert "_created" not in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_a_table_name_may_hold_anything(metrics: Metrics) -> None:
+    metrics.add_records('a"b\\c\nd.é', "c", 1)
+    assert value(metrics, "pgrelay_records_total", table='a"b\\c\nd.é', op="c") == 1
+
+
+def test_every_metric_of_ours_says_what_to_do(metrics: Metrics) -> None:
+    told = re.findall(r"^# HELP (pgrelay_\w+) (.*)$", Exposition(metrics).render().decode(), re.MULTILINE)
+    assert told
+    assert [name for name, text in told if not re.search(r"\bIf (it|you) ", text)] == []
+
+
+def test_every_end_of_reconnections_is_there_from_the_start(metrics: Metrics) -> None:
+    for end in ("kafka", "postgres", "registry", "spool"):
+        assert value(metrics, "pgrelay_reconnects_total", end=end) == 0
+    metrics.add_reconnect("postgres")
+    assert value(metrics, "pgrelay_reconnects_total", end="postgres") == 1
+
+
+def test_info_describes_the_relay(metrics: Metrics) -> None:
+    metrics.describe(version="1.2", slot="pgrelay")
+    assert value(metrics, "pgrelay_info", version="1.2", slot="pgrelay") == 1
