@@ -31,7 +31,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def health(clock: Clock) -> Health:
-    return Health(clock, stuck_after_s=10)
+    return Health(clock)
 
 
 @pytest.fixture

@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 from pgrelay.status.troubles import Troubles
+
+_STUCK_AFTER_S: Final = 10.0
 
 
 class Health:
     """What the relay tells of itself: that its loop turns, whether the stream flows, what went wrong."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, stuck_after_s: float = 10.0) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds that never go back."""
         self.troubles = Troubles()
         self._clock = clock
-        self._stuck_after_s = stuck_after_s
         self._last_beat_s = clock()
         self._waiting_for: str | None = "starting"
 
@@ -41,4 +43,4 @@ class Health:
     def stuck_for_s(self) -> float | None:
         """Seconds since the loop's last turn where they are too many, else None."""
         silent_s = self._clock() - self._last_beat_s
-        return silent_s if silent_s >= self._stuck_after_s else None
+        return silent_s if silent_s >= _STUCK_AFTER_S else None
