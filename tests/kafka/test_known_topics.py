@@ -1,0 +1,135 @@
+"""Topics that are missing are made, or asked for again; no broker is there."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pgrelay.config import SinkConfig
+from pgrelay.encode.records import BY_KEY, EVERY, Record
+from pgrelay.errors import SetupError
+from pgrelay.kafka.known_topics import Ask, KnownTopics
+
+KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+class Cluster:
+    """Its topics, and what it answers to those who make one: so many errors by topic, then success."""
+
+    def __init__(self, errors: dict[str, list[int]] | None = None, **topics: int) -> None:
+        self.topics = topics
+        self.asked: list[str | None] = []
+        self.tried: list[list[str]] = []
+        self._errors = errors or {}
+
+    async def ask(self, only: str | None) -> SimpleNamespace:
+        self.asked.append(only)
+        told = {name: count for name, count in self.topics.items() if only in (None, name)}
+        return SimpleNamespace(
+            topics={name: SimpleNamespace(partitions=[0] * count) for name, count in told.items()}
+        )
+
+    def create_topics(
+        self, wanted: Sequence[NewTopic], operation_timeout: float, request_timeout: float
+    ) -> dict[str, "Future[None]"]:
+        assert min(operation_timeout, request_timeout) > 0
+        self.tried.append([new.topic for new in wanted])
+        return {new.topic: self._made(new) for new in wanted}
+
+    def _made(self, new: NewTopic) -> "Future[None]":
+        made: Future[None] = Future()
+        if errors := self._errors.get(new.topic):
+            made.set_exception(KafkaException(KafkaError(errors.pop(0))))
+        else:
+            self.topics[new.topic] = new.num_partitions
+            made.set_result(None)
+        return made
+
+
+def known(cluster: Cluster, *, create: bool = True) -> KnownTopics:
+    config = SinkConfig(kafka=KAFKA, create_topics=create, partitions=2)
+    return KnownTopics(config, cast(AdminClient, cluster), cast(Ask, cluster.ask))
+
+
+def spread(topics: KnownTopics, topic: str) -> list[int]:
+    """The partitions that a record for all of them goes to."""
+    record: Record = (topic, None, b"v", None, EVERY)
+    return [partition for *_, partition in topics.to_every_partition([record])]
+
+
+def test_the_cluster_is_asked_once() -> None:
+    cluster = Cluster(a=1)
+    topics = known(cluster)
+    for _ in range(2):
+        asyncio.run(topics.learn())
+    assert "a" in topics
+    assert "b" not in topics
+    assert cluster.asked == [None]
+
+
+def test_what_is_missing_is_made_and_nothing_else() -> None:
+    cluster = Cluster(a=3)
+    topics = known(cluster)
+    asyncio.run(topics.learn())
+    asyncio.run(topics.require_all(["c", "a", "b", "c"]))
+    assert cluster.tried == [["b", "c"]]
+    assert (spread(topics, "a"), spread(topics, "b")) == ([0, 1, 2], [0, 1])
+
+
+def test_one_that_passes_by_itself_is_tried_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_RETRY_S", 0)
+    cluster = Cluster({"b": [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER]})
+    topics = known(cluster)
+    asyncio.run(topics.require_all(["a", "b"]))
+    assert cluster.tried == [["a", "b"], ["b"], ["b"]]
+    assert "b" in topics
+
+
+def test_one_that_is_refused_keeps_no_other_from_being_known() -> None:
+    cluster = Cluster({"b": [KafkaError.TOPIC_AUTHORIZATION_FAILED]})
+    topics = known(cluster)
+    with pytest.raises(SetupError, match=r"\bb\b"):
+        asyncio.run(topics.require_all(["a", "b"]))
+    assert ("a" in topics, "b" in topics) == (True, False)
+
+
+def test_one_that_somebody_else_has_made_meanwhile_has_the_partitions_that_they_gave_it() -> None:
+    cluster = Cluster({"a": [KafkaError.TOPIC_ALREADY_EXISTS]}, a=3)
+    topics = known(cluster)
+    asyncio.run(topics.require("a"))
+    assert spread(topics, "a") == [0, 1, 2]
+
+
+def test_none_is_made_where_the_configuration_says_so() -> None:
+    cluster = Cluster()
+    topics = known(cluster, create=False)
+    with pytest.raises(SetupError, match=r"^topic a does not exist; create it, or set sink\.create_topics"):
+        asyncio.run(topics.require("a"))
+    cluster.topics["a"] = 1
+    asyncio.run(topics.require("a"))
+    assert cluster.tried == []
+
+
+def test_partitions_that_were_added_are_counted_when_asked() -> None:
+    cluster = Cluster(a=1)
+    topics = known(cluster)
+    asyncio.run(topics.learn())
+    cluster.topics["a"] = 2
+    assert spread(topics, "a") == [0]
+    asyncio.run(topics.recount(["a"]))
+    assert spread(topics, "a") == [0, 1]
+    # As librdkafka tells of a topic that it can't ask for now.
+    cluster.topics["a"] = 0
+    asyncio.run(topics.recount(["a"]))
+    assert spread(topics, "a") == [0, 1]
+
+
+def test_a_record_of_one_partition_goes_there_alone() -> None:
+    record: Record = ("nowhere", b"k", b"v", None, BY_KEY)
+    assert known(Cluster()).to_every_partition([record]) == [record]
