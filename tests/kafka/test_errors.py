@@ -54,6 +54,12 @@ def test_a_key_of_200_characters_is_shown_whole() -> None:
     assert named(("ź" * 200).encode()) == " with key " + "ź" * 200
 
 
+def test_a_record_that_comes_from_another_time_waits_for_a_clock_to_be_set() -> None:
+    wrong = delivery_error(KafkaError(KafkaError.INVALID_TIMESTAMP), "app.public.t", 0)
+    assert isinstance(wrong, KafkaUnavailable)
+    assert str(wrong).endswith("; set the clock that is wrong")
+
+
 @pytest.mark.parametrize(
     "code",
     [

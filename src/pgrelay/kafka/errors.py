@@ -153,6 +153,11 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
             f"topic {topic} is gone ({error.str()}): it is made anew where sink.create_topics says so; if it "
             "was deleted, its earlier records are lost: copy the tables that it had"
         )
+    if code == KafkaError.INVALID_TIMESTAMP:
+        return KafkaUnavailable(
+            f"topic {topic}: {error.str()}: by the broker's clock ours is wrong by more than the topic's "
+            "message.timestamp.before.max.ms or message.timestamp.after.max.ms; set the clock that is wrong"
+        )
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
