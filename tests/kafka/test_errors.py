@@ -11,7 +11,9 @@ from pgrelay.check.kafka import unreachable
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
 from pgrelay.kafka.errors import delivery_error, denial, denied, uncreated, unreached
+from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
 from tests.answering import answering
 
 UNSPOKEN = "sasl_ssl://k:9093/1: SASL PLAIN mechanism handshake failed:"
@@ -58,6 +60,30 @@ def test_a_record_that_comes_from_another_time_waits_for_a_clock_to_be_set() -> 
     wrong = delivery_error(KafkaError(KafkaError.INVALID_TIMESTAMP), "app.public.t", 0)
     assert isinstance(wrong, KafkaUnavailable)
     assert str(wrong).endswith("; set the clock that is wrong")
+
+
+LOST = "may have lost records that were acknowledged, as by an unclean leader election; copy the tables"
+
+
+def test_records_that_a_new_leader_lacks_are_told() -> None:
+    """Nothing else would: the next producer begins anew, and the slot has moved past them."""
+    lost = delivery_error(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), "app.public.t", 0)
+    assert isinstance(lost, KafkaUnavailable)
+    assert LOST in str(lost)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("failed due to sequence desynchronization with broker 2", True), ("no", False)]
+)
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_so_are_they_by_a_producer_that_has_failed_for_it(
+    reason: str, told: bool, exactly_once: bool
+) -> None:
+    config = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
+    offsets = Offsets(config, "app.offsets", Identity("7", "d", "s"))
+    sink = TransactionalSink(config, offsets) if exactly_once else Sink(config)
+    assert (LOST in str(sink._lost(KafkaError(KafkaError._FATAL, reason)))) == told
+    await sink.close()
 
 
 @pytest.mark.parametrize(

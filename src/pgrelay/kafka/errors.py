@@ -106,6 +106,20 @@ _GONE: Final = frozenset(
 )
 
 
+# What it means that the broker has not got what went before. Its own error is the last that it gives of it.
+DESYNCHRONIZED: Final = (
+    "the topic may have lost records that were acknowledged, as by an unclean leader election; copy the "
+    "tables that it has anew"
+)
+
+
+def desynchronized(error: KafkaError) -> bool:
+    """Whether a broker misses records between those that it has of us and the next."""
+    return (
+        error.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER or "sequence desynchronization" in error.str()
+    )
+
+
 def denied(error: KafkaError) -> bool:
     """Whether a complaint of librdkafka's is a refusal, of us or of a right: it stands until it is cured."""
     if error.code() not in DENIED:
@@ -153,6 +167,8 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
             f"topic {topic} is gone ({error.str()}): it is made anew where sink.create_topics says so; if it "
             "was deleted, its earlier records are lost: copy the tables that it had"
         )
+    if desynchronized(error):
+        return KafkaUnavailable(f"topic {topic}: {error.str()}: {DESYNCHRONIZED}")
     if code == KafkaError.INVALID_TIMESTAMP:
         return KafkaUnavailable(
             f"topic {topic}: {error.str()}: by the broker's clock ours is wrong by more than the topic's "

@@ -23,10 +23,12 @@ from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
+    DESYNCHRONIZED,
     UNKNOWN,
     delivery_error,
     denial,
     denied,
+    desynchronized,
     refused_options,
     unreached,
     what_it_says,
@@ -141,7 +143,8 @@ class Sink:
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         """The error for a producer that can't be used any more."""
-        return KafkaUnavailable(f"the producer's identity is lost: {error.str()}")
+        lost = f"the producer's identity is lost: {error.str()}"
+        return KafkaUnavailable(f"{lost}: {DESYNCHRONIZED}" if desynchronized(error) else lost)
 
     def take_acknowledged(self) -> bool:
         """Whether any record was acknowledged since the last call."""

@@ -18,7 +18,7 @@ from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
 from pgrelay.kafka.closing import clear_frames
-from pgrelay.kafka.errors import DENIED, POISON, delivery_error
+from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, delivery_error, desynchronized
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
@@ -170,6 +170,8 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"
+    if desynchronized(error):
+        return KafkaUnavailable(f"{failed}: {DESYNCHRONIZED}")
     if error.code() in POISON:
         return RecordRefused(f"{failed}; {POISON[error.code()]}")
     if error.code() in DENIED:
