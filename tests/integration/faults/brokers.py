@@ -92,12 +92,12 @@ class Brokers:
         except KafkaException:
             return set()
 
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads the partition, as the cluster tells; -1 where nobody does, or it is not told."""
+    def leader(self, topic: str) -> int:
+        """Who leads the topic's first partition; 0 where nobody does, or the broker asked does not know."""
         try:
-            return self._admin.list_topics(topic, timeout=5).topics[topic].partitions[partition].leader
+            return max(0, self._admin.list_topics(topic, timeout=5).topics[topic].partitions[0].leader)
         except (KafkaException, KeyError):
-            return -1
+            return 0
 
     def create_topic(self, topic: str, replicas: list[int], config: dict[str, str]) -> None:
         """Makes a topic of one partition; the first of its replicas leads."""
