@@ -224,7 +224,7 @@ def test_every_shorter_file_of_frames_is_found_out(store: PreparedStore, spool: 
             frames_of(loaded(spool))
 
 
-@pytest.mark.parametrize("damage", ["flipped", "removed"])
+@pytest.mark.parametrize("damage", ["flipped", "removed", "zeros"])
 def test_damaged_frames_are_a_gap_since_the_server_sends_them_no_more(
     store: PreparedStore, spool: Spool, damage: str
 ) -> None:
@@ -234,7 +234,9 @@ def test_damaged_frames_are_a_gap_since_the_server_sends_them_no_more(
     path.unlink()
     if damage == "flipped":
         path.write_bytes(content[:-1] + b"\0")
-    why = "a chunk is damaged" if damage == "flipped" else "No such file or directory"
+    elif damage == "zeros":
+        path.write_bytes(bytes(len(content)))
+    why = "No such file or directory" if damage == "removed" else "a chunk is damaged"
     with pytest.raises(
         GapError, match=rf"^prepared transaction 'g' \(xid 731\), .*{NAME}\.frames: {why}.*pgrelay reset"
     ):

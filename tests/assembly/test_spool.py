@@ -242,6 +242,26 @@ def test_a_damaged_length_is_not_read_to_its_end(tmp_path: Path) -> None:
         list(read_chunks(path, 104))
 
 
+@pytest.mark.parametrize("size", [8, 4096, CHUNK_SIZE])
+def test_a_file_of_zeros_is_not_one_without_frames(tmp_path: Path, size: int) -> None:
+    """As a crash of the host may leave it: of a length of 0 the CRC is 0."""
+    path = tmp_path / "700.spool"
+    path.write_bytes(bytes(size))
+    with pytest.raises(SpoolError, match=r"a chunk is damaged \(0 bytes long\)"):
+        list(read_chunks(path, size))
+
+
+def test_a_chunk_that_became_zeros_is_found_out(spool: Spool) -> None:
+    """Where their number is that of the headers that they look like."""
+    buffer = filled(spool.buffer("700"), [b"0123"])  # with its length and the header, 16 bytes
+    buffer.spill()
+    filled(buffer, [b"second"]).spill()
+    buffer.path.write_bytes(bytes(16) + buffer.path.read_bytes()[16:])
+    with pytest.raises(SpoolError, match=r"a chunk is damaged \(0 bytes long\)"):
+        frames_of(buffer.chunks())
+    buffer.discard()
+
+
 def test_chunks_before_the_damage_may_be_given_out_but_the_end_is_not(spool: Spool) -> None:
     buffer = filled(spool.buffer("700"), [b"first"])
     buffer.spill()

@@ -252,7 +252,8 @@ def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
             while left:
                 length, crc = _CHUNK_HEADER.unpack(_read_exactly(file, _CHUNK_HEADER.size, path))
                 left -= _CHUNK_HEADER.size + length
-                if left < 0:
+                # None is empty; but zeros, as a disk may leave them, look like empty ones, CRC and all.
+                if left < 0 or length == 0:
                     raise SpoolDamaged(f"{path}: a chunk is damaged ({length} bytes long); check the disk")
                 chunk = _read_exactly(file, length, path)
                 if zlib.crc32(chunk) != crc:
