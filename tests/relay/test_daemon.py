@@ -49,6 +49,7 @@ class Ending(Session):
         self.source = Source("")
         self.ledger = Ledger()
         self.confirmations = Unsent()
+        self.relayed_lsn = 0
 
     async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
         self.began.set()

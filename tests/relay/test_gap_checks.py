@@ -35,9 +35,11 @@ def upstream(timeline: int | None = 2, left_at: int | None = LEFT) -> Upstream:
     [
         Delivered(SLOT),
         Delivered(WAL_END),
-        Delivered(SLOT, commit_lsn=WAL_END, seq=3),
+        Delivered(SLOT, commit_lsn=WAL_END - 1, seq=3),
+        Delivered(SLOT, commit_lsn=WAL_END, seq=0),
         Delivered(WAL_END, timeline=2),
         Delivered(LEFT, timeline=1),
+        Delivered(SLOT, commit_lsn=LEFT - 1, seq=3, timeline=1),
     ],
 )
 async def test_a_position_between_the_slot_and_the_end_of_wal_is_believed(delivered: Delivered) -> None:
@@ -57,6 +59,14 @@ async def test_a_server_that_has_not_come_so_far_was_restored() -> None:
 async def test_a_standby_that_was_promoted_before_it_had_all_is_refused() -> None:
     with pytest.raises(GapError, match="left timeline 1 at 0/3000, before 0/3001, which we have relayed"):
         await upstream().check(Delivered(LEFT + 1, timeline=1))
+
+
+async def test_so_is_one_that_lacks_the_commit_of_a_transaction_of_which_a_part_was_relayed() -> None:
+    """Its commit begins where the standby's copy of the timeline ended."""
+    with pytest.raises(GapError, match="left timeline 1 at 0/3000, before 0/3001, which we have relayed"):
+        await upstream().check(Delivered(SLOT, commit_lsn=LEFT, seq=3, timeline=1))
+    with pytest.raises(GapError, match="server's WAL ends at 0/9000: it was restored from a backup"):
+        await upstream().check(Delivered(SLOT, commit_lsn=WAL_END, seq=3))
 
 
 async def test_so_is_one_that_was_never_on_that_timeline() -> None:

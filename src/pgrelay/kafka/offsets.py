@@ -59,6 +59,11 @@ class Delivered:
     seq: int | None = None
     timeline: int | None = None
 
+    @property
+    def reaches(self) -> int:
+        """Where the WAL ends at the earliest that has all this: behind where that commit begins."""
+        return max(self.lsn, self.commit_lsn + 1) if self.commit_lsn is not None and self.seq else self.lsn
+
 
 T = TypeVar("T", Identity, Delivered)
 

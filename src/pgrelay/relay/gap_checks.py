@@ -33,11 +33,11 @@ class Upstream:
 
         Raises StandbyNotReady if the server is a standby that has not replayed so far yet.
         """
-        check_reached(delivered.lsn, await self.wal_end(), standby=self.timeline is None)
+        check_reached(delivered.reaches, await self.wal_end(), standby=self.timeline is None)
         check_skips_nothing(self.slot_lsn, delivered.lsn)
         if self.timeline is not None and delivered.timeline not in (None, self.timeline):
             left_at = await self.left_at(delivered.timeline)
-            check_received(delivered.timeline, delivered.lsn, self.timeline, left_at)
+            check_received(delivered.timeline, delivered.reaches, self.timeline, left_at)
 
     async def check_further(self, kept: Delivered | None, known: Delivered | None) -> None:
         """As `check`, the further of what Kafka has kept and what this process knows to be delivered."""

@@ -10,13 +10,15 @@ from pgrelay.relay.gap_checks import check_reached, check_received, check_skips_
 class ResumePoint:
     """How far this process's earlier streams came, and on which cluster; `system` is None before the first.
 
-    `flush_lsn` is where the next stream begins, `confirmed_lsn` what the server was last told.
+    `flush_lsn` is where the next stream begins, `confirmed_lsn` what the server was last told, `relayed_lsn`
+    how far what consumers may have reaches, acknowledged or not.
     """
 
     def __init__(self) -> None:
         self.system: System | None = None
         self.flush_lsn = 0
         self.confirmed_lsn = 0
+        self.relayed_lsn = 0
         self._standby = False
         self._walsender_pid: int | None = None
         self._taken_over = False
@@ -41,7 +43,7 @@ class ResumePoint:
             )
         if standby and not self._standby:
             raise unpromoted("and we have streamed from its primary")
-        check_reached(self.flush_lsn, system.wal_end, standby)
+        check_reached(self.relayed_lsn, system.wal_end, standby)
 
     async def check_history(self, system: System, source: Source) -> None:
         """Refuse a standby that was promoted before it had received all that we relayed. Raises GapError.
@@ -51,7 +53,7 @@ class ResumePoint:
         if self.system is None or self._standby or self.system.timeline == system.timeline:
             return
         left_at = await source.left_at(self.system.timeline, system.timeline)
-        check_received(self.system.timeline, self.flush_lsn, system.timeline, left_at)
+        check_received(self.system.timeline, self.relayed_lsn, system.timeline, left_at)
 
     def check_slot(self, slot: Slot, name: str) -> None:
         """Refuse a slot that the server has invalidated. Raises GapError."""
@@ -85,7 +87,8 @@ class ResumePoint:
         self._walsender_pid = walsender_pid
         self._taken_over = False
 
-    def advance(self, flush_lsn: int, confirmed_lsn: int) -> None:
-        """A stream came this far; neither LSN ever goes back."""
+    def advance(self, flush_lsn: int, confirmed_lsn: int, relayed_lsn: int = 0) -> None:
+        """A stream came this far; no LSN ever goes back."""
         self.flush_lsn = max(self.flush_lsn, flush_lsn)
         self.confirmed_lsn = max(self.confirmed_lsn, confirmed_lsn)
+        self.relayed_lsn = max(self.relayed_lsn, self.flush_lsn, relayed_lsn)

@@ -58,7 +58,8 @@ class Session:
     """Its parts are public for whoever looks on.
 
     `committing` is true while a commit to Kafka is under way, `recovering` until it is known what was
-    delivered.
+    delivered. `relayed_lsn` is where the WAL ends at the earliest that has all of which consumers may have
+    records, however little of it was acknowledged; 0 where they have none yet.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Session:
         self.server_poll = server_poll
         self.committing = False
         self.recovering = commits is not None
+        self.relayed_lsn = 0
+        self._reaches = 0
         self._metrics = metrics
         self._commits = commits
         self._supply = supply
@@ -288,6 +291,8 @@ class Session:
         if segment.begin is not None:
             self._entry = self.ledger.begin(segment.begin.commit_us)
             self._delivery = self.sink.delivery(self._entry, segment.begin.commit_lsn)
+            # The commit begins at that LSN; a message outside any transaction ends there.
+            self._reaches = segment.begin.commit_lsn + (segment.begin.xid is not None)
             if self._commits is not None:
                 self._commits.hold(self._entry, records=True)
         delivery, entry = self._delivery, self._entry
@@ -299,6 +304,9 @@ class Session:
         if records:
             entry.records += len(records)
             self._outbox.add(delivery, records)
+            if self._commits is None:
+                # Exactly once readers see nothing of it before a commit, whose position says so.
+                self.relayed_lsn = self._reaches
         if segment.end_lsn is not None:
             self.ledger.end(segment.end_lsn)
             self._delivery = None

@@ -96,7 +96,9 @@ class Starts:
 
     def ended(self, session: Session) -> None:
         """Keep what a session has learnt of the position, whatever ended it."""
-        self.resume_point.advance(session.ledger.flush_lsn, session.confirmations.confirmed_lsn)
+        self.resume_point.advance(
+            session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.relayed_lsn
+        )
         self.sink_is_spent = isinstance(self._sink, TransactionalSink)
 
     async def close_sink(self, after: Exception | None = None) -> None:
