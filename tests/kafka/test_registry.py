@@ -114,6 +114,15 @@ async def test_what_was_told_is_not_asked_again(answers: Answers) -> None:
     assert len(answers.asked) == 2
 
 
+async def test_but_by_the_next_session_since_the_registry_may_have_lost_it(answers: Answers) -> None:
+    """As one that keeps its schemas in memory does: the same id may be another schema's by then."""
+    registry = answers.registry()
+    first = await registry.register(ORDERS)
+    await registry.connect()
+    assert await registry.register(ORDERS) != first
+    await registry.close()
+
+
 async def test_credentials_are_passed_on(answers: Answers) -> None:
     registry = answers.registry(basic_auth_user_info="me:pw")
     await registry.register(ORDERS)

@@ -1,6 +1,7 @@
 """The schema registry: schemas in, ids out, by Confluent's own client, which works with several registries.
 
-Asked when a table's schema is announced, never for a row; the client caches the answers. Nothing blocks: the
+Asked when a table's schema is announced, never for a row; the client caches the answers, until another
+session begins: a registry that was restored, or lost what it had, gives other ids since. Nothing blocks: the
 client is asynchronous. A registry that does not answer, or answers with a server error, will be asked again
 (RegistryUnavailable); one that refuses a schema or us is a SetupError. Source: Confluent's "Schema Registry
 API Reference" and confluent-kafka's SchemaRegistryClient.
@@ -8,9 +9,10 @@ API Reference" and confluent-kafka's SchemaRegistryClient.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pgrelay.config.option_files import unreadable
@@ -80,10 +82,14 @@ class Registry:
             raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
-        """Return once the registry answers, even if it refuses us.
+        """Return once the registry answers, even if it refuses us. What it answered before is forgotten.
 
         Raises RegistryUnavailable, or SetupError where we are refused the token for it.
         """
+        forget: Callable[[], Any] = self._client.clear_caches
+        forgetting = forget()
+        if isawaitable(forgetting):  # in later versions of the client
+            await forgetting
         try:
             await self._answer(self._client.get_schema_types())
         except self._refusal as error:
