@@ -9,6 +9,7 @@ import pytest
 
 from pgrelay.check import check
 from pgrelay.config import Config
+from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
 from pgrelay.lsn import parse_lsn
 from tests.integration.conftest import NewRelay
@@ -124,6 +125,36 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
             relay.send(signal.SIGCONT)
         else:
             relay.start()
+        assert "the standby that was promoted had not received it" in last_words(relay, LOST)
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, embedded_kafka: Kafka
+) -> None:
+    """The producer outlives the primary: its records would be in the topic yet, and in no table."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    with standby_of(primary, sync_replication_slots="on") as standby:
+        second = on(standby, database)
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+        relay = new_relay(source={"dsn": dsn, "publications": [prefix]}).start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        _wait_synced(database, second, prefix)
+        embedded_kafka.pause()
+        # All that precedes the row is on the standby, so that the row alone is what it lacks.
+        caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{ask(database, 'SELECT pg_current_wal_lsn()')}'"
+        wait_until(lambda: ask(second, caught_up) is True, "the standby to have all", 60)
+        standby.stop()
+        database.execute("INSERT INTO t VALUES (2)")
+        relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") > 0, "the row to be sent")
+        primary.stop("immediate")
+        standby.start()
+        ask(second, "SELECT pg_promote()")
+        second.execute("INSERT INTO t SELECT generate_series(10001, 20000)")
         assert "the standby that was promoted had not received it" in last_words(relay, LOST)
 
 
