@@ -165,4 +165,4 @@ def test_what_is_asked_ahead_names_the_transactions_that_brought_it() -> None:
     encoder.feed(events)
     encoder.encode(NOW)
     assert isinstance(encoder.need, FactsNeeded)
-    assert (encoder.need.xid, encoder.need.xids_ahead) == (7, (7, 8, 8, 8))
+    assert (encoder.need.xid, tuple(xid for _, xid in encoder.need.ahead)) == (7, (7, 8, 8, 8))

@@ -31,12 +31,11 @@ from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
 
 @dataclass(frozen=True, slots=True)
 class FactsNeeded:
-    """`xid` is of the transaction that brought the relation, `xids_ahead` those of what is named ahead."""
+    """A relation, and the transaction that brought it; `ahead` are more such pairs."""
 
     relation: pgoutput.Relation
     xid: int | None
-    ahead: tuple[pgoutput.Relation, ...] = ()
-    xids_ahead: tuple[int | None, ...] = ()
+    ahead: tuple[tuple[pgoutput.Relation, int | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,7 @@ class Needs:
         """Need the facts of a relation, whose message is `body`, and name what of `coming` needs them too."""
         self._needed_by = body
         self._bodies_ahead = []
-        ahead = list(self._unknown(body, coming))
-        relations, xids = tuple(of for of, _ in ahead), tuple(by for _, by in ahead)
-        self.need = FactsNeeded(relation, xid, relations, xids)
+        self.need = FactsNeeded(relation, xid, tuple(self._unknown(body, coming)))
 
     def _unknown(
         self, body: bytes, coming: Iterable[RelationAhead]
@@ -102,7 +99,7 @@ class Needs:
         assert isinstance(need, FactsNeeded), "no facts are needed"
         self.need = None
         plan = self._plans.make(self._needed_by, need.relation, facts)
-        for body, relation, known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
+        for body, (relation, _), known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
             # What is wrong with it is told in its turn: rows of others come before.
             with suppress(SetupError):
                 self._plans.make_ahead(body, relation, known)

@@ -24,9 +24,8 @@ class Supply:
     async def meet(self, need: Need) -> None:
         """Get what the encoder needs, with what the need names ahead where that can be had, and give it."""
         match need:
-            case FactsNeeded():
-                facts = await self._facts.of(need.relation, need.xid)
-                ahead = zip(need.ahead, need.xids_ahead, strict=True)
+            case FactsNeeded(relation, xid, ahead):
+                facts = await self._facts.of(relation, xid)
                 self._encoder.learn(facts, await self._facts.ahead(ahead))
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
