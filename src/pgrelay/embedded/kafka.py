@@ -139,9 +139,14 @@ class Kafka:
             # A Java tool does it, which takes most of a second: once per machine is enough.
             shutil.copytree(cached(f"kafka-{KAFKA_VERSION}-storage", self._format), data)
         properties = self._configure(data, self.settings)
-        command = [*self._java_command("-Xmx384m"), "kafka.Kafka", properties]
+        command = java_command(self._java, self._class_path, self._folder, "-Xmx384m")
         client = AdminClient(_QUICK_TO_RETRY | {"bootstrap.servers": self.bootstrap}, logger=_SILENT)
-        self._daemon.start(command, ready=lambda: _answers(client), timeout=_TIMEOUT, cwd=self._folder)
+        self._daemon.start(
+            [*command, "kafka.Kafka", properties],
+            ready=lambda: _answers(client),
+            timeout=_TIMEOUT,
+            cwd=self._folder,
+        )
 
     def stop(self) -> None:
         """Stops the broker in good order, if it runs."""
@@ -165,12 +170,6 @@ class Kafka:
         self.stop()
         self.start()
 
-    def _java_command(self, *options: str) -> list[StrPath]:
-        logging_to = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        # The codecs unpack their libraries there, and after a kill nobody else removes them.
-        temporary = f"-Djava.io.tmpdir={self._folder}"
-        return [self._java, *options, *_JVM_OPTIONS, temporary, logging_to, "-cp", self._class_path]
-
     def _configure(self, data: Path, settings: Mapping[str, str]) -> Path:
         direct, proxied = f"DIRECT://{self.bootstrap}", f"PROXIED://{self.proxied_bootstrap}"
         ours = _SETTINGS | {
@@ -179,7 +178,6 @@ class Kafka:
             "advertised.listeners": f"{direct},{proxied}",
             "controller.quorum.voters": f"1@{self._controller}",
         }
-        (self._folder / "log4j2.properties").write_text(_LOGGING)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in {**ours, **settings}.items()))
         return properties
@@ -187,14 +185,23 @@ class Kafka:
     def _format(self, data: Path) -> None:
         """Makes a folder what Kafka takes for the storage of a new node; it holds no path and no port."""
         tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
-        command = [*self._java_command("-Xmx96m"), *tool, "--config", self._configure(data, {})]
-        run_tool(command, cwd=self._folder)
+        command = java_command(self._java, self._class_path, self._folder, "-Xmx96m")
+        run_tool([*command, *tool, "--config", self._configure(data, {})], cwd=self._folder)
 
     def _end(self) -> None:
         if self._directory is None:
             self.kill()  # nobody keeps the data
         else:
             self.stop()
+
+
+def java_command(java: StrPath, class_path: str, folder: Path, *options: str) -> list[StrPath]:
+    """How Kafka's classes are run, quietly, with all that they write below `folder`."""
+    logging = folder / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    # The codecs unpack their libraries there, and after a kill nobody else removes them.
+    places = f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile={logging}"
+    return [java, *options, *_JVM_OPTIONS, *places, "-cp", class_path]
 
 
 def _answers(client: AdminClient) -> bool:

@@ -12,23 +12,14 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.embedded.account import server_folder
 from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
 from pgrelay.embedded.jars import fetch_jars, java
+from pgrelay.embedded.kafka import java_command
 from pgrelay.embedded.kafka_jars import KAFKA_JARS
 from pgrelay.embedded.ports import free_ports
 from pgrelay.kafka.log import quiet_log
 from tests.integration.waiting import wait_until
 
 _CLUSTER_ID = "cGdyZWxheS1jbHVzdGVyMQ"
-_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _TIMEOUT = 60.0  # seconds to start or stop
-
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d %p %c{1}: %m%n
-"""
 
 # A broker that is gone is noticed soon, and is given nothing back that another leads meanwhile.
 _SETTINGS = {
@@ -133,10 +124,8 @@ class Brokers:
     def _home(self, node: int) -> Path:
         return self._folder / str(node)
 
-    def _command(self, node: int, *options: str) -> list[StrPath]:
-        logging_to = f"-Dlog4j2.configurationFile={self._home(node) / 'log4j2.properties'}"
-        temporary = f"-Djava.io.tmpdir={self._home(node)}"
-        return [self._java, *options, *_JVM_OPTIONS, temporary, logging_to, "-cp", self._class_path]
+    def _command(self, node: int, heap: str) -> list[StrPath]:
+        return java_command(self._java, self._class_path, self._home(node), heap)
 
     def _format(self, node: int) -> None:
         home = self._home(node)
@@ -155,7 +144,6 @@ class Brokers:
             ),
             "log.dirs": str(home / "data"),
         }
-        (home / "log4j2.properties").write_text(_LOGGING)
         properties = home / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in ours.items()))
         tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
