@@ -52,20 +52,30 @@ def ids(relay: Relay, count: int) -> list[int]:
     return list(dict.fromkeys(json.loads(record.key or b"")["id"] for record in records))
 
 
+def make_failover_slot(database: Database, prefix: str) -> None:
+    """Table t, its publication, and a slot that standbys synchronise."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+
+
+def whichever_is_primary(primary: Postgres, standby: Postgres, database: Database) -> str:
+    """A DSN of both."""
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    return f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+
+
 @pytest.mark.parametrize("version", ["17", "18"], indirect=True)
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_failover_slot_goes_on_after_promotion(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, delivery: str
 ) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
-    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on") as standby:
         primary.settings["synchronized_standby_slots"] = SLOT
         primary.restart()
         second = on(standby, database)
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+        dsn = whichever_is_primary(primary, standby, database)
         source = {"dsn": dsn, "publications": [prefix]}
         relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1), (2)")
@@ -98,13 +108,10 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, running: bool, delivery: str
 ) -> None:
     """Without synchronized_standby_slots; what it wrote where we are already would be skipped in silence."""
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
-    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on") as standby:
         second = on(standby, database)
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+        dsn = whichever_is_primary(primary, standby, database)
         source = {"dsn": dsn, "publications": [prefix]}
         relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
@@ -133,13 +140,10 @@ def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, embedded_kafka: Kafka
 ) -> None:
     """The producer outlives the primary: its records would be in the topic yet, and in no table."""
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
-    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on") as standby:
         second = on(standby, database)
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        dsn = f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+        dsn = whichever_is_primary(primary, standby, database)
         relay = new_relay(source={"dsn": dsn, "publications": [prefix]}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
@@ -215,9 +219,7 @@ def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
 
     `synced`: the standby has the slot, which nobody can read yet.
     """
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
-    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on" if synced else "off") as standby:
         second = on(standby, database)
         hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
