@@ -1,5 +1,6 @@
 """A schema registry that does not answer as it should is told of by its name, and not by its password."""
 
+import socket
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -29,6 +30,16 @@ def test_one_that_is_away_is_named(ask: Callable[[Registry], object], what: str)
         ) as told:
             ask(registry)
     assert str(told.value).startswith(f"schema registry http://***@127.0.0.1:{port}, ")
+
+
+def test_one_that_takes_the_question_and_never_answers_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pgrelay.spark.schemas.registry._DEFAULTS", {"timeout": 0.2})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        registry = Registry({"url": f"http://127.0.0.1:{silent.getsockname()[1]}", "max.retries": 1})
+        with pytest.raises(PgrelayError, match=r"asked for the schema of id 7, .*timed out"):
+            registry.of_ids([7])
 
 
 def test_options_that_cannot_be_right_are_refused() -> None:

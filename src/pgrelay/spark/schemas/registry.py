@@ -8,6 +8,9 @@ from typing import Any, Final
 
 from pgrelay.errors import PgrelayError, SetupError
 
+# The user's own options come on top. By itself the client waits for an answer without end.
+_DEFAULTS: Final[Mapping[str, object]] = {"timeout": 10}
+
 _NO_SUCH_SCHEMA: Final = 40403
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.5
@@ -29,7 +32,7 @@ class Registry:
             raise SetupError(
                 f"reading Avro needs {error.name}, which is missing: pip install 'pgrelay[avro]'"
             ) from error
-        options = {"url": where} if isinstance(where, str) else dict(where)
+        options = {**_DEFAULTS, **({"url": where} if isinstance(where, str) else where)}
         self._url = _shown(options.get("url", ""))
         try:
             self._client = SchemaRegistryClient(options)
