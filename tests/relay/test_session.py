@@ -6,9 +6,8 @@ from typing import cast
 import pytest
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.records import BY_KEY, Record, Segment
+from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.errors import RecordRefused
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
@@ -167,38 +166,3 @@ async def test_a_full_queue_is_sent_without_lingering_for_more() -> None:
     sink = Hurrying()
     await Full(sink)._rest()
     assert sink.hurried
-
-
-class Entering(Session):
-    """Takes records for a producer that has no room for any."""
-
-    def __init__(self, commits: Commits | None) -> None:
-        self.ledger = Ledger()
-        self.ledger.seen(9)
-        self.sink = FakeSink(InFlight(0), broker_refused=False)
-        self.relayed_lsn = 0
-        self._commits = commits
-        self._outbox = Outbox()
-
-    def enter(self, begin: TransactionBegin, records: list[Record]) -> int:
-        segment = Segment(begin)
-        segment.records = records
-        segment.end_lsn = 9
-        self._enter(segment)
-        return self.relayed_lsn
-
-
-def test_it_is_known_how_far_what_was_relayed_reaches_before_kafka_has_acknowledged_it() -> None:
-    session = Entering(None)
-    assert session.enter(TransactionBegin(700, 3, 0), []) == 0
-    assert session.enter(TransactionBegin(701, 5, 0), [RECORD]) == 6
-    assert session.enter(TransactionBegin(None, 8, 0), [RECORD]) == 8  # a message, which ends there
-    assert session.ledger.flush_lsn == 0
-
-
-def test_exactly_once_nothing_is_relayed_before_a_commit_says_so() -> None:
-    class Held(FakeCommits):
-        def hold(self, entry: InFlight, records: bool) -> None:
-            pass
-
-    assert Entering(Held()).enter(TransactionBegin(701, 5, 0), [RECORD]) == 0

@@ -67,7 +67,7 @@ class Assembler:
         self, spool: Spool, prepared: PreparedStore, memory_limit: int, two_phase: bool = False
     ) -> None:
         self.server_lsn = 0
-        self._spool = spool
+        self.spool = spool
         self._prepared = prepared
         self._memory_limit = memory_limit
         self._two_phase = two_phase
@@ -277,7 +277,7 @@ class Assembler:
             known = "is not known" if transaction is None else "has begun already"
             raise ProtocolError(f"StreamStart of transaction {start.xid}, which {known}").at(frame_lsn(frame))
         if transaction is None:
-            transaction = OpenTransaction(start.xid, self._spool.buffer(str(start.xid)))
+            transaction = OpenTransaction(start.xid, self.spool.buffer(str(start.xid)))
             self._open[start.xid] = transaction
         self._segment = transaction
 
@@ -321,7 +321,7 @@ class Assembler:
         self._events.append(Reached(prepare.end_lsn))
 
     def _begin_prepare(self, xid: int) -> OpenTransaction:
-        return OpenTransaction(xid, self._spool.buffer(f"{xid}-prepare"))
+        return OpenTransaction(xid, self.spool.buffer(f"{xid}-prepare"))
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
         self._spill(transaction)
@@ -341,7 +341,7 @@ class Assembler:
         if entry is None:
             raise GapError(
                 f"COMMIT PREPARED of {commit.gid!r} (xid {commit.xid}) at {format_lsn(commit.commit_lsn)}, "
-                f"but its rows are not in {self._spool.directory}: with source.two_phase, "
+                f"but its rows are not in {self.spool.directory}: with source.two_phase, "
                 "transactions.spool_dir must survive restarts; restore it, or copy the tables anew"
             )
         self._prepared.committed(entry, commit.end_lsn)

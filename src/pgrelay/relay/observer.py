@@ -104,8 +104,8 @@ class Observer:
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
         metrics.set_open_transactions(session.assembler.open_transactions)
-        metrics.set_spooled_bytes(session.spool.on_disk)
-        metrics.add_spooled_bytes(session.spool.take_written())
+        metrics.set_spooled_bytes(session.assembler.spool.on_disk)
+        metrics.add_spooled_bytes(session.assembler.spool.take_written())
         metrics.add_delivery_errors(session.sink.take_failures())
         for table, op, count in session.encoder.take_counts():
             metrics.add_records(table, op, count)

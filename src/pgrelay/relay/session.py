@@ -26,16 +26,15 @@ from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
-from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import EVERY, Segment
-from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
-from pgrelay.progress import InFlight, Ledger
+from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.entries import Entries
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.supply import Supply
@@ -58,8 +57,7 @@ class Session:
     """Its parts are public for whoever looks on.
 
     `committing` is true while a commit to Kafka is under way, `recovering` until it is known what was
-    delivered. `relayed_lsn` is where the WAL ends at the earliest that has all of which consumers may have
-    records, however little of it was acknowledged; 0 where they have none yet.
+    delivered.
     """
 
     def __init__(
@@ -70,7 +68,6 @@ class Session:
         assembler: Assembler,
         encoder: Encoder,
         ledger: Ledger,
-        spool: Spool,
         metrics: Metrics,
         confirmations: Confirmations,
         commits: Commits | None,
@@ -83,12 +80,9 @@ class Session:
         self.encoder = encoder
         self.ledger = ledger
         self.confirmations = confirmations
-        self.spool = spool
         self.server_poll = server_poll
         self.committing = False
         self.recovering = commits is not None
-        self.relayed_lsn = 0
-        self._reaches = 0
         self._metrics = metrics
         self._commits = commits
         self._supply = supply
@@ -97,8 +91,7 @@ class Session:
         self._frames: list[bytes] = []
         self._taken = 0
         self._outbox = Outbox()
-        self._delivery: Delivery | None = None
-        self._entry: InFlight | None = None
+        self.entries = Entries(sink, ledger, self._outbox, commits)
 
     async def run(self, stop: asyncio.Event, turned: "Callable[[Session], None]") -> None:
         """Relay until `stop` is set; `turned` is called once a turn, never per row."""
@@ -269,47 +262,17 @@ class Session:
         if truncates:
             self._send_on_errand(self._enter_truncates(truncates, encoded))
         else:
-            self._enter_all(encoded)
+            self._enter(encoded)
 
     async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
         """A truncate goes to every partition of its topic, of which there may be more by now."""
         records = [record for segment in truncates for record in segment.records]
         await self.sink.topics.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
-        self._enter_all(encoded)
+        self._enter(encoded)
 
-    def _enter_all(self, encoded: list[Segment | Reached]) -> None:
-        for out in encoded:
-            if isinstance(out, Reached):
-                position = self.ledger.reached(out.lsn)
-                if self._commits is not None and position is not None:
-                    self._commits.hold(position, records=False)
-            else:
-                self._enter(out)
+    def _enter(self, encoded: list[Segment | Reached]) -> None:
+        self.entries.enter(encoded)
         self._hand_over()
-
-    def _enter(self, segment: Segment) -> None:
-        if segment.begin is not None:
-            self._entry = self.ledger.begin(segment.begin.commit_us)
-            self._delivery = self.sink.delivery(self._entry, segment.begin.commit_lsn)
-            # The commit begins at that LSN; a message outside any transaction ends there.
-            self._reaches = segment.begin.commit_lsn + (segment.begin.xid is not None)
-            if self._commits is not None:
-                self._commits.hold(self._entry, records=True)
-        delivery, entry = self._delivery, self._entry
-        assert delivery is not None, "a segment goes on from none"
-        assert entry is not None
-        records = segment.records
-        if segment.has_truncate:
-            records = self.sink.topics.to_every_partition(records)
-        if records:
-            entry.records += len(records)
-            self._outbox.add(delivery, records)
-            if self._commits is None:
-                # Exactly once readers see nothing of it before a commit, whose position says so.
-                self.relayed_lsn = self._reaches
-        if segment.end_lsn is not None:
-            self.ledger.end(segment.end_lsn)
-            self._delivery = None
 
     def _hand_over(self) -> bool:
         """Hand the outbox to the producer; false where it has no room for anything now."""

@@ -97,7 +97,7 @@ class Starts:
     def ended(self, session: Session) -> None:
         """Keep what a session has learnt of the position, whatever ended it."""
         self.resume_point.advance(
-            session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.relayed_lsn
+            session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.entries.relayed_lsn
         )
         self.sink_is_spent = isinstance(self._sink, TransactionalSink)
 
@@ -198,7 +198,6 @@ class Starts:
             ),
             encoder=encoder,
             ledger=ledger,
-            spool=spool,
             metrics=self._metrics,
             confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
             commits=commits,

@@ -1,0 +1,66 @@
+"""What was encoded enters here: the ledger counts its records, the outbox has them."""
+
+from collections.abc import Iterable
+
+from pgrelay.assembly.events import Reached
+from pgrelay.encode.records import Segment
+from pgrelay.handover import Delivery
+from pgrelay.kafka.sink import Sink
+from pgrelay.progress import InFlight, Ledger
+from pgrelay.relay.commits import Commits
+from pgrelay.relay.outbox import Outbox
+
+
+class Entries:
+    """The entries of one session. Whatever enters is held for the next commit to Kafka, if there are any.
+
+    `relayed_lsn` is where the WAL ends at the earliest that has all of which consumers may have records,
+    however little of it was acknowledged; 0 where they have none yet.
+    """
+
+    def __init__(self, sink: Sink, ledger: Ledger, outbox: Outbox, commits: Commits | None) -> None:
+        self.relayed_lsn = 0
+        self._sink = sink
+        self._ledger = ledger
+        self._outbox = outbox
+        self._commits = commits
+        # Of the transaction that has begun and not ended.
+        self._entry: InFlight | None = None
+        self._delivery: Delivery | None = None
+        self._reaches = 0
+
+    def enter(self, encoded: Iterable[Segment | Reached]) -> None:
+        for out in encoded:
+            if isinstance(out, Reached):
+                self._enter_position(out.lsn)
+            else:
+                self._enter_segment(out)
+
+    def _enter_position(self, lsn: int) -> None:
+        position = self._ledger.reached(lsn)
+        if self._commits is not None and position is not None:
+            self._commits.hold(position, records=False)
+
+    def _enter_segment(self, segment: Segment) -> None:
+        if segment.begin is not None:
+            self._entry = self._ledger.begin(segment.begin.commit_us)
+            self._delivery = self._sink.delivery(self._entry, segment.begin.commit_lsn)
+            # The commit begins at that LSN; a message outside any transaction ends there.
+            self._reaches = segment.begin.commit_lsn + (segment.begin.xid is not None)
+            if self._commits is not None:
+                self._commits.hold(self._entry, records=True)
+        entry, delivery = self._entry, self._delivery
+        assert entry is not None, "a segment goes on from none"
+        assert delivery is not None
+        records = segment.records
+        if segment.has_truncate:
+            records = self._sink.topics.to_every_partition(records)
+        if records:
+            entry.records += len(records)
+            self._outbox.add(delivery, records)
+            if self._commits is None:
+                # Exactly once readers see nothing of it before a commit, whose position says so.
+                self.relayed_lsn = self._reaches
+        if segment.end_lsn is not None:
+            self._ledger.end(segment.end_lsn)
+            self._entry = self._delivery = None
