@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pgrelay.embedded.daemon import Daemon, ServerFailed, log_tail, run_tool
+from pgrelay.embedded.daemon import Daemon, ServerFailed, halt, log_tail, run_tool
+from tests.halting import halted
 from tests.integration.waiting import wait_until
 
 
@@ -97,9 +98,33 @@ def test_a_failed_start_ends_in_the_way_that_was_asked_for(tmp_path: Path) -> No
     assert "tidied" in daemon.log.read_text()
 
 
-def test_signals_need_a_process(daemon: Daemon) -> None:
+def test_one_that_is_paused_stands_still_at_once_until_it_is_resumed(daemon: Daemon) -> None:
+    _start(daemon, "echo up; while :; do :; done")
+    assert daemon.pid is not None
+    for _ in range(20):
+        daemon.pause()
+        assert halted(daemon.pid)
+        daemon.resume()
+        assert not halted(daemon.pid)
+    daemon.kill()
+
+
+def test_one_that_has_ended_can_not_be_paused(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match="Thing is not running"):
-        daemon.send(signal.SIGSTOP)
+        daemon.pause()
+    _start(daemon, "echo up; exec sleep 60")
+    daemon.kill()
+    daemon.resume()
+    with pytest.raises(ServerFailed, match="Thing is not running"):
+        daemon.pause()
+
+
+def test_one_that_ends_as_it_is_paused_keeps_its_exit_code() -> None:
+    with subprocess.Popen(["sh", "-c", "exit 3"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert not halt(process)
+    assert process.returncode == 3
 
 
 def test_the_tail_of_a_log(tmp_path: Path) -> None:

@@ -17,21 +17,9 @@ from tests.integration.databases import Database, drop_database
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer, PostgresServer, Servers, default_version
-from tests.integration.waiting import OutOfPatience
 from tests.unavailable import skip
 
 T = TypeVar("T")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give a test whose patience ran out, as on a busy machine, a second try, and show why.
-
-    Records that are wrong or that never came get none: they may be a loss.
-    """
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=[OutOfPatience]))
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import psycopg
 import yaml
 
 from pgrelay.lsn import parse_lsn
+from tests.halting import halt
 from tests.integration.databases import Database
 from tests.integration.least_role import let_in, publish
 from tests.integration.program import Program, run
@@ -107,6 +108,13 @@ class Relay:
     def send(self, number: signal.Signals) -> None:
         assert self._process is not None, "the relay was never started"
         self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Halt the process: no thread of it runs on."""
+        halt(self.pid)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process with SIGKILL, if it runs."""

@@ -16,6 +16,7 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.relay.setup import check_same
 from pgrelay.wire.replication import StreamOptions
+from tests.halting import halt
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.servers import Servers
@@ -47,7 +48,7 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
     """Or a relay would wait for ever, without a word, for one that hangs."""
     async with Source(database.dsn) as source:
         monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
-        os.kill(source.walsender_pid, signal.SIGSTOP)
+        halt(source.walsender_pid)
         try:
             with pytest.raises(SourceUnavailable, match=r"has not answered IDENTIFY_SYSTEM for 0\.5 s"):
                 await source.identify()

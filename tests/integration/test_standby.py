@@ -1,7 +1,6 @@
 """Standbys: slots that outlive their primary (PostgreSQL 17 and later), decoding on one (16 and later)."""
 
 import json
-import signal
 from collections.abc import Iterator
 
 import psycopg
@@ -121,7 +120,7 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
         database.execute("INSERT INTO t SELECT generate_series(2, 1000)")
         relay.caught_up()
         if running:
-            relay.send(signal.SIGSTOP)
+            relay.pause()
         else:
             assert relay.stop() == 0
         primary.stop("immediate")
@@ -129,7 +128,7 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
         ask(second, "SELECT pg_promote()")
         second.execute("INSERT INTO t SELECT generate_series(10001, 20000)")
         if running:
-            relay.send(signal.SIGCONT)
+            relay.resume()
         else:
             relay.start()
         assert "the standby that was promoted had not received it" in last_words(relay, LOST)

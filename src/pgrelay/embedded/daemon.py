@@ -42,6 +42,18 @@ def run_tool(command: Sequence[StrPath], *, cwd: Path, account: Account | None =
         raise ServerFailed(f"{Path(command[0]).name} failed with exit code {process.returncode}:\n{output}")
 
 
+def halt(process: subprocess.Popen[bytes]) -> bool:
+    """SIGSTOP to a child of ours; returns once every thread stands still. False if the process has ended."""
+    process.send_signal(signal.SIGSTOP)
+    if process.returncode is not None:
+        return False
+    # The signal alone leaves those that are on another core a moment, in which a server may answer.
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return os.WIFSTOPPED(status)
+
+
 def log_tail(log: Path) -> str:
     """The last lines of a log, or a word that there is none."""
     if not log.exists():
@@ -131,11 +143,15 @@ class Daemon:
             self._process.kill()
             self._process.wait()
 
-    def send(self, what: signal.Signals) -> None:
-        """Sends a signal. Raises ServerFailed if the process is not running."""
-        if self._process is None or not self.running:
+    def pause(self) -> None:
+        """Halts the process: no thread of it runs on. Raises ServerFailed if it is not running."""
+        if self._process is None or not self.running or not halt(self._process):
             raise ServerFailed(f"{self.name} is not running")
-        self._process.send_signal(what)
+
+    def resume(self) -> None:
+        """Lets a halted process go on, if it is there."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     @staticmethod
     def _ended_within(process: subprocess.Popen[bytes], timeout: float) -> bool:

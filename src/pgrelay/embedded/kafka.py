@@ -160,10 +160,10 @@ class Kafka:
 
     def pause(self) -> None:
         """Halts the broker: connections stay open, and nothing answers."""
-        self._daemon.send(signal.SIGSTOP)
+        self._daemon.pause()
 
     def resume(self) -> None:
-        self._daemon.send(signal.SIGCONT)
+        self._daemon.resume()
 
     def restart(self) -> None:
         """Stops and starts the broker, on the same ports."""

@@ -1,6 +1,5 @@
 """Who uses a slot, and from where it goes on."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,12 +45,12 @@ def cut_off(relay: Relay) -> Iterator[None]:
     database, slot = relay.database, relay.prefix
     owner = walsender(database, slot)
     assert owner is not None
-    relay.send(signal.SIGSTOP)
+    relay.pause()
     with database.connect() as connection:
         connection.execute("SELECT pg_terminate_backend(%s)", [owner.pid])
     wait_free(database, slot)
     yield
-    relay.send(signal.SIGCONT)
+    relay.resume()
 
 
 def cut_stream(relay: Relay) -> None:

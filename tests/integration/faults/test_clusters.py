@@ -1,7 +1,6 @@
 """Another server answers where ours did: row 9 of faults.md, while the relay runs."""
 
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
@@ -46,8 +45,8 @@ def test_a_server_that_is_another(
     relay.caught_up()
     server.stop()
     # It must not come while the database is not there yet, which is another mistake.
-    relay.send(signal.SIGSTOP)
+    relay.pause()
     with Postgres(version=version, contrib=True, port=server.port) as other:
         create_database(other.dsn, database.name)
-        relay.send(signal.SIGCONT)
+        relay.resume()
         assert "source.dsn leads to cluster" in last_words(relay, LOST)

@@ -4,7 +4,6 @@ Rows 4, 9, 10, 11, 29 and 39 of faults.md, under either delivery where nothing e
 """
 
 import json
-import signal
 from typing import Any
 
 import pytest
@@ -194,13 +193,13 @@ def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> No
 
 def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
     """Row 11: unless it was another relay, which would have moved the position too."""
-    relay.send(signal.SIGSTOP)
+    relay.pause()
     cut_stream(relay)
     relay.database.execute("INSERT INTO t VALUES (1)")
     relay.database.execute(
         f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_flush_lsn())"
     )
-    relay.send(signal.SIGCONT)
+    relay.resume()
     assert "the slot was moved or made anew" in last_words(relay, LOST)
 
 
@@ -330,12 +329,12 @@ def test_a_relay_that_wakes_up_when_another_has_taken_over_doubles_nothing(
     zombie.wait_for(
         lambda: zombie.metric("pgrelay_inflight_records") >= min(rows, MANY // 2), "records on their way"
     )
-    zombie.send(signal.SIGSTOP)
+    zombie.pause()
     cut_stream(zombie)
     second = exactly_once(new_relay).start().wait_streaming()
     second.caught_up()
     kafka_proxy.release()
-    zombie.send(signal.SIGCONT)
+    zombie.resume()
     zombie.wait_for(lambda: "is active for PID" in zombie.get("/readyz")[1], "the zombie to wait")
     database.execute(f"INSERT INTO t VALUES ({rows + 1})")
     second.caught_up()

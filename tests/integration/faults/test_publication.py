@@ -1,6 +1,5 @@
 """The publication and its tables change under the relay: rows 13 and 14 of faults.md."""
 
-import signal
 import time
 
 import pytest
@@ -49,11 +48,11 @@ def test_a_publication_that_was_dropped_and_made_anew(database: Database, relay:
     """Row 13: between two looks at it; PostgreSQL 18 has skipped the row in silence."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
-    relay.send(signal.SIGSTOP)  # so that it does not look meanwhile
+    relay.pause()  # so that it does not look meanwhile
     database.execute("DROP PUBLICATION pgrelay")
     database.execute("INSERT INTO t VALUES (1)")
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
-    relay.send(signal.SIGCONT)
+    relay.resume()
     words = last_words(relay, WRONG)
     assert "publication pgrelay was dropped and made anew" in words
     assert "copy its tables anew" in words

@@ -1,7 +1,6 @@
 """What becomes of the slot behind the relay's back: rows 10, 11 and 12 of faults.md."""
 
 import math
-import signal
 
 import pytest
 from psycopg import sql
@@ -35,10 +34,10 @@ def test_a_slot_that_was_dropped_while_we_waited_for_the_server(
     """Row 10."""
     server.stop()
     relay.wait_event(WAITING)
-    relay.send(signal.SIGSTOP)
+    relay.pause()
     server.start()
     database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
-    relay.send(signal.SIGCONT)
+    relay.resume()
     assert f"slot {relay.prefix} is gone" in last_words(relay, LOST)
 
 
@@ -89,7 +88,7 @@ def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streamin
     """Row 12: the relay fell too far behind."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     if streaming:
-        relay.send(signal.SIGSTOP)
+        relay.pause()
     else:
         relay.stop()
     with database.connect() as connection:
@@ -98,7 +97,7 @@ def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streamin
             connection.execute("SELECT pg_switch_wal()")
         connection.execute("CHECKPOINT")
     if streaming:
-        relay.send(signal.SIGCONT)
+        relay.resume()
     else:
         relay.start()
     assert "the server removed WAL that it needs" in last_words(relay, LOST)
