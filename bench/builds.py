@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +25,11 @@ def pgrelay(*arguments: str) -> list[str]:
 
 
 def environment(form: Form) -> dict[str, str]:
-    """The environment in which Python imports that form. Raises RuntimeError where it can't be built."""
-    folder = _BUILDS / _digest() / form
+    """The environment in which Python imports that form, of the sources as they were at the first call.
+
+    Raises RuntimeError where it can't be built, or the sources have changed since.
+    """
+    folder = _BUILDS / _at_first() / form
     if not folder.exists():
         _build(form, folder)
     return {**os.environ, "PYTHONPATH": str(folder)}
@@ -39,6 +43,8 @@ def _build(form: Form, folder: Path) -> None:
         source.mkdir()
         for name in _INPUTS:
             _copy(_ROOT / name, source / name)
+        if _digest(source) != _at_first():
+            raise RuntimeError("the sources changed since the first form was built; run it again")
         if form == "compiled":
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
             subprocess.run([*pip, str(target), str(source)], check=True)
@@ -73,8 +79,13 @@ def _copy(path: Path, target: Path) -> None:
         shutil.copy(path, target)
 
 
-def _digest() -> str:
+@cache
+def _at_first() -> str:
+    return _digest(_ROOT)
+
+
+def _digest(root: Path) -> str:
     digest = hashlib.sha256()
-    for path in [_ROOT / "setup.py", *sorted((_ROOT / "src").rglob("*.py"))]:
+    for path in [root / "setup.py", *sorted((root / "src").rglob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
