@@ -34,7 +34,7 @@ class SetupError(PgrelayError):
 
 
 class PositionError(SetupError):
-    """A record of the offsets topic can't be read, so it is not known what was delivered."""
+    """A position can't be read, or not be held against the server: changes may be missing or not."""
 
 
 class GapError(PgrelayError):

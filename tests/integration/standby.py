@@ -17,10 +17,10 @@ SLOT = "standby"
 
 
 @contextmanager
-def standby_of(primary: Postgres, **settings: str) -> Iterator[Postgres]:
-    """A standby that streams through the physical slot `standby` of the primary, which it creates."""
+def standby_of(primary: Postgres, slot: str = SLOT, **settings: str) -> Iterator[Postgres]:
+    """A standby that streams through a physical slot of the primary, which it creates."""
     with psycopg.connect(primary.dsn, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_physical_replication_slot(%s)", [SLOT])
+        connection.execute("SELECT pg_create_physical_replication_slot(%s)", [slot])
     account = server_account()
     with server_folder(None, "standby", account) as folder:
         run_tool(
@@ -28,7 +28,7 @@ def standby_of(primary: Postgres, **settings: str) -> Iterator[Postgres]:
                 postgres_programs(_TOOLS_OF, contrib=False) / "pg_basebackup",
                 f"--pgdata={folder / 'data'}",
                 f"--dbname={primary.dsn}",
-                f"--slot={SLOT}",
+                f"--slot={slot}",
                 "--checkpoint=fast",
                 "--no-sync",
             ],
@@ -39,7 +39,7 @@ def standby_of(primary: Postgres, **settings: str) -> Iterator[Postgres]:
         settings = {
             # pg_basebackup could write this, but the newest writes options that older servers don't know.
             "primary_conninfo": primary.dsn,
-            "primary_slot_name": SLOT,
+            "primary_slot_name": slot,
             "hot_standby_feedback": "on",
             **settings,
         }

@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.history import History
 from pgrelay.postgres.source import Source
 from pgrelay.relay.setup import check_same
 from pgrelay.wire.replication import StreamOptions
@@ -120,5 +121,10 @@ async def test_a_first_timeline_has_no_history_to_look_in(database: Database) ->
     """Not one that the server would call removed: we may have streamed from the one that was promoted."""
     async with Source(database.dsn) as source:
         system = await source.identify()
-        assert system.timeline == 1
-        assert await source.left_at(2, system.timeline) is None
+        assert (system.timeline, system.history) == (1, History())
+
+
+async def test_a_connection_goes_on_after_a_command_that_was_refused(database: Database) -> None:
+    async with Source(database.dsn) as source:
+        assert await source._history(7) is None
+        assert (await source.identify()).timeline == 1

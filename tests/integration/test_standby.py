@@ -13,7 +13,7 @@ from pgrelay.embedded.postgres import Postgres
 from pgrelay.lsn import parse_lsn
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.outcomes import LOST, last_words
+from tests.integration.faults.outcomes import LOST, WRONG, last_words
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 from tests.integration.standby import SLOT, standby_of
@@ -159,6 +159,81 @@ def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
         ask(second, "SELECT pg_promote()")
         second.execute("INSERT INTO t SELECT generate_series(10001, 20000)")
         assert "the standby that was promoted had not received it" in last_words(relay, LOST)
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+@pytest.mark.parametrize(("running", "delivery"), [(True, "at_least_once"), (False, "exactly_once")])
+def test_the_second_standby_that_is_promoted_is_refused(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, running: bool, delivery: str
+) -> None:
+    """It calls its timeline as the first does, and has written past our position, but other changes."""
+    make_failover_slot(database, prefix)
+    synced = {"sync_replication_slots": "on"}
+    with standby_of(primary, **synced) as first, standby_of(primary, "second", **synced) as second:
+        ours, theirs = on(first, database), on(second, database)
+        dsn = whichever_is_primary(first, second, database)
+        source = {"dsn": database.dsn, "publications": [prefix]}
+        relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        _wait_synced(database, ours, prefix)
+        _wait_synced(database, theirs, prefix)
+        assert relay.stop() == 0
+        second.stop()
+        database.execute("INSERT INTO t VALUES (2)")
+        primary.stop()
+        ask(ours, "SELECT pg_promote()")
+        ours.execute("INSERT INTO t VALUES (3)")
+        relay.sections["source"] = {"dsn": dsn, "publications": [prefix]}
+        relay.database = ours
+        relay.start().wait_streaming()
+        relay.caught_up()
+        assert ids(relay, 3) == [1, 2, 3]
+        if running:
+            relay.pause()
+        else:
+            assert relay.stop() == 0
+        first.stop("immediate")
+        second.start()
+        ask(theirs, "SELECT pg_promote()")
+        theirs.execute("INSERT INTO t SELECT generate_series(10001, 20000)")
+        if running:
+            relay.resume()
+        else:
+            relay.start()
+        assert "another standby was promoted there" in last_words(relay, LOST)
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+def test_a_promoted_server_without_its_history_is_believed_once_that_is_back(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
+) -> None:
+    make_failover_slot(database, prefix)
+    with standby_of(primary, sync_replication_slots="on") as standby:
+        second = on(standby, database)
+        source = {"dsn": whichever_is_primary(primary, standby, database), "publications": [prefix]}
+        relay = new_relay(source=source).start().wait_streaming()
+        database.execute("INSERT INTO t VALUES (1)")
+        relay.caught_up()
+        _wait_synced(database, second, prefix)
+        assert relay.stop() == 0
+        primary.stop()
+        ask(second, "SELECT pg_promote()")
+        history = standby.data / "pg_wal" / "00000002.history"
+        away = history.rename(history.with_suffix(".away"))
+        relay.database = second
+        told = last_words(relay.start(), WRONG)
+        assert "no file pg_wal/00000002.history" in told
+        assert relay.command("check").returncode == WRONG
+        away.rename(history)
+        relay.start()
+        second.execute("INSERT INTO t VALUES (2)")
+        relay.caught_up()
+        assert ids(relay, 2) == [1, 2]
+        assert relay.stop() == 0
+        # Nobody asks where it left a timeline that the position is not of any more.
+        history.rename(away)
+        relay.start().wait_streaming()
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)

@@ -94,10 +94,7 @@ class Relaying:
 
 
 def upstream(slot_lsn: int, wal_end: Callable[[], Awaitable[int]]) -> Upstream:
-    async def left_at(timeline: int) -> int | None:
-        raise AssertionError("a standby's timeline means nothing")
-
-    return Upstream(slot_lsn, wal_end, left_at, timeline=None)
+    return Upstream(slot_lsn, wal_end, primary=None)
 
 
 def answer(lsn: int) -> Callable[[], Awaitable[int]]:

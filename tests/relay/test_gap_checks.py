@@ -5,29 +5,29 @@ from typing import Final
 import pytest
 
 from pgrelay.config import SinkConfig
-from pgrelay.errors import GapError, SetupError, SourceUnavailable
+from pgrelay.errors import GapError, PositionError, SetupError, SourceUnavailable
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.topics import TopicOf
+from pgrelay.postgres.history import History
+from pgrelay.postgres.source import System
 from pgrelay.relay.gap_checks import Upstream, open_positions
 
 SLOT: Final = 0x1000
 LEFT: Final = 0x3000
 WAL_END: Final = 0x9000
+PROMOTED: Final = History(((1, LEFT),))
 
 
-def upstream(timeline: int | None = 2, left_at: int | None = LEFT) -> Upstream:
-    """A server that left timeline 1 for 2."""
+def upstream(timeline: int | None = 2, history: History | None = PROMOTED) -> Upstream:
+    """A server that left timeline 1 for 2; a standby where the timeline is None."""
 
     async def wal_end() -> int:
         return WAL_END
 
-    async def asked(of: int) -> int | None:
-        assert of in (1, 2)
-        return left_at
-
-    return Upstream(SLOT, wal_end, asked, timeline)
+    primary = None if timeline is None else System("7", timeline, WAL_END, history)
+    return Upstream(SLOT, wal_end, primary)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,9 @@ def upstream(timeline: int | None = 2, left_at: int | None = LEFT) -> Upstream:
         Delivered(SLOT, commit_lsn=WAL_END - 1, seq=3),
         Delivered(SLOT, commit_lsn=WAL_END, seq=0),
         Delivered(WAL_END, timeline=2),
+        Delivered(WAL_END, timeline=2, timeline_began=LEFT),
+        Delivered(LEFT, timeline=2, timeline_began=LEFT + 8),
+        Delivered(LEFT - 8, timeline=2, timeline_began=LEFT - 8),
         Delivered(LEFT, timeline=1),
         Delivered(SLOT, commit_lsn=LEFT - 1, seq=3, timeline=1),
     ],
@@ -71,12 +74,42 @@ async def test_so_is_one_that_lacks_the_commit_of_a_transaction_of_which_a_part_
 
 async def test_so_is_one_that_was_never_on_that_timeline() -> None:
     with pytest.raises(GapError, match="left timeline 1 before 0/2000"):
-        await upstream(left_at=None).check(Delivered(0x2000, timeline=1))
+        await upstream(3, History(((2, LEFT),))).check(Delivered(0x2000, timeline=1))
+
+
+@pytest.mark.parametrize("began", [LEFT - 8, LEFT + 8], ids=["before", "after"])
+async def test_so_is_the_second_standby_that_was_promoted_from_one_timeline(began: int) -> None:
+    """Both call theirs 2, and what is behind where the first of them began is of two histories."""
+    relayed = min(began, LEFT) + 1
+    told = (
+        f"timeline 2 began at 0/3000, and that of which we have relayed 0/{relayed:X} at 0/{began:X}: another"
+    )
+    with pytest.raises(GapError, match=told):
+        await upstream().check(Delivered(relayed, timeline=2, timeline_began=began))
+    since = History(((1, LEFT), (2, WAL_END)))
+    with pytest.raises(GapError, match=told):
+        await upstream(3, since).check(Delivered(relayed, timeline=2, timeline_began=began))
+
+
+async def test_a_server_that_lacks_its_history_is_asked_for_it_only_where_it_left_a_timeline() -> None:
+    lacking = upstream(history=None)
+    await lacking.check(Delivered(WAL_END, timeline=2, timeline_began=LEFT))
+    with pytest.raises(
+        PositionError, match=r"no file pg_wal/00000002\.history, .* left timeline 1, of which"
+    ):
+        await lacking.check(Delivered(SLOT, timeline=1))
+
+
+def test_a_position_tells_of_which_timeline_it_is() -> None:
+    assert upstream().delivered(5) == Delivered(5, timeline=2, timeline_began=LEFT)
+    assert upstream(1, History()).delivered(5, 7, 1) == Delivered(5, 7, 1, timeline=1)
+    assert upstream(history=None).delivered(5) == Delivered(5, timeline=2)
+    assert upstream(None).delivered(5) == Delivered(5)
 
 
 async def test_an_old_primary_that_is_still_there_is_told_as_one() -> None:
     with pytest.raises(GapError, match="on timeline 1, and we have relayed 0/2000 of timeline 2: is it"):
-        await upstream(timeline=1, left_at=None).check(Delivered(0x2000, timeline=2))
+        await upstream(1, History()).check(Delivered(0x2000, timeline=2, timeline_began=LEFT))
 
 
 async def test_a_standby_that_has_not_come_so_far_is_waited_for() -> None:

@@ -10,7 +10,10 @@ from pgrelay.encode.records import Record
 from pgrelay.handover import Delivery
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
+from pgrelay.postgres.history import History
+from pgrelay.postgres.source import System
 from pgrelay.progress import InFlight
+from pgrelay.relay.gap_checks import Upstream
 from pgrelay.relay.positions import Positions
 from tests.clock import Clock
 
@@ -56,15 +59,22 @@ def kafka() -> FakeKafka:
     return FakeKafka()
 
 
+async def nobody_asks() -> int:
+    raise AssertionError("the end of WAL was asked for")
+
+
 @pytest.fixture
 def positions(kafka: FakeKafka, clock: Clock) -> Positions:
-    return Positions(kafka, OFFSETS, SLOT, timeline=3)
+    return Positions(
+        kafka, OFFSETS, Upstream(SLOT, nobody_asks, System("7", 3, 0x9000, History(((2, 0x800),))))
+    )
 
 
 def test_where_the_slot_stands_is_kept_at_once(kafka: FakeKafka, positions: Positions) -> None:
     """So that a slot which is lost before anything was relayed is missed as well."""
     positions.keep(SLOT)
-    assert kafka.values == [{"lsn": SLOT, "commit_lsn": None, "seq": None, "timeline": 3}]
+    position = {"lsn": SLOT, "commit_lsn": None, "seq": None, "timeline": 3, "timeline_began": 0x800}
+    assert kafka.values == [position]
 
 
 def test_what_postgres_may_be_told_waits_for_the_acknowledgement(

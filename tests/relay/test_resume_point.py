@@ -7,7 +7,8 @@ import pytest
 from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.postgres.catalog import Slot
-from pgrelay.postgres.source import Source, System
+from pgrelay.postgres.history import History
+from pgrelay.postgres.source import System
 from pgrelay.relay.resume_point import ResumePoint
 
 CONFIRMED: Final = 0x1000
@@ -60,28 +61,31 @@ def test_without_positions_a_slot_moved_by_nobody_that_was_seen_is_refused(resum
     resume_point.check_unmoved(slot(CONFIRMED + 1))
 
 
-class Promoted(Source):
+def promoted(left_at: int) -> System:
     """A server that left timeline 1 for 2."""
-
-    def __init__(self, left_at: int) -> None:
-        self._left_at = left_at
-
-    async def left_at(self, timeline: int, now: int) -> int | None:
-        assert (timeline, now) == (1, 2)
-        return self._left_at
+    return System("7", 2, 0x9000, History(((1, left_at),)))
 
 
-async def test_a_standby_that_lacks_what_kafka_may_still_acknowledge_is_refused(
+def test_a_standby_that_lacks_what_kafka_may_still_acknowledge_is_refused(
     resume_point: ResumePoint,
 ) -> None:
     """The producer outlives the session, and what it holds is written yet."""
     sent = CONFIRMED + 0x100
     resume_point.advance(CONFIRMED, CONFIRMED, sent)
-    promoted = System("7", 2, 0x9000)
-    await resume_point.check_history(promoted, Promoted(left_at=sent))
+    resume_point.check_history(promoted(left_at=sent))
     with pytest.raises(GapError, match="left timeline 1 at 0/10FF, before 0/1100, which we have relayed"):
-        await resume_point.check_history(promoted, Promoted(left_at=sent - 1))
+        resume_point.check_history(promoted(left_at=sent - 1))
     assert resume_point.flush_lsn == CONFIRMED  # where the next stream begins all the same
+
+
+def test_so_is_another_standby_that_was_promoted_from_the_same_timeline() -> None:
+    resume_point = ResumePoint()
+    resume_point.started(promoted(left_at=CONFIRMED - 8), slot(), OURS, standby=False)
+    resume_point.check_history(promoted(left_at=CONFIRMED - 8))
+    with pytest.raises(
+        GapError, match="timeline 2 began at 0/FF7, and that of which we have relayed 0/1000 at"
+    ):
+        resume_point.check_history(promoted(left_at=CONFIRMED - 9))
 
 
 def test_a_primary_that_is_a_standby_now_is_waited_for_however_much_wal_it_has(

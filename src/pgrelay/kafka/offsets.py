@@ -51,13 +51,16 @@ class Delivered:
     """Every transaction that ends at `lsn` or before is in Kafka.
 
     Of a transaction too large for one Kafka transaction, so are the records below `seq`, if it commits at
-    `commit_lsn`. `timeline` is the primary's then; None of a standby, whose slots are its own.
+    `commit_lsn`. `timeline` is the primary's then; None of a standby, whose slots are its own. Two servers
+    may give a timeline the same number: `timeline_began` is the LSN at which that one branched off the last,
+    None where that is not known, and of the first.
     """
 
     lsn: int
     commit_lsn: int | None = None
     seq: int | None = None
     timeline: int | None = None
+    timeline_began: int | None = None
 
     @property
     def reaches(self) -> int:

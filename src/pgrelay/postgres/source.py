@@ -15,10 +15,11 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import pq
 
-from pgrelay.errors import PgrelayError, SourceUnavailable
+from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.handover import take_frames
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, one_line, server_error
+from pgrelay.postgres.history import NONE, History
 from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_replication
 
 _CLOSE_TIMEOUT_S: Final = 2.0
@@ -34,11 +35,15 @@ _WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What IDENTIFY_SYSTEM says: the cluster, its timeline, and where its WAL ends now."""
+    """What IDENTIFY_SYSTEM says: the cluster, its timeline, and where its WAL ends now.
+
+    `history` has the timelines before, and is None where the server lacks the file of it.
+    """
 
     systemid: str
     timeline: int
     wal_end: int
+    history: History | None = NONE
 
 
 class Source:
@@ -96,22 +101,19 @@ class Source:
     async def identify(self) -> System:
         result = await self._execute("IDENTIFY_SYSTEM")
         systemid, timeline, lsn = (result.get_value(0, column) or b"" for column in range(3))
-        return System(systemid.decode(), int(timeline), parse_lsn(lsn.decode()))
+        history = await self._history(int(timeline))
+        return System(systemid.decode(), int(timeline), parse_lsn(lsn.decode()), history)
 
-    async def left_at(self, timeline: int, now: int) -> int | None:
-        """Where the server, on timeline `now`, left another; None: it was never there, or has not left it.
-
-        Source: PostgreSQL manual, TIMELINE_HISTORY; a history file has a line "timeline LSN reason" for each.
-        """
-        if now <= timeline:
-            # Of the first there is no history, which the server would call removed.
+    async def _history(self, timeline: int) -> History | None:
+        if timeline == 1:
+            # Of the first there is none, which the server would call removed.
+            return NONE
+        try:
+            result = await self._execute(f"TIMELINE_HISTORY {timeline}")
+        except SetupError:
+            # Most starts need none: whoever does says what is missing.
             return None
-        result = await self._execute(f"TIMELINE_HISTORY {now}")
-        for line in (result.get_value(0, 1) or b"").decode(errors="replace").splitlines():
-            number, lsn = (*line.split(), "", "")[:2]
-            if number == str(timeline):
-                return parse_lsn(lsn)
-        return None
+        return History.parse((result.get_value(0, 1) or b"").decode(errors="replace"))
 
     async def start(self, slot: str, lsn: int, options: StreamOptions) -> None:
         """Begin streaming from `lsn`, or where the slot stands if that is later."""
@@ -138,16 +140,20 @@ class Source:
     async def _ask(self, command: str) -> pq.abc.PGresult | None:
         self._pgconn.send_query(command.encode())
         await self._flush()
+        result = await self._result()
+        if result is not None and result.status != pq.ExecStatus.COPY_BOTH:
+            # The connection is idle again only once the end of the results was read; an error may close it.
+            with contextlib.suppress(psycopg.OperationalError):
+                while await self._result() is not None:
+                    pass
+        return result
+
+    async def _result(self) -> pq.abc.PGresult | None:
         while self._pgconn.is_busy():
             # TLS may hold back decrypted bytes that the socket no longer announces.
             await self.wait_readable(_LOOK_AGAIN_S)
             self._pgconn.consume_input()
-        result = self._pgconn.get_result()
-        if result is not None and result.status in _WHOLE:
-            # The connection is idle again only once the end of the results was read.
-            while self._pgconn.get_result() is not None:
-                pass
-        return result
+        return self._pgconn.get_result()
 
     async def _flush(self) -> None:
         while self._pgconn.flush():

@@ -114,5 +114,5 @@ class Commits:
         if self._ledger.in_transaction:
             cut = max(cut, self._encoder.position)
         if cut[0] < lsn:
-            return Delivered(lsn, timeline=self._upstream.timeline)
-        return Delivered(lsn, *cut, timeline=self._upstream.timeline)
+            return self._upstream.delivered(lsn)
+        return self._upstream.delivered(lsn, *cut)

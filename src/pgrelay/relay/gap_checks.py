@@ -12,6 +12,7 @@ from pgrelay.errors import BEGIN_ANEW, GapError, PositionError, SetupError, Stan
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
+from pgrelay.postgres.source import System
 from pgrelay.relay.record_options import topics_of
 
 
@@ -19,25 +20,30 @@ from pgrelay.relay.record_options import topics_of
 class Upstream:
     """What a position is held against: the slot, and the server's WAL and timelines.
 
-    `slot_lsn` is the slot's confirmed position, `timeline` the primary's, None on a standby. `wal_end` asks
-    for the end of WAL now, `left_at` for the LSN at which the server left an earlier timeline.
+    `slot_lsn` is the slot's confirmed position, `wal_end` asks for the end of WAL now. `primary` is None on a
+    standby.
     """
 
     slot_lsn: int
     wal_end: Callable[[], Awaitable[int]]
-    left_at: Callable[[int], Awaitable[int | None]]
-    timeline: int | None
+    primary: System | None
+
+    def delivered(self, lsn: int, commit_lsn: int | None = None, seq: int | None = None) -> Delivered:
+        """A position of this server's stream."""
+        if self.primary is None:
+            return Delivered(lsn, commit_lsn, seq)
+        return Delivered(lsn, commit_lsn, seq, self.primary.timeline, began_at(self.primary))
 
     async def check(self, delivered: Delivered) -> None:
         """Raises GapError if the position can't be true of this server and its slot.
 
-        Raises StandbyNotReady if the server is a standby that has not replayed so far yet.
+        Raises StandbyNotReady if the server is a standby that has not replayed so far yet, PositionError if
+        only the history of its timeline could tell, which it lacks.
         """
-        check_reached(delivered.reaches, await self.wal_end(), standby=self.timeline is None)
+        check_reached(delivered.reaches, await self.wal_end(), standby=self.primary is None)
         check_skips_nothing(self.slot_lsn, delivered.lsn)
-        if self.timeline is not None and delivered.timeline not in (None, self.timeline):
-            left_at = await self.left_at(delivered.timeline)
-            check_received(delivered.timeline, delivered.reaches, self.timeline, left_at)
+        if self.primary is not None and delivered.timeline is not None:
+            check_received(delivered.timeline, delivered.timeline_began, delivered.reaches, self.primary)
 
     async def check_further(self, kept: Delivered | None, known: Delivered | None) -> None:
         """As `check`, the further of what Kafka has kept and what this process knows to be delivered."""
@@ -82,25 +88,48 @@ def unpromoted(found: str) -> StandbyNotReady:
     )
 
 
-def check_received(timeline: int, relayed_lsn: int, now: int, left_at: int | None) -> None:
-    """Refuse a server that never received all that was relayed of `timeline`. Raises GapError.
+def began_at(primary: System) -> int | None:
+    """The LSN at which a server's timeline branched off the last; None where unknown, or of the first."""
+    return None if primary.history is None else primary.history.began_at(primary.timeline)
 
-    The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `now` is
-    the server's timeline, `left_at` the LSN at which it left `timeline`, None if it was never on it or is
-    still.
+
+def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: System) -> None:
+    """Refuse a server that never received all that was relayed of `timeline`. Raises GapError, PositionError.
+
+    The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
+    where that timeline branched off the one before, None where that is not known: of two standbys that are
+    promoted from one timeline each has its own, under the same number.
     """
+    now, history = primary.timeline, primary.history
     if now < timeline:
         raise GapError(
             f"the server is on timeline {now}, and we have relayed {format_lsn(relayed_lsn)} of timeline "
             f"{timeline}: is it an old primary, in whose place a standby was promoted? Point source.dsn at "
             f"that; or {BEGIN_ANEW}"
         )
-    if left_at is not None and relayed_lsn <= left_at:
+    if history is None:
+        if now == timeline:
+            return
+        raise PositionError(
+            f"the server has no file pg_wal/{now:08X}.history, which tells where it left timeline "
+            f"{timeline}, of which we have relayed {format_lsn(relayed_lsn)}; restore the file from the "
+            "archive or another server, or, if the server is known to have received so much, pgrelay reset "
+            "--keep-slot"
+        )
+    left_at = history.left_at(timeline)
+    if now > timeline and (left_at is None or relayed_lsn > left_at):
+        place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
+        raise GapError(
+            f"the server left timeline {timeline} {place} {format_lsn(relayed_lsn)}, which we have relayed: "
+            f"the standby that was promoted had not received it; {BEGIN_ANEW}"
+        )
+    branched = history.began_at(timeline)
+    if began is None or branched in (None, began) or relayed_lsn <= min(began, branched):
         return
-    place = "before" if left_at is None else f"at {format_lsn(left_at)}, before"
     raise GapError(
-        f"the server left timeline {timeline} {place} {format_lsn(relayed_lsn)}, which we have relayed: the "
-        f"standby that was promoted had not received it; {BEGIN_ANEW}"
+        f"the server's timeline {timeline} began at {format_lsn(branched)}, and that of which we have "
+        f"relayed {format_lsn(relayed_lsn)} at {format_lsn(began)}: another standby was promoted there; "
+        f"point source.dsn at the one that we streamed from, or {BEGIN_ANEW}"
     )
 
 

@@ -6,9 +6,10 @@ So a slot that stands beyond it was moved or made anew by someone else, whoever 
 import time
 from typing import Final
 
-from pgrelay.kafka.offsets import Delivered, Offsets
+from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
+from pgrelay.relay.gap_checks import Upstream
 
 # A confirmation waits for its position, so this is how often the slot moves.
 _APART_S: Final = 0.1
@@ -17,12 +18,12 @@ _APART_S: Final = 0.1
 class Positions:
     """The positions of one session. `lsn` is what Postgres may be told."""
 
-    def __init__(self, sink: Sink, offsets: Offsets, slot_lsn: int, timeline: int | None) -> None:
-        """`slot_lsn` is what Postgres was told already; `timeline` is the primary's, None of a standby."""
-        self.lsn = slot_lsn
+    def __init__(self, sink: Sink, offsets: Offsets, upstream: Upstream) -> None:
+        """Of `upstream` the slot's LSN is what Postgres was told already."""
+        self.lsn = upstream.slot_lsn
         self._sink = sink
         self._offsets = offsets
-        self._timeline = timeline
+        self._upstream = upstream
         self._kept = -1
         self._under_way: InFlight | None = None
         self._began = 0.0
@@ -54,7 +55,7 @@ class Positions:
     def _write(self, lsn: int) -> None:
         entry = InFlight(None, lsn)
         entry.records = 1
-        record = self._offsets.record(Delivered(lsn, timeline=self._timeline))
+        record = self._offsets.record(self._upstream.delivered(lsn))
         self._began = time.monotonic()
         self._due = self._began + _APART_S
         # No room for it is no trouble: what fills the queue has to be acknowledged first.

@@ -3,8 +3,8 @@
 from pgrelay.errors import BEGIN_ANEW, GapError
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.postgres.catalog import Slot
-from pgrelay.postgres.source import Source, System
-from pgrelay.relay.gap_checks import check_reached, check_received, check_skips_nothing, unpromoted
+from pgrelay.postgres.source import System
+from pgrelay.relay.gap_checks import began_at, check_reached, check_received, check_skips_nothing, unpromoted
 
 
 class ResumePoint:
@@ -45,15 +45,14 @@ class ResumePoint:
             raise unpromoted("and we have streamed from its primary")
         check_reached(self.relayed_lsn, system.wal_end, standby)
 
-    async def check_history(self, system: System, source: Source) -> None:
-        """Refuse a standby that was promoted before it had received all that we relayed. Raises GapError.
+    def check_history(self, system: System) -> None:
+        """Refuse a standby that was promoted before it had received all that we relayed.
 
-        Not checked if we streamed from the standby itself: its slots are its own, and stay valid.
+        Not checked if we streamed from the standby itself: its slots are its own, and stay valid. Raises
+        GapError, PositionError.
         """
-        if self.system is None or self._standby or self.system.timeline == system.timeline:
-            return
-        left_at = await source.left_at(self.system.timeline, system.timeline)
-        check_received(self.system.timeline, self.relayed_lsn, system.timeline, left_at)
+        if self.system is not None and not self._standby:
+            check_received(self.system.timeline, began_at(self.system), self.relayed_lsn, system)
 
     def check_slot(self, slot: Slot, name: str) -> None:
         """Refuse a slot that the server has invalidated. Raises GapError."""

@@ -33,11 +33,5 @@ class Server:
 
     def upstream(self, slot: Slot) -> Upstream:
         """What a position of `slot` is held against."""
-
-        async def left_at(timeline: int) -> int | None:
-            # By a connection of its own: ours streams by the time that it is asked.
-            async with Source(self.config.source.dsn) as source:
-                return await source.left_at(timeline, self.system.timeline)
-
-        timeline = None if self.standby else self.system.timeline
-        return Upstream(slot.confirmed_flush_lsn or 0, self.catalog.wal_end, left_at, timeline)
+        primary = None if self.standby else self.system
+        return Upstream(slot.confirmed_flush_lsn or 0, self.catalog.wal_end, primary)

@@ -73,7 +73,7 @@ class Starts:
         self._observer.asked(await catalog.slot_wal(config.source.slot))
         server = await Server.identify(config, catalog, source)
         self.resume_point.check_cluster(server.system, server.standby)
-        await self.resume_point.check_history(server.system, source)
+        self.resume_point.check_history(server.system)
         # Ahead of the slot: what is refused here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
         if self._sink is None:
@@ -189,7 +189,7 @@ class Starts:
         if isinstance(sink, TransactionalSink):
             commits = Commits(sink, ledger, encoder, upstream, delivered)
         elif server.offsets.topic in sink.topics:
-            positions = Positions(sink, server.offsets, upstream.slot_lsn, upstream.timeline)
+            positions = Positions(sink, server.offsets, upstream)
         return Session(
             source=source,
             sink=sink,

@@ -1,0 +1,38 @@
+"""The timelines that a server was on before its own: each promotion begins another where the last one ends.
+
+Source: PostgreSQL manual, "Continuous Archiving and Point-in-Time Recovery", "Timelines"; and of the protocol
+TIMELINE_HISTORY.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+from pgrelay.lsn import parse_lsn
+
+# The reason that follows is anybody's text, and lines may be comments.
+_LEFT: Final = re.compile(r"^\s*([0-9]+)\s+([0-9A-F]+/[0-9A-F]+)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`left` has each timeline's number and the LSN at which the server left it, the oldest first."""
+
+    left: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def parse(cls, content: str) -> Self:
+        """What a history file holds: a line "timeline LSN reason" for each."""
+        return cls(tuple((int(number), parse_lsn(lsn)) for number, lsn in _LEFT.findall(content)))
+
+    def left_at(self, timeline: int) -> int | None:
+        """The LSN at which the server left a timeline; None where it was never on it, or has not left it."""
+        return next((lsn for number, lsn in self.left if number == timeline), None)
+
+    def began_at(self, timeline: int) -> int | None:
+        """The LSN at which a timeline branched off the one before it; None of the first."""
+        return next((lsn for number, lsn in reversed(self.left) if number < timeline), None)
+
+
+# That of the first timeline.
+NONE: Final = History()

@@ -1,0 +1,25 @@
+"""Timelines, as a history file of the server has them."""
+
+from pgrelay.postgres.history import History
+
+FILE = """\
+1	0/3000	no recovery target specified
+
+# 2	0/9	of somebody
+  3	A/6000	at restore point "4
+0/1"
+"""
+
+
+def test_a_server_left_the_timelines_that_its_file_names() -> None:
+    history = History.parse(FILE)
+    assert history.left == ((1, 0x3000), (3, 0xA00006000))
+    assert [history.left_at(timeline) for timeline in (1, 2, 3, 4)] == [0x3000, None, 0xA00006000, None]
+
+
+def test_each_began_where_the_one_before_was_left() -> None:
+    assert [History.parse(FILE).began_at(timeline) for timeline in (1, 3, 4)] == [None, 0x3000, 0xA00006000]
+
+
+def test_the_first_has_none() -> None:
+    assert (History().left_at(1), History().began_at(1)) == (None, None)
