@@ -324,6 +324,15 @@ def test_a_commit_without_its_rows_is_a_gap(connection: Connections) -> None:
     assert verdict(caught.value) is Verdict.STOP
 
 
+def test_but_not_of_what_was_delivered_before(connection: Connections) -> None:
+    """As where a standby is promoted whose slot stands further back than its primary's did."""
+    connection.current.delivered_lsn = 0x92F
+    with pytest.raises(GapError):
+        connection.events(COMMIT)
+    connection.current.delivered_lsn = 0x930
+    assert connection.events(COMMIT) == [Reached(0x930)]
+
+
 @pytest.mark.parametrize(("xid", "gid"), [(731, "order-8"), (732, "order-7")])
 def test_neither_the_xid_nor_the_gid_alone_names_a_transaction(
     connection: Connections, xid: int, gid: str

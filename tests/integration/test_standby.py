@@ -51,11 +51,13 @@ def ids(relay: Relay, count: int) -> list[int]:
     return list(dict.fromkeys(json.loads(record.key or b"")["id"] for record in records))
 
 
-def make_failover_slot(database: Database, prefix: str) -> None:
+def make_failover_slot(database: Database, prefix: str, *, two_phase: bool = False) -> None:
     """Table t, its publication, and a slot that standbys synchronise."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
-    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, false, true)")
+    database.execute(
+        f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, {two_phase}, true)"
+    )
 
 
 def whichever_is_primary(primary: Postgres, standby: Postgres, database: Database) -> str:
@@ -234,6 +236,47 @@ def test_a_promoted_server_without_its_history_is_believed_once_that_is_back(
         # Nobody asks where it left a timeline that the position is not of any more.
         history.rename(away)
         relay.start().wait_streaming()
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_prepared_transaction_of_which_the_standby_s_slot_lags_behind_comes_once(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, delivery: str
+) -> None:
+    """Its commit is sent again, but not its rows, deleted once the primary's slot had passed it."""
+    make_failover_slot(database, prefix, two_phase=True)
+    with standby_of(primary, sync_replication_slots="on") as standby:
+        second = on(standby, database)
+        source = {
+            "dsn": whichever_is_primary(primary, standby, database),
+            "publications": [prefix],
+            "two_phase": True,
+        }
+        relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
+        database.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'g'")
+        relay.caught_up()
+        _wait_synced(database, second, prefix)
+        second.execute("ALTER SYSTEM SET sync_replication_slots = off")
+        second.execute("SELECT pg_reload_conf()")
+        worker = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'slotsync worker'"
+        wait_until(lambda: ask(second, worker) is None, "the slot to be synchronised no more", 60)
+        database.execute("COMMIT PREPARED 'g'")
+        relay.caught_up()
+
+        def gone() -> bool:
+            database.execute("SELECT pg_log_standby_snapshot()")
+            return not relay.spooled()
+
+        relay.wait_for(gone, "the rows to go")
+        assert relay.stop() == 0
+        primary.stop()
+        ask(second, "SELECT pg_promote()")
+        second.execute("INSERT INTO t VALUES (2)")
+        relay.database = second
+        relay.start()
+        relay.caught_up()
+        assert [record.json_key["id"] for record in relay.records("t", 2)] == [1, 2]
+        assert relay.stop() == 0
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)

@@ -60,13 +60,15 @@ class Assembler:
     """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
-    position that the server has named where a transaction ends.
+    position that the server has named where a transaction ends; what ends at `delivered_lsn` or before is in
+    Kafka already.
     """
 
     def __init__(
         self, spool: Spool, prepared: PreparedStore, memory_limit: int, two_phase: bool = False
     ) -> None:
         self.server_lsn = 0
+        self.delivered_lsn = 0
         self.spool = spool
         self._prepared = prepared
         self._memory_limit = memory_limit
@@ -338,6 +340,10 @@ class Assembler:
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
         entry = self._prepared.find(commit.xid, commit.gid)
+        if entry is None and commit.end_lsn <= self.delivered_lsn:
+            # A promoted standby's slot may stand where its primary's was before we deleted the rows.
+            self._events.append(Reached(commit.end_lsn))
+            return
         if entry is None:
             raise GapError(
                 f"COMMIT PREPARED of {commit.gid!r} (xid {commit.xid}) at {format_lsn(commit.commit_lsn)}, "

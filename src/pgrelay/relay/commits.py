@@ -65,6 +65,11 @@ class Commits:
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
 
     @property
+    def delivered_lsn(self) -> int:
+        """Up to where all is in Kafka, by the last commit or what was there at the start."""
+        return self._committed.lsn
+
+    @property
     def pending(self) -> bool:
         """Something entered the ledger that no commit covers."""
         return bool(self._held)

@@ -11,7 +11,8 @@ class ResumePoint:
     """How far this process's earlier streams came, and on which cluster; `system` is None before the first.
 
     `flush_lsn` is where the next stream begins, `confirmed_lsn` what the server was last told, `relayed_lsn`
-    how far what consumers may have reaches, acknowledged or not.
+    how far what consumers may have reaches, acknowledged or not. `delivered_lsn` is up to where all is in
+    Kafka, also by what Kafka has kept of others.
     """
 
     def __init__(self) -> None:
@@ -19,6 +20,7 @@ class ResumePoint:
         self.flush_lsn = 0
         self.confirmed_lsn = 0
         self.relayed_lsn = 0
+        self.delivered_lsn = 0
         self._standby = False
         self._walsender_pid: int | None = None
         self._taken_over = False
@@ -86,8 +88,14 @@ class ResumePoint:
         self._walsender_pid = walsender_pid
         self._taken_over = False
 
+    def learn(self, kept: Delivered | None) -> None:
+        """Take in a position that Kafka has kept, and that fits the server."""
+        if kept is not None:
+            self.delivered_lsn = max(self.delivered_lsn, kept.lsn)
+
     def advance(self, flush_lsn: int, confirmed_lsn: int, relayed_lsn: int = 0) -> None:
         """A stream came this far; no LSN ever goes back."""
         self.flush_lsn = max(self.flush_lsn, flush_lsn)
         self.confirmed_lsn = max(self.confirmed_lsn, confirmed_lsn)
         self.relayed_lsn = max(self.relayed_lsn, self.flush_lsn, relayed_lsn)
+        self.delivered_lsn = max(self.delivered_lsn, self.flush_lsn)

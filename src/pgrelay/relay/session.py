@@ -222,6 +222,7 @@ class Session:
 
     async def _recover(self, commits: Commits) -> None:
         await commits.recover()
+        self.assembler.delivered_lsn = max(self.assembler.delivered_lsn, commits.delivered_lsn)
         self.recovering = False
 
     def _commit(self, commits: Commits) -> bool:

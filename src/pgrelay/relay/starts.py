@@ -163,6 +163,7 @@ class Starts:
             self.resume_point.check_unmoved(slot)
         else:
             await server.upstream(slot).check_further(kept, self.resume_point.delivered)
+            self.resume_point.learn(kept)
 
     def _tell_unkept(self, reason: str) -> None:
         """Once for each reason, however many sessions meet it."""
@@ -190,12 +191,12 @@ class Starts:
             commits = Commits(sink, ledger, encoder, upstream, delivered)
         elif server.offsets.topic in sink.topics:
             positions = Positions(sink, server.offsets, upstream)
+        assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase)
+        assembler.delivered_lsn = self.resume_point.delivered_lsn
         return Session(
             source=source,
             sink=sink,
-            assembler=Assembler(
-                spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase
-            ),
+            assembler=assembler,
             encoder=encoder,
             ledger=ledger,
             metrics=self._metrics,
