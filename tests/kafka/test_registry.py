@@ -135,6 +135,7 @@ async def test_credentials_are_passed_on(answers: Answers) -> None:
     [
         (409, error(409, "READER_FIELD_MISSING at /fields/3"), "compatibility"),
         (422, error(42201, "no schema"), "please tell us"),
+        (422, error(42205, "Subject is in read-only mode"), "; set its mode, and the subject's where it has"),
         (401, error(401, "who are you"), "basic.auth.user.info"),
         (403, error(40301, "not yours"), "grant the right"),
         (404, "<html>", "see whether records.schema_registry.url is right"),
@@ -155,7 +156,7 @@ async def test_a_refusal_stops_the_relay_naming_table_reason_and_cure(
         assert json.loads(body)["message"] in str(refused.value)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 429])
+@pytest.mark.parametrize("status", [500, 502, 503, 408, 429])
 async def test_a_registry_that_is_ill_is_asked_again(answers: Answers, status: int) -> None:
     answers.trouble = status, error(50001, "the store is away")
     registry = answers.registry()

@@ -44,8 +44,11 @@ _NUMBERS: Final = frozenset(
 _INCOMPATIBLE: Final = 409
 _MALFORMED: Final = 422
 _DENIED: Final = (401, 403)
-_TOO_MANY: Final = 429
+# It took too long over the question, or has too many of them.
+_LATER: Final = (408, 429)
 _ILL: Final = 500
+# Not an HTTP status, but the registry's own word, with 422: its mode, or the subject's, lets nobody register.
+_NOT_PERMITTED: Final = 42205
 # How an issuer of tokens refuses us, where it does so without OAuth's words (RFC 6749, section 5.2).
 _TOKEN_REFUSED: Final = (400, 401)
 
@@ -174,7 +177,7 @@ class Registry:
 
     def _refused(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
         status, reason = error.http_status_code, error.error_message
-        if status >= _ILL or status == _TOO_MANY:
+        if status >= _ILL or status in _LATER:
             return self._away(str(error))
         if status in _DENIED:
             return SetupError(
@@ -187,6 +190,8 @@ class Registry:
                 f"{told}; nothing was sent in the new schema. Set the subject's compatibility to what "
                 "consumers can bear (NONE takes all), or send the table to a new topic by records.routes"
             )
+        if error.error_code == _NOT_PERMITTED:
+            return SetupError(f"{told}; set its mode, and the subject's where it has one, to READWRITE")
         if status == _MALFORMED:
             return SetupError(f"{told}; this is our fault or the registry's: please tell us, and use json")
         return SetupError(f"{told} (status {status}); see whether records.schema_registry.url is right")
