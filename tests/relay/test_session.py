@@ -1,5 +1,6 @@
 """How a session ends that had a record refused, and when it reads nothing. No server is there."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import cast
 
@@ -15,7 +16,9 @@ from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.commits import Commits
+from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.outbox import Outbox
+from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 
 RECORD: Record = ("t", None, b"v", None, BY_KEY)
@@ -104,6 +107,72 @@ async def test_no_commit_covers_it(broker_refused: bool) -> None:
     session = Ending(FakeCommits(), broker_refused)
     await session.settle(10)
     assert session.ledger.flush_lsn == 0
+
+
+class Away(Commits):
+    """Kafka or Postgres never answers."""
+
+    def __init__(self) -> None: ...
+
+    async def recover(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Stopped(Session):
+    """Exactly once, asked to stop while an errand is under way."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.assembler = cast(Assembler, SimpleNamespace(delivered_lsn=0))
+        self.source = cast(Source, SimpleNamespace(wake=lambda: None))
+        self.server_poll = cast(ServerPoll, SimpleNamespace(close=self._closed))
+        told = SimpleNamespace(turn=lambda: None, send=lambda: None, last_position_pending=lambda: False)
+        self.confirmations = cast(Confirmations, told)
+        self.committing = False
+        self._commits = Away()
+        self._errand = None
+        self._metrics = Metrics()
+        self._outbox = Outbox()
+        self.sink = FakeSink(InFlight(0), broker_refused=False)
+
+    async def _closed(self) -> None: ...
+
+
+@pytest.mark.timeout(30)
+async def test_a_stop_does_not_wait_for_an_errand_that_is_no_commit() -> None:
+    """Its grace is for what is on its way to Kafka."""
+    session, stop = Stopped(), asyncio.Event()
+    stop.set()
+    await session.run(stop, lambda _: None)
+    assert await session.finish(3600)
+
+
+async def test_it_does_for_a_commit() -> None:
+    """Or nobody would know whether it took effect."""
+    session, stop, acknowledged = Stopped(), asyncio.Event(), asyncio.Event()
+    stop.set()
+
+    async def commit() -> None:
+        await acknowledged.wait()
+
+    class Committing(Commits):
+        delivered_lsn = 0
+
+        def __init__(self) -> None: ...
+
+        async def recover(self) -> None:
+            # What comes first is recovery; a commit is an errand like it.
+            await commit()
+
+    session._commits = Committing()
+    session.committing = True
+    await session.run(stop, lambda _: None)
+    assert session._errand is not None
+    assert not session._errand.done()
+    acknowledged.set()
+    await asyncio.wait([session._errand])
+    assert await session.finish(3600)
+    assert not session.committing
 
 
 class FakeSource(Source):

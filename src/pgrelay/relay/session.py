@@ -109,9 +109,10 @@ class Session:
                     await self._rest()
         finally:
             await self.server_poll.close()
-            if self._commits is None:
+            if not self.committing:
                 # A commit under way must run to its end, or nobody would know whether it took effect.
                 await cancelled(self._errand)
+                self._errand = None
 
     async def finish(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for what is in flight, and confirm it; false if the time was not enough."""

@@ -1,11 +1,13 @@
 """The relay is asked to stop, whatever it is at: row 36 of faults.md."""
 
+import os
 import signal
 import time
 
 import psycopg
 import pytest
 
+from tests.halting import halt
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import WAITING
@@ -95,6 +97,32 @@ def test_asked_twice_it_waits_for_nothing(database: Database, slow_relay: Relay,
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
     slow_relay.send(signal.SIGTERM)
     assert stopping_takes(slow_relay, signal.SIGINT) < GRACE
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_stop_does_not_wait_for_a_catalogue_that_does_not_answer(
+    database: Database, new_relay: NewRelay, delivery: str
+) -> None:
+    """Row 36: the grace is for what is on its way to Kafka."""
+    relay = new_relay(sink={"delivery": delivery, "shutdown_grace_s": GRACE}).start().wait_streaming()
+    database.execute("CREATE TYPE mood AS ENUM ('calm'); CREATE TABLE t (id int PRIMARY KEY, mood mood)")
+    relay.caught_up()
+    asked = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+        "AND application_name = 'pgrelay' AND backend_type = 'client backend'"
+    )
+    with database.connect() as connection:
+        # A check at the start has one of its own.
+        wait_until(lambda: len(connection.execute(asked).fetchall()) == 1, "the relay's alone to be left")
+        [(pid,)] = connection.execute(asked).fetchall()
+        halt(pid)
+        try:
+            connection.execute("INSERT INTO t VALUES (1, 'calm')")
+            end = relay.wal_end()
+            relay.wait_for(lambda: relay.metric("pgrelay_received_lsn") >= end, "the row to be received")
+            assert stopping_takes(relay) < GRACE
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_a_stop_while_the_slot_is_made_leaves_none(database: Database, new_relay: NewRelay) -> None:
