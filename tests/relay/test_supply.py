@@ -50,6 +50,18 @@ class Outside:
         return SchemaIds(1, 2)
 
 
+class Slow(Outside):
+    """Its registry answers once all have asked."""
+
+    def __init__(self, topics: int) -> None:
+        super().__init__()
+        self._all = asyncio.Barrier(topics)
+
+    async def register(self, schemas: Schemas) -> SchemaIds:
+        await self._all.wait()
+        return await super().register(schemas)
+
+
 class Once(Outside):
     """By the table's turn somebody has made its topic."""
 
@@ -99,6 +111,14 @@ def test_tables_that_are_new_together_are_asked_for_together() -> None:
     outside, topics = Outside(), list[str]()
     asyncio.run(relayed(encoder_of(), outside, rows_of("a", "b", "c"), topics))
     assert outside.asked == [["a", "b", "c"]]
+    assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
+
+
+@pytest.mark.timeout(30)
+def test_the_registry_is_not_asked_for_one_after_the_other() -> None:
+    """After each connection it is asked for all of them again."""
+    outside, topics = Slow(3), list[str]()
+    asyncio.run(relayed(encoder_of(replace(OPTIONS, format="avro")), outside, rows_of("a", "b", "c"), topics))
     assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
 
 

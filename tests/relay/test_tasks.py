@@ -13,7 +13,7 @@ from structlog.typing import EventDict
 from pgrelay.check.advice import advise
 from pgrelay.config import Config
 from pgrelay.relay.process import run
-from pgrelay.relay.tasks import cancelled, optional
+from pgrelay.relay.tasks import cancelled, each, optional
 from pgrelay.status.status import Status
 
 
@@ -78,6 +78,46 @@ async def test_a_run_goes_on_without_samples(
         gc.set_threshold(*collecting)
     assert going_on(logs) == ["going on without the status page's samples"]
     assert logs[-1]["event"] == "stopped"
+
+
+class Asked:
+    """Answers each question once as many as may be are asked; tells how many were at a time."""
+
+    def __init__(self, at_once: int) -> None:
+        self.under_way = self.most = 0
+        self._all = asyncio.Barrier(at_once)
+
+    async def double(self, number: int) -> int:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await self._all.wait()
+        finally:
+            self.under_way -= 1
+        return 2 * number
+
+
+@pytest.mark.timeout(30)
+async def test_so_many_are_done_at_a_time_and_told_in_order() -> None:
+    asked = Asked(3)
+    assert await each(asked.double, range(9), 3) == [0, 2, 4, 6, 8, 10, 12, 14, 16]
+    assert asked.most == 3
+    assert await each(asked.double, [], 3) == []
+
+
+@pytest.mark.timeout(30)
+async def test_one_that_fails_cuts_the_others() -> None:
+    asked = Asked(4)
+
+    async def double(number: int) -> int:
+        if number == 2:
+            raise Bug("of one")
+        return await asked.double(number)
+
+    with pytest.raises(Bug):
+        await each(double, range(9), 3)
+    assert asked.most > 1
+    assert asked.under_way == 0
 
 
 async def query() -> None:

@@ -1,5 +1,7 @@
 """What the encoder needs from outside: facts of the catalogue, topics, schemas that the registry knows."""
 
+from typing import Final
+
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, Need
@@ -8,6 +10,10 @@ from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.facts import Facts
+from pgrelay.relay.tasks import each
+
+# Topics whose schemas are asked of the registry at a time: after a connection was lost, those of every table.
+_AT_ONCE: Final = 16
 
 
 class Supply:
@@ -51,7 +57,7 @@ class Supply:
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
         """Announce them all, and return the schema ids of the first and of the others."""
         await self._sink.topics.require_all([announcement.topic for announcement in announcements])
-        ids = [await self._register(announcement.schemas) for announcement in announcements]
+        ids = await each(self._register, [announcement.schemas for announcement in announcements], _AT_ONCE)
         await self._sink.publish([announcement.record for announcement in announcements])
         return ids[0], ids[1:]
 

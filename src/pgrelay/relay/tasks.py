@@ -1,13 +1,16 @@
-"""Tasks beside the loop: those that the relay can do without, and the end of any."""
+"""Tasks beside the loop: those that the relay can do without, several at a time, and the end of any."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 # psycopg has the server end a query first, and waits twice for 5 s where that does not answer.
 _AGAIN_S: Final = 1.0
@@ -28,6 +31,26 @@ def _tell(what: str, task: asyncio.Task[None]) -> None:
         return
     told = f"going on without {what}"
     _log.warning(told, reason=str(error), cure="report it, with the log", exc_info=error)
+
+
+async def each(do: Callable[[T], Awaitable[U]], of: Iterable[T], at_once: int) -> list[U]:
+    """The results in the order of what they are of, at most `at_once` of which are under way at a time.
+
+    Raises the first error that comes, with all others cut.
+    """
+    room = asyncio.Semaphore(at_once)
+
+    async def one(what: T) -> U:
+        async with room:
+            return await do(what)
+
+    tasks = [asyncio.create_task(one(what)) for what in of]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def cut(task: asyncio.Task[None]) -> None:
