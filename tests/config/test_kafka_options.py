@@ -26,7 +26,11 @@ from pgrelay.config.kafka_options import refused
         ("enable.gapless.guarantee", "false"),
         ("allow.auto.create.topics", "false"),
         ("message.max.bytes", "2000000"),
-        ("linger.ms", "5ms"),
+        ("linger.ms", "0.5"),
+        ("queue.buffering.max.ms", "100"),
+        ("topic.metadata.refresh.interval.ms", "-1"),
+        ("socket.send.buffer.bytes", "0"),
+        ("client.id", "5s"),
         ("no.such.option", "librdkafka says so itself"),
     ],
 )
@@ -97,8 +101,39 @@ def test_an_option_that_takes_a_function(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"]
+    ("option", "expected"),
+    [
+        ("batch.size", "a whole number"),
+        ("message.max.bytes", "a whole number"),
+        ("queue.buffering.max.kbytes", "a whole number"),
+        ("queue.buffering.max.messages", "a whole number"),
+        ("socket.receive.buffer.bytes", "a whole number"),
+        ("transaction.timeout.ms", "a whole number of milliseconds"),
+        ("reconnect.backoff.max.ms", "a whole number of milliseconds"),
+        ("linger.ms", "a number of milliseconds"),
+        ("queue.buffering.max.ms", "a number of milliseconds"),
+    ],
 )
-@pytest.mark.parametrize("value", ["90000ms", "0x15F90", "", "9e4", "\uff19\uff10"])
-def test_a_number_of_which_librdkafka_would_read_the_beginning(option: str, value: str) -> None:
-    assert list(refused({option: value})) == [(option, f"expected a whole number; got {value!r}")]
+@pytest.mark.parametrize(
+    "value", ["90000ms", "5s", "1 000", "1MB", "0x15F90", "", "9e4", "+5", "\uff19\uff10"]
+)
+def test_a_number_of_which_librdkafka_would_read_the_beginning(
+    option: str, expected: str, value: str
+) -> None:
+    assert list(refused({option: value})) == [(option, f"expected {expected}; got {value!r}")]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("batch.size", "-1"),
+        ("transaction.timeout.ms", "1.5"),
+        ("socket.timeout.ms", "010"),
+        ("linger.ms", ".5"),
+        ("linger.ms", "-1"),
+    ],
+)
+def test_so_one_that_is_another_number_to_it_or_none_to_us(option: str, value: str) -> None:
+    [(name, why)] = refused({option: value})
+    assert name == option
+    assert why.endswith(f"; got {value!r}")

@@ -103,9 +103,9 @@ def test_options_that_are_refused_do_not_show_a_secret() -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"linger.ms": "abc"}, 'Invalid value for configuration property "linger.ms"; see'),
-        ({"queue.buffering.max.ms": "abc"}, 'configuration property "queue.buffering.max.ms"; see'),
-        ({"linger.ms": "999999999"}, "is outside allowed range 0..900000; see"),
+        ({"compression.type": "abc"}, '"abc" for configuration property "compression.type"; see'),
+        ({"compression.codec": "abc"}, 'for configuration property "compression.codec"; see'),
+        ({"linger.ms": "999999999"}, '"linger.ms" value 1e+09 is outside allowed range 0..900000; see'),
         (
             {"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"},
             "sink.kafka.ssl.ca.location: /nowhere.pem: No such file or directory; correct the path",

@@ -1,9 +1,11 @@
 """The librdkafka options that would break what pgrelay promises, each with the reason.
 
-All other options pass through untouched; one that librdkafka doesn't know is refused by librdkafka itself
-when the producer is made. Names and aliases: librdkafka's CONFIGURATION.md.
+So are numbers of which librdkafka would read a part. All other options pass through untouched; one that it
+doesn't know is refused by librdkafka itself when the producer is made. Names and aliases: librdkafka's
+CONFIGURATION.md.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -23,10 +25,18 @@ _ALIASES: Final[Mapping[str, str]] = {
 # Properties of the Python client that take a function or an object.
 _NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_conf"})
 
-# What we count with as well: librdkafka would read the 90000 of `90000ms`, and we nothing.
-_NUMBERS: Final = frozenset(
+# Options that are a time, a size or a count, to which people give a unit. librdkafka reads such a value's
+# beginning, whatever follows, and as C does: 5 of `5s`, 8 of `010`.
+_MEASURES: Final = (".ms", ".bytes", ".kbytes", ".messages", ".size")
+_WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
+# The one that may be a fraction, under both of its names.
+_LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
+_FRACTION: Final = re.compile("[0-9]+([.][0-9]+)?")
+# What we count with as well.
+_COUNTED: Final = frozenset(
     {"batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"}
 )
+_UNSIGNED: Final = re.compile("0|[1-9][0-9]*")
 
 _TRUE: Final = frozenset({"true", "t", "1"})
 _FALSE: Final = frozenset({"false", "f", "0"})
@@ -81,12 +91,21 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name in _NOT_TEXT or name.endswith("_cb"):
             yield name, "takes a Python function, which a configuration file can't give; leave it out"
             continue
-        if name in _NUMBERS and not (value.isascii() and value.isdecimal()):
-            yield name, f"expected a whole number; got {value!r}"
+        if name.endswith(_MEASURES) and not _read_whole(name, value):
+            kind = "number" if name in _LINGERING else "whole number"
+            unit = " of milliseconds" if name.endswith(".ms") else ""
+            yield name, f"expected a {kind}{unit}; got {value!r}"
             continue
         rule = _RULES.get(_ALIASES.get(name, name))
         if rule is not None and value.lower() not in rule.allowed:
             yield name, f"can't be {value!r}: {rule.why}; leave it out"
+
+
+def _read_whole(name: str, value: str) -> bool:
+    """Whether all of a number's text is what librdkafka takes it for."""
+    if name in _LINGERING:
+        return _FRACTION.fullmatch(value) is not None
+    return (_UNSIGNED if name in _COUNTED else _WHOLE).fullmatch(value) is not None
 
 
 def nowhere(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:

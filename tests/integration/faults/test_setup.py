@@ -94,7 +94,7 @@ def test_a_role_that_may_not_replicate(database: Database, new_relay: NewRelay, 
 
 WRONG_OPTIONS = {
     "unknown": {"no.such.option": "1"},
-    "value": {"socket.timeout.ms": "soon"},
+    "value": {"socket.max.fails": "soon"},
 }
 
 
