@@ -1,4 +1,4 @@
-"""A streaming standby of an embedded server."""
+"""A streaming standby of an embedded server, and a slot that it synchronises."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,9 @@ from pgrelay.embedded.account import server_account, server_folder
 from pgrelay.embedded.binaries import postgres_programs
 from pgrelay.embedded.daemon import run_tool
 from pgrelay.embedded.postgres import Postgres
+from tests.integration.databases import Database
+from tests.integration.servers import PostgresServer
+from tests.integration.waiting import wait_until
 
 # The newest pg_basebackup, which the package of 18 has, speaks to older servers as well.
 _TOOLS_OF = "18"
@@ -47,3 +50,47 @@ def standby_of(primary: Postgres, slot: str = SLOT, **settings: str) -> Iterator
             yield standby
             # A clean stop would wait for the standby's own readers.
             standby.stop("immediate")
+
+
+def on(server: Postgres, database: Database) -> Database:
+    """The same database as another server has it."""
+    return Database(PostgresServer(server.version, server.dsn, server), database.name)
+
+
+def ask(database: Database, query: str) -> object:
+    """The first column of the first row; None where there is none."""
+    with database.connect() as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return None if row is None else row[0]
+
+
+def make_failover_slot(database: Database, prefix: str, *, two_phase: bool = False) -> None:
+    """Table t, its publication, and a slot that standbys synchronise."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
+    database.execute(
+        f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, {two_phase}, true)"
+    )
+
+
+def whichever_is_primary(primary: Postgres, standby: Postgres, database: Database) -> str:
+    """A DSN of both."""
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    return f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
+
+
+def wait_synced(primary: Database, standby: Database, slot: str) -> None:
+    """Wait until the standby has the slot, as far as it stands on the primary now."""
+    moved = ask(primary, f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'")
+    query = (
+        f"SELECT synced AND NOT temporary AND confirmed_flush_lsn >= '{moved}' "
+        f"FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    )
+
+    def synced() -> bool:
+        try:
+            return ask(standby, query) is True
+        except psycopg.OperationalError:
+            return False
+
+    wait_until(synced, f"slot {slot} on the standby", 60)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from pgrelay.check import check
@@ -16,7 +15,15 @@ from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WRONG, last_words
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
-from tests.integration.standby import SLOT, standby_of
+from tests.integration.standby import (
+    SLOT,
+    ask,
+    make_failover_slot,
+    on,
+    standby_of,
+    wait_synced,
+    whichever_is_primary,
+)
 from tests.integration.waiting import wait_until
 
 
@@ -33,37 +40,10 @@ def primary(postgres: PostgresServer) -> Postgres:
     return postgres.embedded
 
 
-def ask(database: Database, query: str) -> object:
-    """The first column of the first row; None where there is none."""
-    with database.connect() as connection:
-        row = connection.execute(query.encode()).fetchone()
-    return None if row is None else row[0]
-
-
-def on(server: Postgres, database: Database) -> Database:
-    """The same database as another server has it."""
-    return Database(PostgresServer(server.version, server.dsn, server), database.name)
-
-
 def ids(relay: Relay, count: int) -> list[int]:
     """Of the rows in the topic, each once, in the order of their first record."""
     records = relay.records("t", count)
     return list(dict.fromkeys(json.loads(record.key or b"")["id"] for record in records))
-
-
-def make_failover_slot(database: Database, prefix: str, *, two_phase: bool = False) -> None:
-    """Table t, its publication, and a slot that standbys synchronise."""
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
-    database.execute(
-        f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput', false, {two_phase}, true)"
-    )
-
-
-def whichever_is_primary(primary: Postgres, standby: Postgres, database: Database) -> str:
-    """A DSN of both."""
-    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-    return f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
 
 
 @pytest.mark.parametrize("version", ["17", "18"], indirect=True)
@@ -81,7 +61,7 @@ def test_a_failover_slot_goes_on_after_promotion(
         relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1), (2)")
         relay.caught_up()
-        _wait_synced(database, second, prefix)
+        wait_synced(database, second, prefix)
 
         # What the standby has not received, the relay does not get either.
         standby.stop()
@@ -117,7 +97,7 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
         relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
-        _wait_synced(database, second, prefix)
+        wait_synced(database, second, prefix)
         standby.stop()
         database.execute("INSERT INTO t SELECT generate_series(2, 1000)")
         relay.caught_up()
@@ -148,7 +128,7 @@ def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
         relay = new_relay(source={"dsn": dsn, "publications": [prefix]}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
-        _wait_synced(database, second, prefix)
+        wait_synced(database, second, prefix)
         embedded_kafka.pause()
         # All that precedes the row is on the standby, so that the row alone is what it lacks.
         caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{ask(database, 'SELECT pg_current_wal_lsn()')}'"
@@ -178,8 +158,8 @@ def test_the_second_standby_that_is_promoted_is_refused(
         relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
-        _wait_synced(database, ours, prefix)
-        _wait_synced(database, theirs, prefix)
+        wait_synced(database, ours, prefix)
+        wait_synced(database, theirs, prefix)
         assert relay.stop() == 0
         second.stop()
         database.execute("INSERT INTO t VALUES (2)")
@@ -217,7 +197,7 @@ def test_a_promoted_server_without_its_history_is_believed_once_that_is_back(
         relay = new_relay(source=source).start().wait_streaming()
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
-        _wait_synced(database, second, prefix)
+        wait_synced(database, second, prefix)
         assert relay.stop() == 0
         primary.stop()
         ask(second, "SELECT pg_promote()")
@@ -255,7 +235,7 @@ def test_a_prepared_transaction_of_which_the_standby_s_slot_lags_behind_comes_on
         relay = new_relay(source=source, sink={"delivery": delivery}).start().wait_streaming()
         database.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'g'")
         relay.caught_up()
-        _wait_synced(database, second, prefix)
+        wait_synced(database, second, prefix)
         second.execute("ALTER SYSTEM SET sync_replication_slots = off")
         second.execute("SELECT pg_reload_conf()")
         worker = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'slotsync worker'"
@@ -345,7 +325,7 @@ def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
         database.execute("INSERT INTO t VALUES (1)")
         relay.caught_up()
         if synced:
-            _wait_synced(database, second, prefix)
+            wait_synced(database, second, prefix)
         primary.stop("immediate")
         relay.wait_for(lambda: "waiting for its promotion" in relay.get("/readyz")[1], "the relay to wait")
         relay.kill()
@@ -359,20 +339,3 @@ def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
         relay.database = second
         relay.caught_up()
         assert ids(relay, 2) == [1, 2]
-
-
-def _wait_synced(primary: Database, standby: Database, slot: str) -> None:
-    """Wait until the standby has the slot, as far as it stands on the primary now."""
-    moved = ask(primary, f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'")
-    query = (
-        f"SELECT synced AND NOT temporary AND confirmed_flush_lsn >= '{moved}' "
-        f"FROM pg_replication_slots WHERE slot_name = '{slot}'"
-    )
-
-    def synced() -> bool:
-        try:
-            return ask(standby, query) is True
-        except psycopg.OperationalError:
-            return False
-
-    wait_until(synced, f"slot {slot} on the standby", 60)

@@ -8,6 +8,7 @@ passed. What is prepared in it may be committed yet, so what is kept of that sta
 """
 
 import asyncio
+import json
 from typing import Final
 
 from pgrelay.assembly.prepared import remove_all
@@ -21,7 +22,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.relay.gap_checks import offsets_of
-from pgrelay.relay.setup import check_free, check_kind
+from pgrelay.relay.setup import check_free, check_kind, check_same
 
 _PATIENCE_S: Final = 30.0
 
@@ -30,15 +31,22 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     """Forget the slot on both sides, and what is kept of it here; says what was there.
 
     `keep_slot`: the next run goes on where the slot stands. Raises SetupError where a relay runs, where there
-    is no slot to keep, and where what is kept here could be another account's.
+    is no slot to keep, where it is synchronised from a primary, and where what is kept here could be another
+    account's; SourceUnavailable where source.dsn leads to two servers.
     """
     name = config.source.slot
     require_own_base(config.transactions.spool_dir)
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
+        # Or one server's slot would go, and what is kept here of another's.
+        await check_same(catalog, source)
         slot = await catalog.slot(name)
         if slot is not None:
             check_kind(slot, name, catalog.database)
             check_free(slot, name)
+            if slot.synced and await catalog.in_recovery():
+                raise SetupError(
+                    f"source.dsn leads to a standby, and slot {name} there is its primary's: point it at that"
+                )
         elif keep_slot:
             raise SetupError(f"slot {name} is gone, so there is none to keep: leave out --keep-slot")
         systemid = (await source.identify()).systemid
@@ -52,7 +60,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
             forgotten = await _forget(sink, offsets)
         finally:
             await sink.close()
-    position = "its position in Kafka is forgotten" if forgotten else "Kafka had no position of it"
+    position = _told(forgotten, systemid)
     if keep_slot and slot is not None:
         return (
             f"slot {name} stays at {format_lsn(slot.confirmed_flush_lsn or 0)}, and {position}; run pgrelay"
@@ -62,9 +70,18 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
 
 
-async def _forget(sink: Sink, offsets: Offsets) -> bool:
+def _told(forgotten: set[str], systemid: str) -> str:
+    """What became of the positions of these clusters, of which ours is `systemid`."""
+    if not forgotten:
+        return "Kafka had no position of it"
+    others = ", ".join(sorted(forgotten - {systemid}))
+    return "its position in Kafka is forgotten" + (f", also that of cluster {others}" if others else "")
+
+
+async def _forget(sink: Sink, offsets: Offsets) -> set[str]:
+    """The clusters whose positions of the slot Kafka had."""
     if offsets.topic not in sink.topics:
-        return False
+        return set()
     tombstones = await offsets.forgetting()
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -75,4 +92,4 @@ async def _forget(sink: Sink, offsets: Offsets) -> bool:
             f"forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, or "
             f"the next run may end with exit code {GapError.exit_code}"
         ) from None
-    return bool(tombstones)
+    return {json.loads(key or b"{}")["systemid"] for _, key, *_ in tombstones}

@@ -1,0 +1,58 @@
+"""A reset of what source.dsn leads to, which may not be what a relay streamed from."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pgrelay.config import Config
+from pgrelay.embedded.postgres import Postgres
+from pgrelay.errors import SourceUnavailable
+from pgrelay.postgres.source import Source
+from pgrelay.relay.reset import reset
+from tests.integration.conftest import NewRelay
+from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WRONG
+from tests.integration.faults.slots import exists
+from tests.integration.servers import KafkaServer, PostgresServer, Servers
+from tests.integration.standby import make_failover_slot, on, standby_of, wait_synced
+
+
+@pytest.fixture
+def primary(version: str) -> Iterator[Postgres]:
+    """A server of the test's own."""
+    with Postgres(version=version, contrib=True) as primary:
+        yield primary
+
+
+async def test_two_servers_behind_one_dsn_are_left_as_they_are(
+    servers: Servers, database: Database, kafka: KafkaServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one server's slot would be dropped, and what is kept here of another's be deleted."""
+    database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
+    elsewhere = servers.postgres("16").dsn
+    monkeypatch.setattr("pgrelay.relay.reset.Source", lambda dsn: Source(elsewhere))
+    sections = {
+        "source": {"dsn": database.dsn, "slot": prefix},
+        "sink": {"kafka": {"bootstrap.servers": kafka.bootstrap}},
+        "records": {"prefix": prefix},
+    }
+    with pytest.raises(SourceUnavailable, match="leads to two servers"):
+        await reset(Config.model_validate(sections))
+    assert exists(database, prefix)
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+def test_a_slot_that_a_standby_keeps_for_its_promotion_is_the_primary_s(
+    primary: Postgres, new_relay: NewRelay, prefix: str
+) -> None:
+    database = Database(PostgresServer(primary.version, primary.dsn, primary), "postgres")
+    make_failover_slot(database, prefix)
+    with standby_of(primary, sync_replication_slots="on") as standby:
+        second = on(standby, database)
+        # It is the standby's for good once the primary's has moved on.
+        database.execute("SELECT pg_log_standby_snapshot()")
+        database.execute(f"SELECT pg_replication_slot_advance('{prefix}', pg_current_wal_lsn())")
+        wait_synced(database, second, prefix)
+        done = new_relay(source={"dsn": second.dsn}).command("reset")
+    assert done.returncode == WRONG
+    assert f"source.dsn leads to a standby, and slot {prefix} there is its primary's" in done.stderr
