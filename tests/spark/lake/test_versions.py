@@ -123,6 +123,14 @@ def test_a_history_is_no_mirror_and_a_mirror_no_history(topic: Topic, target: st
             other(lake, schema).apply(topic.changes(schema), schema)
 
 
+def test_a_table_without_a_key_has_no_history(topic: Topic, target: str) -> None:
+    schema = table(topic.name, Column("id", "int4"))
+    topic.write(change("c", 10, after={"id": 1}))
+    lake = lake_table(topic.spark, target, "iceberg")
+    with pytest.raises(SetupError, match=r"history needs a key.*; give the table a primary key, or mirror"):
+        HistoryTarget(lake, schema).apply(topic.changes(schema), schema)
+
+
 def test_a_column_of_the_table_s_own_makes_no_history(topic: Topic, target: str) -> None:
     schema = table(topic.name, ID, Column("__end_lsn", "text"))
     lake = lake_table(topic.spark, target, "iceberg")

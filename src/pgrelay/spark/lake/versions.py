@@ -47,7 +47,10 @@ class HistoryTarget(Target):
 
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if not schema.key:
-            raise SetupError(f"{schema.topic}: history needs a key, by which the versions of a row are told")
+            raise SetupError(
+                f"{schema.topic}: history needs a key, by which the versions of a row are told; give the "
+                "table a primary key, or mirror it in place of a history"
+            )
         is_truncate = F.col("op") == "t"
         truncates = changes.where(is_truncate).select("commit_lsn", "seq", "ts").distinct()
         done: Position | None = None
