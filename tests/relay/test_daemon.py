@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from pgrelay.config import Config
 from pgrelay.errors import RecordRefused, SourceUnavailable
+from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.daemon import Daemon
+from pgrelay.relay.entries import Entries
 from pgrelay.relay.observer import Observer
+from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
@@ -49,7 +53,7 @@ class Ending(Session):
         self.source = Source("")
         self.ledger = Ledger()
         self.confirmations = Unsent()
-        self.relayed_lsn = 0
+        self.entries = Entries(cast(Sink, None), self.ledger, Outbox(), None)
 
     async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
         self.began.set()
