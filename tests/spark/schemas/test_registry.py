@@ -1,5 +1,6 @@
 """A schema registry that does not answer as it should is told of by its name, and not by its password."""
 
+import json
 import socket
 from collections.abc import Callable
 from uuid import uuid4
@@ -47,16 +48,38 @@ def test_options_that_cannot_be_right_are_refused() -> None:
         Registry({"url": "http://r", "tiemout": "5"})
 
 
-def test_an_id_that_it_does_not_have_is_asked_for_once(
+def test_an_id_that_it_does_not_have_is_waited_for_once(
     schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.1)
+    pauses = list[float]()
     client = SchemaRegistryClient({"url": schema_registry.url})
     known = client.register_schema(f"{uuid4()}-value", Schema('"string"', "AVRO"))
     registry = Registry(schema_registry.url)
     assert registry.of_ids([known, 10**6]) == {known: '"string"'}
-    monkeypatch.setattr(registry, "_client", None)
+    monkeypatch.setattr("pgrelay.spark.schemas.registry.time.sleep", pauses.append)
     assert registry.of_ids([known, 10**6]) == {known: '"string"'}
+    assert not pauses
+    # And one that it had is not asked for again.
+    monkeypatch.setattr(registry, "_client", None)
+    assert registry.of_ids([known]) == {known: '"string"'}
+
+
+def test_an_id_that_it_has_since_is_not_unknown_for_ever(
+    schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of one of several registries, which heard of a schema long after another."""
+    monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.0)
+    client = SchemaRegistryClient({"url": schema_registry.url})
+    fields = [{"name": f"a{uuid4().hex}", "type": "int"}]
+    schema = Schema(json.dumps({"type": "record", "name": "r", "fields": fields}), "AVRO")
+    last = client.register_schema(f"{uuid4()}-value", Schema('"string"', "AVRO"))
+    registry = Registry(schema_registry.url)
+    near = range(last + 1, last + 30)
+    unknown = set(near) - registry.of_ids(near).keys()
+    later = client.register_schema(f"{uuid4()}-value", schema)
+    assert later in unknown
+    assert json.loads(registry.of_ids([later])[later])["fields"] == fields
 
 
 def test_what_is_no_registry_is_not_taken_for_one_without_a_schema(

@@ -66,25 +66,27 @@ class Registry:
         return str(schema.schema_str)
 
     def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
-        """The schemas with these ids, of those that the registry has."""
+        """The schemas with these ids, of those that the registry has by now."""
         found = {number: self._of_id(number) for number in ids}
         return {number: text for number, text in found.items() if text is not None}
 
     def _of_id(self, number: int) -> str | None:
-        if number not in self._texts and number not in self._unknown:
+        if number not in self._texts:
+            # What was waited for in vain may be there since: it is asked for again, and not waited for.
+            patience_s = 0 if number in self._unknown else _PATIENCE_S
             with self._asked_for(f"the schema of id {number}, which a record begins with"):
-                text = self._awaited(number)
+                text = self._awaited(number, patience_s)
             if text is None:
                 self._unknown.add(number)
             else:
                 self._texts[number] = text
         return self._texts.get(number)
 
-    def _awaited(self, number: int) -> str | None:
-        """The schema of an id; None where the registry still has none after a while."""
+    def _awaited(self, number: int, patience_s: float) -> str | None:
+        """The schema of an id; None where the registry still has none after so many seconds."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 return str(self._client.get_schema(number).schema_str)
@@ -92,7 +94,7 @@ class Registry:
                 if error.error_code != _NO_SUCH_SCHEMA:
                     raise
             # One of several registries may hear of a schema after those that read records.
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 return None
             time.sleep(_PAUSE_S)
 
