@@ -1,8 +1,12 @@
-"""What Spark's checkpoint says of a query: who it is, where it began, and how far each batch reads."""
+"""What Spark's checkpoint says of a query: who it is, where it began, and how far each batch reads.
+
+A file of ours beside Spark's says which topics that was.
+"""
 
 import json
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
@@ -11,6 +15,8 @@ from pgrelay.spark.hadoop import file_system, path
 
 # By topic and partition, the first offset that is not read.
 Ends = dict[str, dict[int, int]]
+
+_TOPIC_IDS: Final = "pgrelay-topic-ids"  # a JSON object, by topic
 
 
 class Checkpoint:
@@ -56,6 +62,30 @@ class Checkpoint:
     def begins(self) -> Ends:
         """Where the query began to read, of the partitions that there were."""
         return self._offsets("sources/0/0")
+
+    def read(self) -> Ends:
+        """How far the batches that ended have read; where the query began, until there is one."""
+        committed = self.last_commit()
+        return self.begins() if committed is None else self.ends(committed)
+
+    def topic_ids(self) -> dict[str, str]:
+        """Kafka's ids of topics that the query reads, as far as they were kept."""
+        if not self._files.exists(self._path(_TOPIC_IDS)):
+            return {}
+        told: dict[str, str] = json.loads(self._text(_TOPIC_IDS))
+        return told
+
+    def keep_topic_ids(self, ids: Mapping[str, str]) -> None:
+        """Keep these and no others."""
+        # Whole or not at all: none is found as by an earlier release, half of one could not be read.
+        new, place = self._path(f".{_TOPIC_IDS}"), self._path(_TOPIC_IDS)
+        stream = self._files.create(new, True)
+        try:
+            stream.write(json.dumps(ids).encode())
+        finally:
+            stream.close()
+        self._files.delete(place, False)
+        self._files.rename(new, place)
 
     def _offsets(self, file: str) -> Ends:
         if not self._files.exists(self._path(file)):

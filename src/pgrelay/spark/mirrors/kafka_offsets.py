@@ -32,6 +32,17 @@ def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mappi
     return settings
 
 
+@contextmanager
+def admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
+    """Kafka's own client in Spark's JVM that tells of topics; `options` as of `client_options`."""
+    jvm: Any = spark._jvm
+    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(client_settings(spark, options, BRIEFLY))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
 class KafkaOffsets:
     """Asks a cluster for offsets; its errors are Py4J's. `options` are those of Spark's Kafka source."""
 

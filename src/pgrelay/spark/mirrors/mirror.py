@@ -19,6 +19,7 @@ from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken
+from pgrelay.spark.mirrors.topic_ids import TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.schemas.registry import Registry
@@ -61,10 +62,10 @@ def mirror(
 
     A topic that is not there is waited for, with a warning. Raises SetupError where `tables` is empty, where
     two topics share a target, where one is missing of which the checkpoint says that records were read, where
-    the checkpoint has a topic that is left out, or holds rows back for whole transactions, where retention
-    took what it has not read, where `text_columns` has another topic, and where Spark has no such `trigger`;
-    what goes wrong later ends the query: `awaitTermination` raises Spark's StreamingQueryException, of which
-    `query_error` makes the error that it was.
+    the checkpoint has a topic that is left out or was made anew, or holds rows back for whole transactions,
+    where retention took what it has not read, where `text_columns` has another topic, and where Spark has no
+    such `trigger`; what goes wrong later ends the query: `awaitTermination` raises Spark's
+    StreamingQueryException, of which `query_error` makes the error that it was.
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
@@ -174,10 +175,13 @@ def _query(
         whole.refuse_to_be_left()
         apply, topics = Batches(schemas, reading, writing).apply, [*tables]
     refuse_left_out(checkpoint, topics, options)
+    ids = TopicIds(source, topics)
+    ids.refuse_made_anew()
     refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint.location)
+    writer = stream.writeStream.foreachBatch(ids.checking(apply))
+    writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
     query = writer.trigger(**(trigger or _TRIGGER)).start()

@@ -19,8 +19,7 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
     Spark would end it with an error at every start. A broker that does not answer tells nothing here.
     """
     checkpoint = source.checkpoint
-    committed = checkpoint.last_commit()
-    read = checkpoint.begins() if committed is None else checkpoint.ends(committed)
+    read = checkpoint.read()
     if not read or allows_loss(source.options):
         return
     try:

@@ -1,14 +1,13 @@
 """What a mirror warns of at its start: topics that are not there, and those whose deletes Kafka forgets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.mirrors.kafka_offsets import BRIEFLY, client_options, client_settings
+from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 
 _log = structlog.get_logger(__name__)
 
@@ -22,7 +21,7 @@ def warn_of_topics(
     broker does not tell: the latter needs the right to describe the topics' configuration.
     """
     try:
-        with _admin(spark, client_options(servers, options)) as client:
+        with admin(spark, client_options(servers, options)) as client:
             there = set(topics) & set(client.listTopics().names().get())
             for topic in sorted(set(topics) - there):
                 _log.warning(
@@ -41,17 +40,6 @@ def warn_of_topics(
             topic=topic,
             cure="set cleanup.policy=delete, or min.compaction.lag.ms above the longest time away",
         )
-
-
-@contextmanager
-def _admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
-    """Kafka's own client in Spark's JVM."""
-    jvm: Any = spark._jvm
-    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(client_settings(spark, options, BRIEFLY))
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def _compacted(spark: SparkSession, client: Any, there: Sequence[str]) -> list[str]:

@@ -1,0 +1,86 @@
+"""Topics that were deleted and made anew under a query: their offsets begin at 0 again, and its own go on.
+
+Kafka (2.8 and later) gives each topic that it makes an id. A query's checkpoint keeps those of what it reads.
+"""
+
+from collections.abc import Callable, Iterable
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.kafka import allows_loss
+from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
+from pgrelay.spark.mirrors.query import QuerySource
+from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
+
+_log = structlog.get_logger(__name__)
+
+Apply = Callable[[DataFrame, int], None]
+
+
+class TopicIds:
+    """Of the topics that one run of a query reads."""
+
+    def __init__(self, source: QuerySource, topics: Iterable[str]) -> None:
+        self._source = source
+        self._unseen = set(topics)  # of which the run has no id yet
+
+    def refuse_made_anew(self) -> None:
+        """Raise SetupError where a topic is not the one that the checkpoint has offsets of, unless allowed.
+
+        Else keep its id, also where none is kept yet. A broker that does not answer, or knows of no ids,
+        tells nothing here.
+        """
+        self._refuse_other(self._asked(self._unseen))
+
+    def checking(self, apply: Apply) -> Apply:
+        """The same, which does so for topics that are made while the query runs."""
+
+        def applied(batch: DataFrame, number: int) -> None:
+            if self._unseen and (there := self._unseen & self._source.checkpoint.ends(number).keys()):
+                self._refuse_other(self._asked(there))
+            apply(batch, number)
+
+        return applied
+
+    def _refuse_other(self, ids: dict[str, str]) -> None:
+        checkpoint = self._source.checkpoint
+        kept, read = checkpoint.topic_ids(), checkpoint.read()
+        other = {topic: each for topic, each in ids.items() if kept.get(topic) != each}
+        for topic in sorted(other.keys() & kept.keys()):
+            if any(read.get(topic, {}).values()) and not allows_loss(self._source.options):
+                raise SetupError(
+                    f"{topic}: deleted and made anew, or another cluster's, since the checkpoint "
+                    f"{checkpoint.location} read it, whose offsets would pass over its first records; "
+                    "mirror with a new checkpoint, by which what the targets have is passed over, and UPDATE "
+                    "every row if the old topic had records that were not read; or, to go on without the "
+                    f"first records, {FOR_ONCE}"
+                )
+        if other:
+            checkpoint.keep_topic_ids(kept | other)
+        self._unseen -= ids.keys()
+
+    def _asked(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of those of the topics that are there."""
+        try:
+            return _ids(self._source, topics)
+        except Py4JError as error:
+            _log.debug("the topics' ids are not told", reason=str(error).partition("\n")[0])
+            return {}
+
+
+def _ids(source: QuerySource, topics: Iterable[str]) -> dict[str, str]:
+    jvm = source.session._jvm
+    assert jvm is not None
+    with admin(source.session, client_options(source.servers, source.options)) as client:
+        there = client.listTopics().names().get()
+        asked = jvm.java.util.ArrayList()
+        for topic in topics:
+            if topic in there:
+                asked.add(topic)
+        told = client.describeTopics(asked).allTopicNames().get()
+        ids = {topic: told[topic].topicId() for topic in asked}
+    none = jvm.org.apache.kafka.common.Uuid.ZERO_UUID
+    return {topic: each.toString() for topic, each in ids.items() if each != none}

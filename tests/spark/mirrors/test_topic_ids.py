@@ -1,0 +1,106 @@
+"""Topics that were deleted and made anew under a mirror."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.errors import SetupError
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.schemas.columns import Column
+from tests.integration.topics import create_topic, delete_topic
+from tests.integration.waiting import wait_until
+from tests.spark.handmade import HandmadeRelay
+from tests.spark.handmade_records import change, rows
+
+ID = Column("id", "int4", key=True, encoding="integer")
+ONCE = {"failOnDataLoss": "false"}
+
+
+@pytest.fixture
+def target(prefix: str) -> str:
+    return f"iceberg.lake.{prefix}"
+
+
+def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
+    """With a row of each of these."""
+    topic = handmade.topic(table)
+    delete_topic(handmade.bootstrap, topic)
+    create_topic(handmade.bootstrap, topic)
+    handmade.write(table, *(change("c", 20 + number, after={"id": number}) for number in ids))
+
+
+def test_a_topic_that_was_made_anew_is_not_read_from_where_the_old_one_ended(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror({"a": target})
+    make_anew(handmade, "a", 2, 3)
+    anew = (
+        rf"^{topic}: deleted and made anew, .*{tmp_path}/checkpoint read it, .*; mirror with a new checkpoi"
+    )
+    for _ in range(2):
+        with pytest.raises(SetupError, match=anew):
+            handmade.mirror({"a": target})
+    handmade.mirror({"a": target}, checkpoint="new")
+    assert rows(spark.table(target), "id") == {(1,): 1, (2,): 1, (3,): 1}
+    # Or it is, once that is asked for.
+    handmade.mirror({"a": target}, options=ONCE)
+    handmade.mirror({"a": target})
+
+
+def test_one_that_was_not_read_is_read_whichever_it_is(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    for table in ("a", "b"):
+        handmade.table(table, ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    targets = {table: f"{target}_{table}" for table in ("a", "b")}
+    handmade.mirror(targets)
+    make_anew(handmade, "b", 2)
+    handmade.mirror(targets)
+    assert rows(spark.table(f"{target}_b"), "id") == {(2,): 1}
+
+
+def test_of_a_checkpoint_without_ids_they_are_taken_as_they_are_found(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    handmade.mirror({"a": target})
+    checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
+    kept = checkpoint.topic_ids()
+    assert kept.keys() == {topic}
+    for file in (tmp_path / "checkpoint").glob("*pgrelay*"):
+        file.unlink()
+    handmade.mirror({"a": target})
+    assert checkpoint.topic_ids() == kept
+
+
+def test_those_of_topics_that_are_made_while_the_query_runs_are_kept(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
+) -> None:
+    handmade.table("a", ID)
+    checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
+    query = pg.mirror(
+        spark,
+        handmade.bootstrap,
+        {handmade.topic(table): f"{target}_{table}" for table in ("a", "b")},
+        prefix=handmade.prefix,
+        checkpoint=checkpoint.location,
+        using="iceberg",
+        trigger={"processingTime": "0 seconds"},
+        options={"kafka.metadata.max.age.ms": "500"},
+    )
+    try:
+        topic = handmade.table("b", ID)
+        handmade.write("b", change("c", 10, after={"id": 1}))
+        wait_until(lambda: topic in checkpoint.topic_ids(), "the id of the new topic")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    make_anew(handmade, "b", 2, 3)
+    with pytest.raises(SetupError, match=rf"^{topic}: deleted and made anew"):
+        handmade.mirror({"a": f"{target}_a", "b": f"{target}_b"})
