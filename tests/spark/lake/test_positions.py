@@ -1,16 +1,27 @@
 """What a target tells of itself: whose rows it has, and as of which schema."""
 
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
-from pgrelay.errors import GapError
-from pgrelay.spark.lake.positions import birth_properties
-from pgrelay.spark.lake.tables import lake_table
+from pgrelay.errors import GapError, PgrelayError, SetupError
+from pgrelay.spark.lake import apply
+from pgrelay.spark.lake.apply import Target
+from pgrelay.spark.lake.failures import told_of
+from pgrelay.spark.lake.merge import merge_rows
+from pgrelay.spark.lake.positions import birth_properties, read_positions
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from tests.integration.waiting import wait_until
 from tests.spark.handmade_records import Topic, change, rows, table
 
 ID = Column("id", "int4", key=True, encoding="integer")
@@ -58,3 +69,149 @@ def test_a_column_that_came_again_before_the_target_was_made_keeps_its_values(
         changes = topic.changes(schema).where(f"offset = {number}")
         pg.apply_changes(changes, target, schema=schema, using="iceberg")
     assert rows(lake_table(topic.spark, target, "iceberg").rows()) == Counter([(1, "x"), (2, "y")])
+
+
+class Driver:
+    """One of several mirrors of a topic to one target: it remembers what it has applied."""
+
+    def __init__(self, topic: Topic, target: str, using: Using, schema: TableSchema) -> None:
+        self._topic = topic
+        self.schema = schema
+        self.table = lake_table(topic.spark, target, using)
+        self.target = Target(self.table, schema)
+
+    def apply(self, start: int, end: int) -> None:
+        """Apply the records of these offsets."""
+        changes = self._topic.changes(self.schema).where(f"offset >= {start} AND offset < {end}")
+        with told_of("driver"):
+            self.target.apply(changes, self.schema)
+
+
+def two_drivers(topic: Topic, target: str, using: Using = "iceberg") -> tuple[Driver, Driver]:
+    """The first has made the target, and the second has found it so."""
+    schema = table(topic.name, ID)
+    topic.write(
+        change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}), change("d", 30, before={"id": 2})
+    )
+    old = Driver(topic, target, using, schema)
+    old.apply(0, 1)
+    return old, Driver(topic, target, using, schema)
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_driver_that_wakes_behind_another_brings_no_row_back(
+    topic: Topic, target: str, using: Using
+) -> None:
+    old, new = two_drivers(topic, target, using)
+    new.apply(1, 2)
+    new.apply(2, 3)
+    with pytest.raises(
+        PgrelayError, match=r"another mirror writes to .* at LSN 0/1E by that one and at 0/A by this one; end"
+    ):
+        old.apply(1, 2)
+    assert rows(old.table.rows()) == {(1,): 1}
+    assert read_positions(old.table, old.schema).applied == {0: (30, 0)}
+    new.apply(2, 3)  # which goes on
+
+
+def test_nor_where_the_other_has_gone_no_further(topic: Topic, target: str) -> None:
+    old, new = two_drivers(topic, target)
+    new.apply(1, 2)
+    with pytest.raises(PgrelayError, match=r"another mirror .* at LSN 0/14 by that one and at 0/A by this"):
+        old.apply(1, 2)
+
+
+def test_nor_where_the_other_has_made_the_target(topic: Topic, target: str) -> None:
+    schema = table(topic.name, ID)
+    topic.write(change("c", 10, after={"id": 1}), change("d", 20, before={"id": 1}))
+    old, new = (Driver(topic, target, "iceberg", schema) for _ in range(2))
+    new.apply(0, 2)
+    with pytest.raises(PgrelayError, match=r"another mirror has made .*; end one of the two"):
+        old.apply(0, 1)
+    assert read_positions(old.table, schema).applied == {0: (20, 0)}
+
+
+def test_nor_does_it_change_the_columns_that_the_other_has_changed_since(topic: Topic, target: str) -> None:
+    known = TableSchema(
+        topic.name,
+        "public",
+        "t",
+        tuple(TableVersion((1 + 100 * n, 0), each) for n, each in enumerate([(ID,), (ID, A), (ID,)])),
+        "1",
+    )
+    topic.write(change("c", 10, after={"id": 1}), change("c", 210, after={"id": 2}))
+    old = Driver(topic, target, "iceberg", known.until((1, 0)))
+    old.apply(0, 1)
+    new = Driver(topic, target, "iceberg", known)
+    new.apply(1, 2)
+    old.schema = known.until((101, 0))
+    with pytest.raises(PgrelayError, match="another mirror writes"):
+        old.apply(0, 2)
+    assert "a" not in old.table.rows().columns
+
+
+@pytest.mark.parametrize(
+    ("until", "kind", "told"),
+    [
+        (2, PgrelayError, r"at LSN 0/14 by that one and at 0/14 by this one; end one of the two"),
+        (3, SetupError, r"at LSN 0/1E .*, and rows .* may be back, .*; end one .*spark\.drop\("),
+    ],
+    ids=["as far", "further"],
+)
+def test_one_that_wrote_behind_another_all_the_same_is_told(
+    topic: Topic,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+    until: int,
+    kind: type[PgrelayError],
+    told: str,
+) -> None:
+    """It stood still between its look at what is kept and its MERGE."""
+    old, new = two_drivers(topic, target)
+
+    def late(*given: Any, **how: Any) -> None:
+        monkeypatch.setattr(apply, "merge_rows", merge_rows)
+        for offset in range(1, until):
+            new.apply(offset, offset + 1)
+        merge_rows(*given, **how)
+
+    monkeypatch.setattr(apply, "merge_rows", late)
+    with pytest.raises(PgrelayError, match=told) as ended:
+        old.apply(1, 2)
+    assert type(ended.value) is kind
+    assert read_positions(old.table, old.schema).applied == {0: (10 * until, 0)}
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_merge_that_another_overtakes_fails(
+    topic: Topic, target: str, using: Using, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Delta and Iceberg hold it against what came since the version that it looked for its rows in."""
+    old, new = two_drivers(topic, target, using)
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    run = LakeTable.run
+
+    def waits(number: int) -> int:
+        begun.touch()
+        while not go.exists():
+            time.sleep(0.02)
+        return number
+
+    def slow(self: LakeTable, statement: str, **sources: DataFrame) -> None:
+        monkeypatch.setattr(LakeTable, "run", run)
+        wait = F.udf(waits, "int", useArrow=False).asNondeterministic()
+        rows = sources["rows"]
+        run(self, statement, rows=rows.withColumn("row:id", wait(F.col("`row:id`"))))
+
+    monkeypatch.setattr(LakeTable, "run", slow)
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(old.apply, 1, 2)
+        try:
+            wait_until(lambda: begun.exists() or late.done(), "the MERGE to look for its rows")
+            new.apply(1, 2)
+            new.apply(2, 3)
+        finally:
+            go.touch()
+        with pytest.raises(PgrelayError, match=r"(?i)concurrent|conflict"):
+            late.result()
+    assert rows(old.table.rows()) == {(1,): 1}

@@ -41,6 +41,7 @@ from pgrelay.spark.lake.positions import (
     forget_earlier,
     mark_of,
     read_positions,
+    refuse_other_writer,
     tell_cluster,
     write_positions,
 )
@@ -146,6 +147,8 @@ class Target:
             self._refuse(changes, summary, schema)
             if summary.highest:
                 self._refuse_doubt(changes, schema)
+                # At the last moment: looking through a large batch takes its time.
+                refuse_other_writer(self.table, self.positions)
                 self.write(self._sound(changes, summary, schema), summary, schema)
         finally:
             kept.unpersist()
@@ -163,6 +166,8 @@ class Target:
             if name.lower() in taken:
                 raise SetupError(f"{schema.topic}: the name of column {name!r} is ours: rename it")
         since, position = self.positions.schema_position, schema.latest.position
+        if since is None or position > since:
+            refuse_other_writer(self.table, self.positions)
         if since is None:
             forget_earlier(self.table, self.positions)
             self.table.create(self.table_type(schema), birth_properties(schema))

@@ -11,12 +11,13 @@ and each that is replaced leaves a file behind.
 import json
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import uuid4
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from pgrelay.errors import GapError, SetupError
+from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.schemas.schema import Position, TableSchema
@@ -29,9 +30,14 @@ _TOPIC: Final = "pgrelay.topic"
 _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
-# The property beside it: a `mark_of` all that is applied.
+# The property beside it: a `mark_of` all that is applied, and the writer that says so.
 _APPLIED: Final = "pgrelay.applied"
+_WRITER: Final = "writer"
 _NO_ROWS: Final = StructType().add("topic", StringType())
+
+_START: Final[Position] = (0, 0)
+
+_END_ONE: Final = "end one of the two, and start the other again"
 
 
 @dataclass
@@ -47,12 +53,20 @@ class Positions:
     applied: dict[int, Position] = field(default_factory=dict)
     truncated: Position | None = None  # of the last truncate, which other partitions may not have come to
     tells_cluster: bool = True  # whether the target does; a registry's schemas do not
+    kept: str | None = None  # the property beside it, as this writer read or wrote it last
+    writer: str = field(default_factory=lambda: uuid4().hex)
 
     def advance(self, partition: int, position: Position) -> None:
         self.applied[partition] = max(position, self.applied.get(partition, position))
 
     def truncate(self, position: Position) -> None:
         self.truncated = max(position, self.truncated or position)
+
+    def is_beyond(self, other: "Positions") -> bool:
+        """Whether the target got further, in a partition or by a truncate, than by another."""
+        if (self.truncated or _START) > (other.truncated or _START):
+            return True
+        return any(at > other.applied.get(partition, _START) for partition, at in self.applied.items())
 
     def is_new(self, *, truncated: bool = True) -> Expression:
         """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet.
@@ -118,9 +132,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     _refuse_other(properties.get(_TOPIC), target, schema.topic)
     lsn, seq = properties[_SCHEMA].split("/")
     positions.schema_position = (int(lsn), int(seq))
-    beside = target.beside(SUFFIX)
-    if beside.exists():
-        _take(beside.properties().get(_APPLIED), positions)
+    positions.kept = _kept(target)
+    _take(positions.kept, positions)
     if not all(any(column.key for column in version.columns) for version in schema.versions):
         # What commits say of themselves, of which a killed mirror wrote nothing beside the target. It may
         # have been at a version of before the table had a key.
@@ -129,11 +142,10 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     systemid = properties.get(_SYSTEMID, "")
     positions.tells_cluster = bool(systemid)
     if systemid and schema.systemid and systemid != schema.systemid:
-        lsn = format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
         raise GapError(
             f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
-            f"cluster {systemid} up to LSN {lsn}, and their LSNs do not compare. Start again: a new topic "
-            f"prefix and checkpoint, after {_drop(target)}"
+            f"cluster {systemid} up to LSN {_highest(positions)}, and their LSNs do not compare. Start "
+            f"again: a new topic prefix and checkpoint, after {_drop(target)}"
         )
     return positions
 
@@ -171,13 +183,64 @@ def forget_earlier(target: LakeTable, positions: Positions) -> None:
     A mirror that is killed before it has remembered anything would find that, and pass its records over.
     """
     if target.beside(SUFFIX).exists():
-        write_positions(target, positions)
+        _keep(target, positions)
+
+
+def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
+    """Raise PgrelayError where another has written to the target since this one read or wrote what is kept.
+
+    It may have deleted rows that what this one is about to write would bring back.
+    """
+    if positions.schema_position is None:
+        if target.exists():
+            raise PgrelayError(f"{positions.topic}: another mirror has made {target.name}; {_END_ONE}")
+    elif (kept := _kept(target)) != positions.kept:
+        raise PgrelayError(f"{_other_writer(target, positions, kept)}; {_END_ONE}")
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:
-    """Remember them, after what they tell of was written."""
+    """Remember them, after what they tell of was written.
+
+    Raises PgrelayError where another wrote meanwhile, and SetupError where it got further than this one, as
+    what this one wrote may have come behind that.
+    """
+    if (kept := _kept(target)) != positions.kept:
+        told = _other_writer(target, positions, kept)
+        if not _of(kept, positions.topic).is_beyond(positions):
+            raise PgrelayError(f"{told}; {_END_ONE}")
+        raise SetupError(
+            f"{told}, and rows that were deleted between the two may be back, which this one wrote just now; "
+            f"{_END_ONE}, and fill the target anew, from a new checkpoint, after {_drop(target)}"
+        )
+    _keep(target, positions)
+
+
+def _other_writer(target: LakeTable, positions: Positions, kept: str | None) -> str:
+    return (
+        f"{positions.topic}: another mirror writes to {target.name}, which is at LSN "
+        f"{_highest(_of(kept, positions.topic))} by that one and at {_highest(positions)} by this one"
+    )
+
+
+def _of(kept: str | None, topic: str) -> Positions:
+    positions = Positions(topic, "")
+    _take(kept, positions)
+    return positions
+
+
+def _highest(positions: Positions) -> str:
+    return format_lsn(max((lsn for lsn, _ in positions.applied.values()), default=0))
+
+
+def _kept(target: LakeTable) -> str | None:
     beside = target.beside(SUFFIX)
-    if not beside.exists():
+    return beside.properties().get(_APPLIED) if beside.exists() else None
+
+
+def _keep(target: LakeTable, positions: Positions) -> None:
+    beside = target.beside(SUFFIX)
+    if positions.kept is None:
         beside.create(_NO_ROWS)
-    mark = mark_of(positions.topic, positions.applied, positions.truncated)
-    beside.set_properties({_APPLIED: mark})
+    mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
+    positions.kept = json.dumps({**mark, _WRITER: positions.writer})
+    beside.set_properties({_APPLIED: positions.kept})

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from pgrelay.errors import SetupError
+from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.mirrors.transactions import POSITIONED
@@ -145,6 +145,13 @@ class WholeTables:
             self._tell({_UNTIL: str(until), _POSITION: position})
 
     def _tell(self, properties: Mapping[str, str]) -> None:
+        """Set properties. Raises PgrelayError where another driver of the query did so meanwhile."""
+        told = self._position.properties()
+        if any(told.get(name) != self._told.get(name) for name in (_UNTIL, _POSITION, _TOPICS)):
+            raise PgrelayError(
+                f"{self._position.name}: another mirror of this checkpoint writes to it, which this one does "
+                f"from LSN {format_lsn(self.until)} on; end one of the two, and start the other again"
+            )
         self._position.set_properties(properties)
         self._told |= properties
 

@@ -1,0 +1,21 @@
+"""What a mirror of whole transactions remembers in tables of its own."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pgrelay.errors import PgrelayError
+from pgrelay.spark.mirrors.whole_tables import WholeTables
+
+
+def test_a_driver_that_wakes_behind_another_does_not_put_the_position_back(
+    spark: SparkSession, prefix: str
+) -> None:
+    targets = {f"{prefix}.public.a": f"lake.{prefix}"}
+    old, new = (WholeTables.of(spark, prefix, "12345678", targets, "iceberg") for _ in range(2))
+    for number, driver in enumerate((old, new)):
+        driver.begin(targets, number)
+    new.set_until(20)
+    with pytest.raises(PgrelayError, match=r"__position_12345678`: another mirror .* from LSN 0/0 on; end"):
+        old.set_until(10)
+    new.set_until(30)
+    assert (old.until, new.until) == (0, 30)
