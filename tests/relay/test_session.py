@@ -9,7 +9,7 @@ import pytest
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import BY_KEY, Record
-from pgrelay.errors import RecordRefused
+from pgrelay.errors import RecordRefused, SourceUnavailable
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
@@ -20,6 +20,7 @@ from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
+from tests.wire import build
 
 RECORD: Record = ("t", None, b"v", None, BY_KEY)
 
@@ -129,6 +130,7 @@ class Stopped(Session):
         told = SimpleNamespace(turn=lambda: None, send=lambda: None, last_position_pending=lambda: False)
         self.confirmations = cast(Confirmations, told)
         self.committing = False
+        self._behind = False
         self._commits = Away()
         self._errand = None
         self._metrics = Metrics()
@@ -199,6 +201,7 @@ class Reading(Session):
         self._outbox = Outbox()
         self._frames = []
         self._taken = 0
+        self._behind = False
 
 
 @pytest.mark.parametrize(("most", "is_read"), [(2, True), (1, False)], ids=["room", "full"])
@@ -208,6 +211,74 @@ def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> N
     session = Reading(ledger)
     assert not session._work()
     assert session.stream.was_read == is_read
+
+
+class Sending(Source):
+    """Each read gives the next of these; behind them the server ends the stream."""
+
+    def __init__(self, *reads: list[bytes]) -> None:
+        self._reads = list(reads)
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        if not self._reads:
+            raise SourceUnavailable("the server ended the stream")
+        return self._reads.pop(0)
+
+
+def transactions(number: int) -> list[list[bytes]]:
+    """As the server sends them to whoever is not behind: to each its keepalive."""
+    return [[b"w" * 30, build.keepalive(lsn, reply=lsn == 2)] for lsn in range(1, number + 1)]
+
+
+class ReadingOn(Reading):
+    """Of a server that sends these; `asked` are the answers that it was promised."""
+
+    def __init__(self, *reads: list[bytes]) -> None:
+        super().__init__(Ledger())
+        self.source = Sending(*reads)
+        self.asked = 0
+        self.confirmations = cast(Confirmations, SimpleNamespace(ask_for_one=self._ask))
+        self.committing = False
+
+    def _ask(self) -> None:
+        self.asked += 1
+
+    def frames(self) -> int:
+        """How many the next read gives."""
+        return len(self._frames) if self._read() else 0
+
+    async def back_from_an_errand(self, commit: bool) -> None:
+        self.committing = commit
+        errand = asyncio.create_task(asyncio.sleep(0))
+        await errand
+        assert self._errand_done(errand)
+
+
+@pytest.mark.parametrize(("commit", "then"), [(False, 6), (True, 2)], ids=["need", "commit"])
+async def test_what_came_during_an_errand_is_read_together(commit: bool, then: int) -> None:
+    """So that the tables which are new in it are asked for together."""
+    session = ReadingOn(*transactions(4), [])
+    assert session.frames() == 2
+    await session.back_from_an_errand(commit)
+    assert session.frames() == then
+    assert session.asked == 1
+
+
+async def test_but_as_much_as_is_a_slice() -> None:
+    session = ReadingOn(*transactions(1000), [])
+    await session.back_from_an_errand(commit=False)
+    assert session.frames() == 500
+    session = ReadingOn(*([bytes(100_000), build.keepalive(1)] for _ in range(9)), [])
+    await session.back_from_an_errand(commit=False)
+    assert session.frames() == 6
+
+
+async def test_the_end_of_a_stream_comes_behind_what_was_read_before_it() -> None:
+    session = ReadingOn(*transactions(2))
+    await session.back_from_an_errand(commit=False)
+    assert session.frames() == 4
+    with pytest.raises(SourceUnavailable):
+        session.frames()
 
 
 class Hurrying(FakeSink):

@@ -28,6 +28,7 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import EVERY, Segment
+from pgrelay.errors import PgrelayError
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
@@ -90,6 +91,7 @@ class Session:
         self._rest_s = _REST_LEAST_S
         self._frames: list[bytes] = []
         self._taken = 0
+        self._behind = False
         self._outbox = Outbox()
         self.entries = Entries(sink, ledger, self._outbox, commits)
 
@@ -241,20 +243,35 @@ class Session:
         if not errand.done():
             return False
         self._errand = None
+        # A server that is not held up sends a keepalive behind each transaction.
+        self._behind = self._behind or not self.committing
         self.committing = False
         errand.result()
         return True
 
     def _read(self) -> bool:
-        """Fetch what the socket has. A keepalive, if any, is the last; some want an answer at once."""
-        self._frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
+        """Fetch what the socket has, up to a keepalive or, where we have fallen behind, past those."""
+        self._frames = self._fetch()
         self._taken = 0
-        if not self._frames:
-            return False
-        last = self._frames[-1]
-        if last[0] == KEEPALIVE and PrimaryKeepalive.parse(last).reply:
+        size = sum(len(frame) for frame in self._frames) if self._behind else 0
+        # So that what many small transactions need is asked for together.
+        while self._behind and size < _SLICE_BYTES and len(self._frames) < _SLICE_FRAMES:
+            try:
+                more = self._fetch()
+            except PgrelayError:
+                # It comes again, behind what was there before it.
+                break
+            self._behind = bool(more)
+            self._frames += more
+            size += sum(len(frame) for frame in more)
+        return bool(self._frames)
+
+    def _fetch(self) -> list[bytes]:
+        """What the socket has, up to a keepalive, some of which want an answer at once."""
+        frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
+        if frames and frames[-1][0] == KEEPALIVE and PrimaryKeepalive.parse(frames[-1]).reply:
             self.confirmations.ask_for_one()
-        return True
+        return frames
 
     def _encode(self) -> None:
         """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
