@@ -11,7 +11,7 @@ from pyspark.sql import DataFrameWriterV2, SparkSession
 
 _WRITES: Final = ((SparkSession, "sql"), (DataFrameWriterV2, "append"), (DataFrameWriterV2, "overwrite"))
 _READS: Final = ("SELECT", "DESCRIBE", "SHOW", "CREATE NAMESPACE IF NOT EXISTS")  # it is there
-_VIEW: Final = re.compile(r"pgrelay_\w+_[0-9a-f]{32}")  # of one run
+_OF_ONE_RUN: Final = re.compile(r"(pgrelay_\w+_)?[0-9a-f]{32}")  # a view, or who writes
 
 
 class Killed(Exception):
@@ -61,7 +61,7 @@ class Cuts:
 
     def _cut(self, name: str, write: Callable[..., Any]) -> Callable[..., Any]:
         def writes(self_: Any, *given: Any, **named: Any) -> Any:
-            what = _VIEW.sub("", given[0]) if name == "sql" else name
+            what = _OF_ONE_RUN.sub("", given[0]) if name == "sql" else name
             if not self._active or what.startswith(_READS):
                 return write(self_, *given, **named)
             if self._dead:

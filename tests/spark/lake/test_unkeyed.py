@@ -2,16 +2,20 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.errors import RecordError
-from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.errors import RecordError, SetupError
+from pgrelay.spark.lake import apply
+from pgrelay.spark.lake.positions import SUFFIX, announce
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
-from tests.spark.handmade_records import change, changes_of, rows, table
+from tests.spark.handmade_records import Row, change, changes_of, rows, table
 
 
 def test_rows_that_come_again_while_the_identity_is_full_are_applied_after_it_was(
@@ -52,3 +56,120 @@ def test_what_somebody_marks_commits_with_stays_and_is_no_position(spark: SparkS
         spark.conf.unset(setting)
     pg.apply_changes(changes_of(spark, known, written), target, schema=known)
     assert rows(spark.table(target)) == Counter({("a",): 2})
+
+
+A: Row = {"name": "a"}
+B: Row = {"name": "b"}
+
+
+class Killable:
+    """A target of a table without a key under REPLICA IDENTITY FULL, which has five rows of one content."""
+
+    def __init__(self, spark: SparkSession, target: str, using: Using) -> None:
+        self.table: LakeTable = lake_table(spark, target, using)
+        self._target = target
+        self._known = table("app.public.t", Column("name", "text"), identity="full")
+        self._written = [change("c", 10, n, after=A) for n in range(5)]
+        self.batch(0)
+        self._written += [change("d", 20, before=A), change("u", 21, before=A, after=B)]
+
+    def batch(self, start: int = 5) -> None:
+        changes = changes_of(self.table.spark, self._known, self._written).where(f"offset >= {start}")
+        pg.apply_changes(changes, self._target, schema=self._known, using=self.table.using)
+
+    def killed_batch(self, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+        with monkeypatch.context() as killed:
+            killed.setattr(apply, before, lambda *_, **how: pytest.fail("killed"))
+            with pytest.raises(pytest.fail.Exception, match="killed"):
+                self.batch()
+
+    def commit_others(self, count: int) -> None:
+        """Commits that are not of the mirror, and leave the rows as they are."""
+        for number in range(count):
+            if self.table.using == "delta":
+                self.table.set_properties({"number": str(number)})
+            else:
+                self.table.spark.sql(f"INSERT INTO {self.table.name} SELECT * FROM {self.table.name} LIMIT 0")
+
+    def forget_commits(self) -> None:
+        """Leave the last one alone, as a log that is cleaned, or snapshots that expire."""
+        spark = self.table.spark
+        if self.table.using == "iceberg":
+            name = self.table.name.replace("`", "").removeprefix("iceberg.")
+            now = "TIMESTAMP '9999-01-01'"
+            spark.sql(f"CALL iceberg.system.expire_snapshots('{name}', {now}, 1)")
+            return
+        jvm: Any = spark._jvm
+        [detail] = spark.sql(f"DESCRIBE DETAIL {self.table.name}").collect()
+        folder = jvm.org.apache.hadoop.fs.Path(detail["location"])
+        delta = jvm.org.apache.spark.sql.delta.DeltaLog
+        log = delta.forTable(spark._jsparkSession, folder)
+        log.checkpoint()
+        *old, _ = sorted((Path(folder.toUri().getPath()) / "_delta_log").glob("*.json"))
+        for file in old:
+            file.unlink()
+        delta.clearCache()
+
+    @property
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        return rows(self.table.rows())
+
+
+both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
+
+
+@both_formats
+def test_a_batch_is_not_made_twice_however_many_commits_of_others_came_after(
+    spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killable = Killable(spark, target, using)
+    killable.killed_batch(monkeypatch, before="write_positions")
+    killable.commit_others(21)
+    killable.batch()
+    assert killable.rows == Counter({("a",): 3, ("b",): 1})
+
+
+@both_formats
+def test_nor_where_nothing_tells_whether_it_was_made(
+    spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killable = Killable(spark, target, using)
+    killable.killed_batch(monkeypatch, before="write_positions")
+    killable.commit_others(2)
+    killable.forget_commits()
+    for _ in range(2):
+        with pytest.raises(SetupError, match=r"ended while it wrote to .* at LSN 0/A, .*; fill the target"):
+            killable.batch()
+    assert killable.rows == Counter({("a",): 3, ("b",): 1})
+
+
+@both_formats
+def test_one_that_was_not_made_is(
+    spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killable = Killable(spark, target, using)
+    killable.killed_batch(monkeypatch, before="apply_multiset")
+    killable.commit_others(2)
+    killable.batch()
+    assert killable.rows == Counter({("a",): 3, ("b",): 1})
+    # Of one that ended between two batches nothing is in doubt.
+    killable.commit_others(2)
+    killable.forget_commits()
+    killable.batch()
+    assert killable.rows == Counter({("a",): 3, ("b",): 1})
+
+
+def test_one_that_two_drivers_make_at_once_is_told(
+    spark: SparkSession, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first stood still between what it said of the batch and its MERGE."""
+    killable = Killable(spark, target, "iceberg")
+
+    def late(*given: Any, **how: Any) -> None:
+        monkeypatch.setattr(apply, "announce", announce)
+        announce(*given, **how)
+        killable.batch()
+
+    monkeypatch.setattr(apply, "announce", late)
+    with pytest.raises(SetupError, match=r"another mirror writes to .*, or without a key deleted twice; end"):
+        killable.batch()

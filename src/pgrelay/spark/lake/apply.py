@@ -37,6 +37,7 @@ from pgrelay.spark.lake.merge import (
 )
 from pgrelay.spark.lake.positions import (
     Positions,
+    announce,
     birth_properties,
     forget_earlier,
     mark_of,
@@ -154,6 +155,8 @@ class Target:
             kept.unpersist()
         for partition, position in summary.highest.items():
             self.positions.advance(partition, position)
+        if summary.truncated is not None:
+            self.positions.truncate(summary.truncated)
         if summary.highest:
             write_positions(self.table, self.positions)
 
@@ -269,7 +272,6 @@ class Target:
         truncated = summary.truncated
         if truncated is not None:
             changes = changes.where(after(truncated))
-            self.positions.truncate(truncated)
             if max(summary.highest.values()) == truncated:
                 delete_older(self.table, truncated)
                 return
@@ -278,7 +280,9 @@ class Target:
         if schema.key:
             self._write_by_key(changes, summary, schema)
         elif schema.latest.replica_identity == "full" or (summary.replaced and schema.was_full):
-            with self.table.marking(mark_of(schema.topic, summary.highest, truncated)):
+            mark = mark_of(schema.topic, summary.highest, truncated)
+            announce(self.table, self.positions, mark)
+            with self.table.marking(mark):
                 strict = self.on_missing == "fail" and self.rejects is None
                 apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
         else:

@@ -9,8 +9,10 @@ and each that is replaced leaves a file behind.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql import Column as Expression
@@ -30,9 +32,12 @@ _TOPIC: Final = "pgrelay.topic"
 _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
-# The property beside it: a `mark_of` all that is applied, and the writer that says so.
+# The property beside it: a `mark_of` all that is applied, the writer that says so, and before a commit that
+# is not to be made twice, its mark and the version that it follows.
 _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
+_NEXT: Final = "next"
+_SINCE: Final = "since"
 _NO_ROWS: Final = StructType().add("topic", StringType())
 
 _START: Final[Position] = (0, 0)
@@ -134,10 +139,14 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     positions.schema_position = (int(lsn), int(seq))
     positions.kept = _kept(target)
     _take(positions.kept, positions)
-    if not all(any(column.key for column in version.columns) for version in schema.versions):
-        # What commits say of themselves, of which a killed mirror wrote nothing beside the target. It may
-        # have been at a version of before the table had a key.
-        for mark in target.marked():
+    told = _parsed(positions.kept)
+    if _NEXT in told:
+        if _is_made(target, positions, told):
+            _take(told[_NEXT], positions)
+    elif _WRITER not in told and not all(any(c.key for c in version.columns) for version in schema.versions):
+        # Of an earlier release, which wrote nothing before such a commit; or what was beside it is gone. It
+        # may have been at a version of before the table had a key.
+        for mark in target.marks()[0]:
             _take(mark, positions)
     systemid = properties.get(_SYSTEMID, "")
     positions.tells_cluster = bool(systemid)
@@ -156,18 +165,38 @@ def mark_of(topic: str, highest: dict[int, Position], truncated: Position | None
     return json.dumps({"topic": topic, "applied": applied, "truncated": truncated})
 
 
-def _take(mark: str | None, positions: Positions) -> None:
+def _parsed(mark: str | None) -> dict[str, Any]:
     try:
         told = {} if mark is None else json.loads(mark)
     except ValueError:
-        return  # of somebody's own commit
+        return {}  # of somebody's own commit
+    return told if isinstance(told, dict) else {}
+
+
+def _take(mark: str | None, positions: Positions) -> None:
+    told = _parsed(mark)
     # Another table's commit, made meanwhile, may have marked this one's.
-    if isinstance(told, dict) and told.get("topic") == positions.topic:
+    if told.get("topic") == positions.topic:
         for partition, lsn, seq in told["applied"]:
             positions.advance(partition, (lsn, seq))
         if told.get("truncated"):
             lsn, seq = told["truncated"]
             positions.truncate((lsn, seq))
+
+
+def _is_made(target: LakeTable, positions: Positions, told: dict[str, Any]) -> bool:
+    """Whether the target has the commit that was announced. Raises SetupError where nothing tells."""
+    marks, whole = target.marks(told[_SINCE])
+    if told[_NEXT] in marks:
+        return True
+    if not whole:
+        raise SetupError(
+            f"{positions.topic}: the mirror ended while it wrote to {target.name}, at LSN "
+            f"{_highest(positions)}, and the commits of then are not told of any more, so that nobody knows "
+            "whether that batch is in it, which must not be written twice; fill the target anew, from a new "
+            f"checkpoint, after {_drop(target)}"
+        )
+    return False
 
 
 def tell_cluster(target: LakeTable, positions: Positions) -> None:
@@ -198,19 +227,29 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
         raise PgrelayError(f"{_other_writer(target, positions, kept)}; {_END_ONE}")
 
 
+def announce(target: LakeTable, positions: Positions, mark: str) -> None:
+    """Say beside the target which commit comes next, of those that are not to be made twice.
+
+    A mirror that is killed behind it finds by the mark whether it was made, however many commits of others,
+    and however long, it comes back after.
+    """
+    _keep(target, positions, {_NEXT: mark, _SINCE: target.version()})
+
+
 def write_positions(target: LakeTable, positions: Positions) -> None:
     """Remember them, after what they tell of was written.
 
-    Raises PgrelayError where another wrote meanwhile, and SetupError where it got further than this one, as
-    what this one wrote may have come behind that.
+    Raises PgrelayError where another wrote meanwhile. That is a SetupError where it got further than this
+    one, or the commit was announced, as what this one wrote may have come behind what the other did.
     """
     if (kept := _kept(target)) != positions.kept:
         told = _other_writer(target, positions, kept)
-        if not _of(kept, positions.topic).is_beyond(positions):
+        if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
             raise PgrelayError(f"{told}; {_END_ONE}")
         raise SetupError(
-            f"{told}, and rows that were deleted between the two may be back, which this one wrote just now; "
-            f"{_END_ONE}, and fill the target anew, from a new checkpoint, after {_drop(target)}"
+            f"{told}, which wrote to it just now, so that rows may be back that were deleted, or without a "
+            f"key deleted twice; {_END_ONE}, and fill the target anew, from a new checkpoint, after "
+            f"{_drop(target)}"
         )
     _keep(target, positions)
 
@@ -237,10 +276,10 @@ def _kept(target: LakeTable) -> str | None:
     return beside.properties().get(_APPLIED) if beside.exists() else None
 
 
-def _keep(target: LakeTable, positions: Positions) -> None:
+def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:
     beside = target.beside(SUFFIX)
     if positions.kept is None:
         beside.create(_NO_ROWS)
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
-    positions.kept = json.dumps({**mark, _WRITER: positions.writer})
+    positions.kept = json.dumps({**mark, _WRITER: positions.writer, **more})
     beside.set_properties({_APPLIED: positions.kept})

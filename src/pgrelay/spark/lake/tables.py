@@ -36,14 +36,13 @@ TAKEN: Final[dict[str, frozenset[str]]] = {
     ),
 }
 
-# The settings by which a commit carries a text of ours, and how many commits back it is looked for.
+# The settings by which a commit carries a text of ours.
 _MARK: Final = "pgrelay"
 _MARKING: Final[dict[str, str]] = {
     "delta": "spark.databricks.delta.commitInfo.userMetadata",
     "iceberg": f"spark.sql.iceberg.snapshot-property.{_MARK}",
 }
 _ONE_MARK: Final = Lock()
-_REMEMBERED: Final = 20
 
 # A data frame's place in a statement, and identifiers and texts, in which may stand what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
@@ -152,15 +151,30 @@ class LakeTable:
         row = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'").first()
         return 0 if row is None else int(row[0])
 
-    def marked(self) -> list[str]:
-        """What the last commits were marked with, of those that were, the latest first."""
+    def marks(self, since: int | None = None) -> tuple[list[str], bool]:
+        """What the commits after a version were marked with, of those that were; by default all there are.
+
+        And whether all of them are told of: logs are cleaned, and snapshots expire.
+        """
         if self.using == "delta":
-            history = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {_REMEMBERED}")
-            marks = history.orderBy("version", ascending=False).select("userMetadata")
+            later = None if since is None else self.version() - since
+            if later == 0:
+                return [], True
+            limit = "" if later is None else f" LIMIT {later}"
+            history = self.spark.sql(f"DESCRIBE HISTORY {self.name}{limit}").select("userMetadata")
+            found = [row[0] for row in history.collect()]
+            whole = len(found) == later
         else:
-            snapshots = self.spark.table(f"{self.name}.snapshots").orderBy("committed_at", ascending=False)
-            marks = snapshots.limit(_REMEMBERED).selectExpr(f"summary['{_MARK}']")
-        return [row[0] for row in marks.collect() if row[0] is not None]
+            snapshots = self.spark.table(f"{self.name}.snapshots")
+            told = snapshots.selectExpr("snapshot_id", "parent_id", f"summary['{_MARK}']").collect()
+            known = {snapshot: (parent, mark) for snapshot, parent, mark in told}
+            found, at = [], self.version()
+            while at != since and at in known:
+                parent, mark = known[at]
+                found.append(mark)
+                at = parent or 0
+            whole = at in (0, since)
+        return [mark for mark in found if mark is not None], whole
 
     def add_absent(
         self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""

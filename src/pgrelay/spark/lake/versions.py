@@ -62,8 +62,6 @@ class HistoryTarget(Target):
             done = position
         rest = ~is_truncate if done is None else ~is_truncate & after(done)
         self._add(changes.where(rest), summary, schema)
-        if done is not None:
-            self.positions.truncate(done)
 
     def _close_all(self, truncated: Position, changes: DataFrame) -> None:
         """A truncate ends every version that holds and is older."""
