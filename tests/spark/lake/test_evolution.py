@@ -179,6 +179,27 @@ def test_a_type_that_iceberg_can_not_change_to_is_refused_while_there_are_rows(
     assert found(topic, target, "iceberg") == Counter([(2, 6)])
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        (replace(REGION, type_name="int8"), REGION, "was bigint and is int"),
+        (A, replace(REGION, name="a"), "was string and is int"),
+    ],
+    ids=["int8 to int4", "text to int4"],
+)
+def test_a_type_that_does_not_hold_all_of_the_old_one_is_refused_while_there_are_rows(
+    spark: SparkSession, target: str, was: Column, now: Column, told: str
+) -> None:
+    known = schema_of("t", [ID, was], [ID, now])
+    table = made(spark, target, "iceberg", known.until((1, 0)), "1, 5")
+    lost = (
+        rf"^t: column '{now.name}' {told} from LSN 0/65 on, which can't hold all that it was; to go on, drop"
+    )
+    with pytest.raises(SetupError, match=lost):
+        evolve(table, known, (1, 0), live=table.rows)
+    assert table.rows().schema[was.name].dataType == was.spark_type
+
+
 def test_a_type_that_spark_makes_nothing_of_the_old_one_in_is_refused_while_there_are_rows(
     topic: Topic, target: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pgrelay import spark as pg
+from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.integration.servers import KafkaServer
@@ -16,6 +17,7 @@ from tests.integration.topics import create_topic
 from tests.spark.handmade_records import (
     Message,
     Topic,
+    as_read,
     change,
     changes_of,
     flat,
@@ -196,6 +198,39 @@ def test_what_a_type_cannot_hold_is_told_and_never_rounded(topic: Topic) -> None
     assert as_text[1].after.v1 == "NaN"
     assert as_text[3].after.v3 == "0044-03-15 BC"
     assert as_text[11].after.v11 == "[[1,2],[3,4]]"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.ansi.enabled", "false"),
+        ("spark.sql.session.timeZone", "America/St_Johns"),
+        ("spark.sql.session.timeZone", "Asia/Kathmandu"),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
+        ("spark.sql.caseSensitive", "true"),
+    ],
+)
+def test_a_session_of_another_setting_reads_the_same(spark: SparkSession, setting: str, value: str) -> None:
+    columns = [
+        Column(f"v{n}", kind, typmod, encoding=e) for n, (_, kind, typmod, e, _, _) in enumerate(TRAPS)
+    ]
+    nothing = {"id": 1} | {f"v{n}": None for n in range(len(TRAPS))}
+    trapped = [change("c", 10, n, after=nothing | {f"v{n}": trap[4]}) for n, trap in enumerate(TRAPS)]
+    sound = [with_number(change("c", 10, after=every_value())), with_number(flat("c", 11, 0, every_value()))]
+    before = str(spark.conf.get(setting))
+    spark.conf.set(setting, value)
+    try:
+        read = JsonRecords(every_type("t"), None).changes(as_read(spark, "t", sound))
+        told = JsonRecords(table("t", ID, *columns), None).changes(as_read(spark, "t", trapped))
+        kinds, found = read.schema["after"].dataType, read.orderBy("offset").collect()
+        corrupt = [row.corrupt for row in told.orderBy("offset").collect()]
+    finally:
+        spark.conf.set(setting, before)
+    assert kinds == every_type("t").row_type
+    assert [(row.corrupt, row.after.asDict()) for row in found] == [(None, expected())] * 2
+    assert found[0].ts.replace(tzinfo=UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)
+    for n, trap in enumerate(TRAPS):
+        assert (corrupt[n] or "").startswith(trap[5].replace("v:", f"v{n}:")), trap
 
 
 def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
