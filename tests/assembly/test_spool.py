@@ -20,10 +20,11 @@ FRAMES = [b"one", b"", b"three" * 100]
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
+def spool(tmp_path: Path) -> Iterator[Spool]:
     spool = Spool(tmp_path / "spool")
     spool.open()
-    return spool
+    yield spool
+    spool.close()
 
 
 @pytest.fixture
@@ -137,12 +138,16 @@ def test_only_we_may_read(spool: Spool, spilled: FrameBuffer) -> None:
 
 def test_a_directory_that_others_could_read_is_closed(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    Spool(tmp_path).open()
+    spool = Spool(tmp_path)
+    spool.open()
+    spool.close()
     assert mode(tmp_path) == 0o700
 
 
 def test_parents_are_made(tmp_path: Path) -> None:
-    Spool(tmp_path / "a" / "b").open()
+    spool = Spool(tmp_path / "a" / "b")
+    spool.open()
+    spool.close()
     assert (tmp_path / "a" / "b").is_dir()
 
 
@@ -156,6 +161,29 @@ def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
 def test_a_place_where_nothing_can_be_made() -> None:
     with pytest.raises(SetupError, match=r"transactions\.spool_dir: /proc/nope: No such file or directory"):
         Spool(Path("/proc/nope")).open()
+
+
+def test_a_directory_is_one_relay_s_until_that_closes_it(spool: Spool) -> None:
+    """Slots of a primary and its standby may be called the same, and so would be the files of both."""
+    another = Spool(spool.directory)
+    with pytest.raises(SpoolError, match="/spool: another relay has its transactions there") as caught:
+        another.open()
+    assert verdict(caught.value) is Verdict.RETRY
+    spool.close()
+    another.open()
+    another.close()
+
+
+def test_where_a_file_system_has_no_locks_nobody_is_kept_out(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    another = Spool(spool.directory)
+    another.open()
+    another.close()
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -303,6 +304,46 @@ async def test_decoding_on_a_standby(
         relay.caught_up()
         assert ids(relay, 4) == [1, 2, 3, 4]
         assert relay.stop() == 0
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+def test_two_relays_of_slots_that_are_called_the_same_share_no_prepared_transaction(
+    primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, tmp_path: Path
+) -> None:
+    """One of the primary and one of a standby, each with a table of its own, on one host."""
+    for table in ("ours", "theirs"):
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+        database.execute(f"CREATE PUBLICATION {table} FOR TABLE {table}")
+    spool = {"spool_dir": str(tmp_path / "both")}
+    source = {"dsn": database.dsn, "publications": ["ours"], "two_phase": True}
+    with standby_of(primary) as standby:
+        second = on(standby, database)
+        ours = new_relay(source=source, transactions=spool).start().wait_streaming()
+        elsewhere = {"dsn": second.dsn, "publications": ["theirs"]}
+        theirs = new_relay(
+            source={**source, **elsewhere}, transactions=spool, records={"prefix": f"{prefix}.theirs"}
+        )
+        theirs.database = second
+        theirs.start()
+
+        def waits() -> bool:
+            database.execute("SELECT pg_log_standby_snapshot()")
+            return "another relay has its transactions there" in theirs.get("/readyz")[1]
+
+        theirs.wait_for(waits, "the second to wait for the first")
+        database.execute(
+            "BEGIN; INSERT INTO ours VALUES (1); INSERT INTO theirs VALUES (2); PREPARE TRANSACTION 'g'"
+        )
+        ours.caught_up()
+        database.execute("COMMIT PREPARED 'g'")
+        ours.caught_up()
+        assert [record.json_key["id"] for record in ours.records("ours")] == [1]
+        assert ours.stop() == 0
+        theirs.caught_up(parse_lsn(str(ask(database, "SELECT pg_current_wal_lsn()"))))
+        found = theirs.read(f"{prefix}.theirs.public.theirs", 1)
+        assert [record.json_key["id"] for record in found] == [2]
+        assert not ours.has_topic(f"{prefix}.theirs.public.ours")
+        assert theirs.stop() == 0
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)

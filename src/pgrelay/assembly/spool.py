@@ -12,6 +12,7 @@ On disk: files are 0600 in a 0700 directory. Any OSError becomes a SpoolError th
 
 import contextlib
 import errno
+import fcntl
 import os
 import tempfile
 import zlib
@@ -73,9 +74,23 @@ class Spool:
         self.directory = directory
         self.on_disk = 0
         self._written = 0
+        self._lock: int | None = None
 
     def open(self) -> None:
-        """Make the directory. Raises SetupError if it can never be ours, SpoolError if the disk fails."""
+        """Make the directory, and have it alone until `close`.
+
+        Raises SetupError if it can never be ours, SpoolError if the disk fails or another relay has it.
+        """
+        self._make()
+        self._lock = _locked(self.directory)
+
+    def close(self) -> None:
+        """Let another relay have the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = None
+
+    def _make(self) -> None:
         try:
             _make_private(self.directory)
         except OSError as error:
@@ -215,6 +230,27 @@ def _make_private(directory: Path) -> None:
         # Not left to mkdir: it takes away what the umask says.
         path.chmod(0o700)
     directory.chmod(0o700)
+
+
+def _locked(directory: Path) -> int:
+    """A descriptor that keeps others out, which ends with the process at the latest."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise spool_error(directory, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise SpoolError(
+            f"{directory}: another relay has its transactions there, a suspended one of this slot, or one "
+            "of a slot called the same on another server of the cluster: end it, or give one of them another "
+            "transactions.spool_dir"
+        ) from error
+    except OSError:
+        # Of a file system without locks, such as some of a network: then nobody is kept out.
+        pass
+    return descriptor
 
 
 def open_private(path: Path) -> BinaryIO:

@@ -128,6 +128,7 @@ class Session:
         """Drop whatever is left, a commit among it that has failed or not ended."""
         await cancelled(self._errand)
         self.assembler.close()
+        self.assembler.spool.close()
 
     def _finishing(self) -> bool:
         """As `_settling`, with status updates: the server's patience may be shorter than the grace."""

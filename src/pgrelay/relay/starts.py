@@ -179,6 +179,8 @@ class Starts:
     ) -> Session:
         """A session with state of its own; the stream has begun, and `delivered` was known before it did."""
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
+        # Ahead of the spool, which is open from there on until the session closes it.
+        status_interval_s = await _status_interval_s(catalog, config)
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
@@ -200,7 +202,7 @@ class Starts:
             encoder=encoder,
             ledger=ledger,
             metrics=self._metrics,
-            confirmations=Confirmations(source, ledger, positions, await _status_interval_s(catalog, config)),
+            confirmations=Confirmations(source, ledger, positions, status_interval_s),
             commits=commits,
             supply=Supply(encoder, catalog, sink, self._registry),
             server_poll=ServerPoll(catalog, config.source.slot, self._publications, prepared, source.wake),
@@ -222,13 +224,21 @@ class Starts:
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
-    """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed."""
+    """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed.
+
+    A slot of that name on another server of the cluster is another one: its relay must not be there as well.
+    """
     spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
     spool.open()
-    spool.remove_stale()
-    prepared = PreparedStore(spool)
-    prepared.load()
-    prepared.purge(slot.restart_lsn or 0)
+    try:
+        spool.remove_stale()
+        prepared = PreparedStore(spool)
+        prepared.load()
+        prepared.purge(slot.restart_lsn or 0)
+    except BaseException:
+        # Nobody else will.
+        spool.close()
+        raise
     return spool, prepared
 
 
