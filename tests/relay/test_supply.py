@@ -114,11 +114,11 @@ def test_tables_that_are_new_together_are_asked_for_together() -> None:
     assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
 
 
-@pytest.mark.timeout(30)
-def test_the_registry_is_not_asked_for_one_after_the_other() -> None:
+async def test_the_registry_is_not_asked_for_one_after_the_other() -> None:
     """After each connection it is asked for all of them again."""
     outside, topics = Slow(3), list[str]()
-    asyncio.run(relayed(encoder_of(replace(OPTIONS, format="avro")), outside, rows_of("a", "b", "c"), topics))
+    async with asyncio.timeout(10):
+        await relayed(encoder_of(replace(OPTIONS, format="avro")), outside, rows_of("a", "b", "c"), topics)
     assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
 
 
