@@ -95,15 +95,21 @@ class Librdkafka:
 def test_records_are_handed_over_from_the_index_on_with_their_report() -> None:
     kafka = Librdkafka(10, BufferError())
     report: Callable[..., None] = lambda error, message: None  # noqa: E731
-    hand_over(kafka.produce, [record(0), record(1), record(2, [("h", b"v")])], 1, report)
+    assert hand_over(kafka.produce, [record(0), record(1), record(2, [("h", b"v")])], 1, report) == 3
     assert kafka.took == [
         ("topic", b"{}", b"1", BY_KEY, report, {}),
         ("topic", b"{}", b"2", BY_KEY, report, {"headers": [("h", b"v")]}),
     ]
 
 
-@pytest.mark.parametrize("error", [BufferError("full"), ValueError("refused")])
-def test_the_first_record_that_is_not_taken_is_told_and_why(error: Exception) -> None:
+def test_the_first_record_that_there_is_no_room_for_is_told() -> None:
+    kafka = Librdkafka(2, BufferError("full"))
+    assert hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None) == 3
+    assert [key for _, _, key, *_ in kafka.took] == [b"1", b"2"]
+
+
+def test_the_record_that_is_refused_is_told_and_why() -> None:
+    error = ValueError("refused")
     kafka = Librdkafka(2, error)
     with pytest.raises(Untaken) as untaken:
         hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None)

@@ -13,7 +13,7 @@ from pgrelay.wire.replication import KEEPALIVE
 
 
 class Untaken(Exception):
-    """The record at `index` was not taken, for the `reason` that `produce` raised."""
+    """The record at `index` is never taken, for the `reason` that `produce` raised."""
 
     def __init__(self, index: int, reason: Exception) -> None:
         self.index = index
@@ -77,8 +77,11 @@ def take_frames(
 
 def hand_over(
     produce: Callable[..., None], records: Sequence[Record], start: int, report: Callable[..., None]
-) -> None:
-    """Give the records from index `start` to `produce`, which is librdkafka's. Raises Untaken."""
+) -> int:
+    """Give the records from index `start` to `produce`, which is librdkafka's.
+
+    Returns the index of the first there was no room for, or past the last. Raises Untaken.
+    """
     index = start
     try:
         while index < len(records):
@@ -88,5 +91,9 @@ def hand_over(
             else:
                 produce(topic, value, key, partition, report, headers=headers)
             index += 1
+    except BufferError:
+        # No error, and so often where Kafka is slow that what a traceback refers to must not stay behind.
+        return index
     except Exception as reason:
         raise Untaken(index, reason) from reason
+    return index

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import BY_KEY, Headers, record_size
+from pgrelay.encode.records import BY_KEY, Headers, Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.sink import Sink
@@ -41,6 +41,23 @@ def sink(clock: Clock) -> Iterator[Sink]:
 def produce(sink: Sink) -> None:
     inflight = InFlight(None, 1)
     assert sink.produce([("t", b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1
+
+
+class Records(list[Record]):
+    """One that can be referred to weakly."""
+
+
+def test_records_that_there_was_no_room_for_do_not_outlive_those_who_hold_them() -> None:
+    sink = Sink(SinkConfig(kafka={**NOBODY, "queue.buffering.max.messages": "1"}))
+    with without_collections():
+        records = Records([("t", b"k", b"v", None, BY_KEY)] * 2)
+        delivery = sink.delivery(InFlight(None, 1), 1)
+        assert sink.produce(records, 0, delivery) == 1
+        assert sink.produce(records, 1, delivery) == 1
+        held = weakref.ref(records)
+        del records
+        assert held() is None
+    asyncio.run(sink.close())
 
 
 def test_what_follows_waits_for_the_acknowledgement_of_what_was_sent(sink: Sink) -> None:

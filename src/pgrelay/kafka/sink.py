@@ -173,17 +173,14 @@ class Sink:
 
         Raises the error for a record that librdkafka does not take at all.
         """
-        end = len(records)
         try:
-            hand_over(self._producer.produce, records, start, delivery.report)
+            end = hand_over(self._producer.produce, records, start, delivery.report)
         except Untaken as untaken:
-            end = untaken.index
             reason = untaken.reason
             if isinstance(reason, KafkaException):
-                topic, key, *_ = records[end]
+                topic, key, *_ = records[untaken.index]
                 raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
-            if not isinstance(reason, BufferError):
-                raise reason from None
+            raise reason from None
         self._handed_over += end - start
         return end
 
