@@ -4,24 +4,21 @@ import asyncio
 import re
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
-from itertools import count
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Headers, Record, record_size
-from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
-from pgrelay.kafka.offsets import Delivered, Identity, Offsets
+from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
 from pgrelay.kafka.sink import Sink
-from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
 from tests.clock import Clock
 from tests.integration.waiting import eventually
+from tests.kafka.sinks import NOBODY, produce, transactional_sink
 from tests.threads import librdkafka_threads, without_collections
 
 TOO_LARGE = 1_000_001  # bytes
-NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 @pytest.fixture
@@ -36,11 +33,6 @@ def sink(clock: Clock) -> Iterator[Sink]:
     sink = Sink(SinkConfig(kafka=NOBODY))
     yield sink
     asyncio.run(sink.close())
-
-
-def produce(sink: Sink) -> None:
-    inflight = InFlight(None, 1)
-    assert sink.produce([("t", b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1
 
 
 class Records(list[Record]):
@@ -173,149 +165,6 @@ def test_the_encoder_knows_to_the_byte_what_the_producer_takes(key: bytes | None
     asyncio.run(sink.close())
 
 
-async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sink = transactional_sink()
-    # To librdkafka none has begun, as none has once it has failed.
-    monkeypatch.setattr(sink, "_begun", True)
-    with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
-        await sink.commit(Delivered(1))
-
-
-class Failing:
-    """A producer whose transactions fail."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def begin_transaction(self) -> None:
-        raise KafkaException(KafkaError(self._code))
-
-
-@pytest.mark.parametrize(
-    ("code", "kind", "cure"),
-    [
-        (KafkaError.MSG_SIZE_TOO_LARGE, RecordRefused, "; raise the topic's max.message.bytes"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, SetupError, "; grant WRITE on all topics"),
-        (KafkaError._STATE, KafkaUnavailable, ""),
-    ],
-)
-async def test_a_transaction_that_fails_is_told_as_one(
-    code: int, kind: type[PgrelayError], cure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Failing(code))
-    with pytest.raises(kind, match=f"^a Kafka transaction failed: .*{cure}") as caught:
-        await sink.commit(Delivered(1))
-    assert getattr(caught.value, "topic", "") == ""
-
-
-class Aborted:
-    """A producer whose transaction fails at its commit, after what it had was purged."""
-
-    def __init__(self, code: int, takes_s: float, clock: Clock) -> None:
-        self._code, self._takes_s, self._clock = code, takes_s, clock
-        self._reports: list[Callable[..., None]] = []
-
-    def __len__(self) -> int:
-        return 0
-
-    def begin_transaction(self) -> None:
-        pass
-
-    def produce(
-        self, topic: str, value: bytes, key: bytes, partition: int, report: Callable[..., None]
-    ) -> None:
-        self._reports.append(report)
-
-    def commit_transaction(self, timeout_s: float) -> None:
-        self._clock.now += self._takes_s
-        raise KafkaException(KafkaError(self._code))
-
-    def poll(self, timeout_s: float) -> int:
-        reports, self._reports = self._reports, []
-        for report in reports:
-            report(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.t"))
-        return len(reports)
-
-
-@pytest.mark.parametrize("code", [KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
-@pytest.mark.parametrize(
-    ("takes_s", "why"),
-    [
-        (59, "the producer was fenced: another relay of this slot has taken over, or the brokers aborted a "),
-        (75, "a Kafka transaction was open for 75 s, and brokers abort one after transaction.timeout.ms in "),
-    ],
-)
-async def test_a_transaction_that_brokers_gave_up_is_not_laid_to_another_relay(
-    code: int, takes_s: float, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They fence a producer for both, and what they purged says neither."""
-    clock = Clock()
-    monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Aborted(code, takes_s, clock))
-    with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
-        await sink.commit(Delivered(1))
-
-
-@pytest.mark.parametrize(("age_s", "why"), [(59, "topic app.t: Local"), (61, "a Kafka transaction was")])
-def test_what_was_purged_is_told_by_the_age_of_its_transaction(
-    age_s: float, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_producer", Aborted(KafkaError._STATE, 0, clock))
-    produce(sink)
-    clock.now += age_s
-    with pytest.raises(KafkaUnavailable, match=f"^{why}"):
-        sink.poll()
-
-
-class Calls:
-    """A producer that tells only which of its calls serve reports."""
-
-    def __init__(self) -> None:
-        self.made: list[str] = []
-
-    def __len__(self) -> int:
-        return 1
-
-    def poll(self, timeout_s: float) -> int:
-        self.made.append("poll")
-        return 0
-
-    def flush(self, timeout_s: float) -> int:
-        self.made.append("flush")
-        return 0
-
-
-@pytest.mark.parametrize(("under_way", "made"), [(True, []), (False, ["poll", "flush", "flush"])])
-def test_a_transactional_call_serves_the_reports_itself(
-    under_way: bool, made: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two threads would fight for each of them."""
-    sink = transactional_sink()
-    calls = Calls()
-    monkeypatch.setattr(sink, "_producer", calls)
-    monkeypatch.setattr(sink, "_calling", under_way)
-    pending = iter([True, False])
-    sink.poll()
-    sink.hurry()
-    asyncio.run(sink.drain(lambda: next(pending), 10))
-    assert calls.made == made
-
-
-def test_who_waits_for_a_transactional_call_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = transactional_sink()
-    monkeypatch.setattr(sink, "_calling", True)
-    looks = count()
-    assert not asyncio.run(sink.drain(lambda: next(looks) >= 0, 0.1))
-    assert next(looks) <= 12
-
-
 @pytest.mark.parametrize("make", [lambda: Sink(SinkConfig(kafka=NOBODY)), lambda: transactional_sink()])
 async def test_nothing_of_a_closed_sink_is_left(make: Callable[[], Sink]) -> None:
     with without_collections():
@@ -407,8 +256,3 @@ async def test_what_follows_on_a_refusal_is_taken_in_once_it_was_raised(
         assert inflight.acknowledged == 2
         with pytest.raises(RecordRefused):
             sink.poll()
-
-
-def transactional_sink() -> TransactionalSink:
-    config = SinkConfig(kafka=NOBODY)
-    return TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))

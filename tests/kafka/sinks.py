@@ -1,0 +1,23 @@
+"""Sinks that no broker answers, and what is handed to one."""
+
+from typing import Final
+
+from pgrelay.config import SinkConfig
+from pgrelay.encode.records import BY_KEY
+from pgrelay.kafka.offsets import Identity, Offsets
+from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
+from pgrelay.progress import InFlight
+
+NOBODY: Final = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def transactional_sink() -> TransactionalSink:
+    config = SinkConfig(kafka=NOBODY)
+    return TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))
+
+
+def produce(sink: Sink) -> None:
+    """One record of one transaction."""
+    inflight = InFlight(None, 1)
+    assert sink.produce([("t", b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1
