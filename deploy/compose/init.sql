@@ -1,4 +1,4 @@
--- Run by the Postgres image when it makes its database: a role that may do what docs/security.md says, and a shop.
+-- The Postgres image runs this when it creates its database: a role with the rights of docs/security.md, and a shop.
 \getenv password PGRELAY_PASSWORD
 CREATE ROLE pgrelay LOGIN REPLICATION PASSWORD :'password';
 

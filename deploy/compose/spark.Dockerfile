@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
-# PySpark with pgrelay.spark, its jars inside: nothing is fetched when it starts. Built from the project's root.
+# PySpark with pgrelay.spark and its jars: nothing is downloaded at start. Build it from the project's root.
 FROM python:3.13-slim-trixie
-# Spark's launcher asks ps.
+# Spark's launcher calls ps.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends procps \

@@ -1,4 +1,4 @@
--- One transaction of pgbench: an order is placed, an older one moves on, now and then an old one is cancelled.
+-- One transaction of pgbench: it places an order, moves an older one on, and now and then cancels an old one.
 \set customer random(1, 1000)
 \set cents random(100, 99999)
 \set age random(1, 50)
