@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import SinkConfig
-from pgrelay.errors import SetupError
+from pgrelay.errors import KafkaUnavailable, PositionError, SetupError
 from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 
 AT_ONCE = 5.0  # seconds; Kafka may be silent for ten
@@ -86,6 +86,30 @@ async def test_a_right_that_is_missing_is_told_where_the_end_is_asked_for(
     monkeypatch.setattr(NewLeader, "refuses", [KafkaError.TOPIC_AUTHORIZATION_FAILED])
     with pytest.raises(SetupError, match=r"does not let us read topic app\.offsets: .*; grant READ on it"):
         await Offsets(NOBODY, "app.offsets", OURS).read()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"message.max.bytes": "200000000", "receive.message.max.bytes": "200000000"},
+        {"receive.message.max.bytes": "10000000"},
+        {"fetch.max.bytes": "1000"},
+    ],
+)
+async def test_sizes_that_a_producer_takes_keep_no_position_from_being_read(
+    monkeypatch: pytest.MonkeyPatch, sizes: dict[str, str]
+) -> None:
+    """A consumer wants them to fit each other: a relay of large records ended at its second start."""
+    monkeypatch.setattr("pgrelay.kafka.offsets._TRIES", 0)
+    config = SinkConfig(kafka={**NOBODY.kafka, **sizes})
+    with pytest.raises(KafkaUnavailable):
+        await Offsets(config, "app.offsets", OURS).read()
+
+
+async def test_another_option_that_only_a_producer_takes_is_told() -> None:
+    config = SinkConfig(kafka={**NOBODY.kafka, "session.timeout.ms": "600000"})
+    with pytest.raises(PositionError, match=r"^topic app\.offsets can't be read: sink\.kafka: .*session\."):
+        await Offsets(config, "app.offsets", OURS).read()
 
 
 async def test_a_read_that_nobody_waits_for_any_more_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:

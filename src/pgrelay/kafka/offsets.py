@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import Record
 from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
+from pgrelay.kafka.errors import refused_options
 from pgrelay.kafka.log import quiet_log
 
 # How long Kafka may be silent, in tries that each look whether anybody still waits.
@@ -34,6 +35,10 @@ _READER: Final[Mapping[str, Any]] = {
     "auto.offset.reset": "earliest",
     # A broker holds back the news that there is nothing more, and a start waits for it.
     "fetch.wait.max.ms": 10,
+    # A position is small. Sizes in the configuration are the producer's; a consumer wants them to fit.
+    "message.max.bytes": 1_000_000,
+    "fetch.max.bytes": 52_428_800,
+    "receive.message.max.bytes": 100_000_000,
 }
 
 
@@ -96,7 +101,8 @@ class Offsets:
         """The position, None if there is none yet.
 
         Raises GapError where the slot's name has a position of another cluster, KafkaUnavailable where the
-        topic can't be read to its end, SetupError where we may not, PositionError on a record that is none.
+        topic can't be read to its end, SetupError where we may not, PositionError on a record that is none,
+        or where a consumer does not take the options that the producer took.
         """
         kept = await self._latest()
         mine = [each.position for each in kept if each.identity == self.identity]
@@ -150,7 +156,7 @@ class Offsets:
         was acknowledged, and until then says nothing else of the end than that (KIP-207).
         """
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
-        consumer = Consumer({**self._config.kafka, **_READER}, logger=quiet_log())
+        consumer = self._consumer()
         latest: dict[bytes, Message] = {}
         try:
             end = self._end(consumer, partition, given_up)
@@ -177,6 +183,14 @@ class Offsets:
             f"topic {self.topic} can't be read to its end: Kafka does not answer, or another relay has a "
             "transaction open"
         )
+
+    def _consumer(self) -> Consumer:
+        try:
+            return Consumer({**self._config.kafka, **_READER}, logger=quiet_log())
+        except (KafkaException, ValueError, TypeError) as error:
+            # Not from the error, whose text a traceback would show.
+            refused = refused_options(error, self._config.kafka)
+            raise PositionError(f"topic {self.topic} can't be read: {refused}") from None
 
     def _end(self, consumer: Consumer, partition: TopicPartition, given_up: threading.Event) -> int | None:
         """An offset that all which was acknowledged and committed lies below; None where nobody knows."""
