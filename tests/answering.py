@@ -12,6 +12,9 @@ def answering(connection: type[StreamRequestHandler]) -> Iterator[int]:
     with ThreadingTCPServer(("127.0.0.1", 0), connection) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            # Else a test that fails would never end.
+            server.shutdown()
+            thread.join()

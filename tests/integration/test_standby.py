@@ -11,6 +11,8 @@ from pgrelay.config import Config
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
 from pgrelay.lsn import parse_lsn
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.source import Source
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import LOST, WRONG, last_words
@@ -380,3 +382,16 @@ def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
         relay.database = second
         relay.caught_up()
         assert ids(relay, 2) == [1, 2]
+
+
+@pytest.mark.parametrize("version", ["18"], indirect=True)
+async def test_a_standby_lets_in_whose_transactions_are_serializable_elsewhere(
+    primary: Postgres, database: Database
+) -> None:
+    """By role or database. A hot standby refuses all queries of such a session."""
+    database.execute(f"ALTER DATABASE {database.name} SET default_transaction_isolation TO serializable")
+    with standby_of(primary) as standby:
+        dsn = on(standby, database).dsn
+        async with Catalog(dsn) as catalog, Source(dsn) as source:
+            assert await catalog.in_recovery()
+            await source.identify()

@@ -196,10 +196,31 @@ class Mute(StreamRequestHandler):
 
     def handle(self) -> None:
         self.rfile.read(int.from_bytes(self.rfile.read(4)) - 4)
-        for tag, body in (b"R", bytes(4)), (b"K", bytes(8)), (b"Z", b"I"):
-            self.wfile.write(tag + pack(">i", 4 + len(body)) + body)
+        self.say((b"R", bytes(4)), (b"K", bytes(8)), READY)
         while self.rfile.read1():
-            pass
+            self.answer()
+
+    def say(self, *messages: tuple[bytes, bytes]) -> None:
+        for tag, body in messages:
+            self.wfile.write(tag + pack(">i", 4 + len(body)) + body)
+
+    def answer(self) -> None: ...
+
+
+READY = b"Z", b"I"
+
+
+class Failing(Mute):
+    """A server that fails at whatever it is asked, as one whose login trigger does."""
+
+    def answer(self) -> None:
+        self.say((b"E", b"SERROR\0VERROR\0CXX000\0Mcache lookup failed\0\0"), READY)
+
+
+async def test_a_server_that_fails_at_the_first_query_is_waited_for() -> None:
+    """Of whatever class its error is: no such error is a bug of ours."""
+    with answering(Failing) as port, pytest.raises(SourceUnavailable, match="cache lookup failed"):
+        await connect(f"host=127.0.0.1 port={port} sslmode=disable gssencmode=disable")
 
 
 @pytest.fixture

@@ -40,6 +40,9 @@ PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WH
     ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()), _UNLIMITED
 )
 
+# Ahead of any other: a hot standby refuses every query of a session whose transactions are serializable.
+_ISOLATION: Final = "SET default_transaction_isolation TO 'read committed'"
+
 # When the server was started, in microseconds since 1970: two servers of a cluster differ in it.
 STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 
@@ -100,7 +103,7 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
     try:
         connection = await psycopg.AsyncConnection.connect(options, autocommit=True)
         await _pin(connection)
-    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+    except psycopg.Error as error:
         raise connection_error(error, dsn) from error
     except UnicodeError as error:
         # Of a name that can't be looked up, which is no OSError; the configuration's own is refused before.
@@ -113,6 +116,7 @@ async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
     loop = asyncio.get_running_loop()
     timer = loop.call_later(_PATIENCE_S, hang_up, connection)
     try:
+        await connection.execute(_ISOLATION)
         await connection.execute(PIN)
     except BaseException as error:
         await connection.close()
