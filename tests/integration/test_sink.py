@@ -4,11 +4,16 @@ import asyncio
 import uuid
 import weakref
 
+import pytest
+
 from pgrelay.config import SinkConfig
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.encode.records import BY_KEY
+from pgrelay.kafka.cluster import Cluster
+from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
+from tests.integration.proxy import Proxy
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import read_topic
 from tests.integration.waiting import eventually
@@ -16,6 +21,29 @@ from tests.threads import without_collections
 
 PATIENCE = 60.0  # seconds
 LINGERING = {"linger.ms": "60000"}  # longer than any test waits
+
+
+async def test_a_cluster_whose_answers_come_too_late_for_a_short_try_is_heard(
+    kafka_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would be asked for ever, and told to be away."""
+    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TRY_S", 0.1)
+    monkeypatch.setattr("pgrelay.kafka.cluster._TRY_S", 0.1)
+    monkeypatch.setattr("pgrelay.kafka.offsets._TRY_S", 0.1)
+    monkeypatch.setattr("pgrelay.kafka.offsets._TRIES", 100)
+    config = SinkConfig(kafka={"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}"})
+    offsets = Offsets(config, f"sink.{uuid.uuid4().hex}", Identity("7", "db", "s"))
+    making, sink = Sink(config), Sink(config)
+    try:
+        await making.topics.require(offsets.topic, "offsets")
+        kafka_proxy.latency = 0.06
+        await sink.connect()
+        assert await offsets.read() is None
+        async with Cluster(config) as cluster:
+            assert offsets.topic in (await cluster.overview()).topics
+    finally:
+        await making.close()
+        await sink.close()
 
 
 async def produced(sink: Sink) -> InFlight:

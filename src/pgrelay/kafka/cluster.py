@@ -25,7 +25,9 @@ from pgrelay.config import SinkConfig
 from pgrelay.kafka.log import quiet_log
 
 _TIMEOUT_S: Final = 8.0
+# A process that ends waits for the thread that a try is on. What comes too late for one is dropped.
 _TRY_S: Final = 1.0
+_TRY_MOST_S: Final = 4.0
 
 T = TypeVar("T")
 
@@ -133,15 +135,17 @@ class Cluster:
         return Overview(brokers, topics)
 
     async def _metadata(self) -> ClusterMetadata:
-        """In short tries: a process that ends waits for the thread that one is on."""
+        """In tries that are short, and longer each time."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _TIMEOUT_S
+        try_s = _TRY_S
         while True:
             try:
-                return await asyncio.to_thread(self._admin.list_topics, timeout=_TRY_S)
+                return await asyncio.to_thread(self._admin.list_topics, timeout=try_s)
             except KafkaException:
                 if loop.time() >= give_up:
                     raise
+                try_s = min(try_s * 2, _TRY_MOST_S)
 
     async def broker(self, broker: int) -> Broker:
         """Asked of that broker itself, at the address that it advertises."""

@@ -22,8 +22,10 @@ from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError
 from pgrelay.kafka.errors import refused_options
 from pgrelay.kafka.log import quiet_log
 
-# How long Kafka may be silent, in tries that each look whether anybody still waits.
+# How long Kafka may be silent, in tries that each look whether anybody still waits. Where one begins anew, as
+# what comes too late for it is dropped, each is longer than the last.
 _TRY_S: Final = 1.0
+_TRY_MOST_S: Final = 4.0
 _TRIES: Final = 10
 _AGAIN_S: Final = 0.1
 
@@ -195,15 +197,17 @@ class Offsets:
     def _end(self, consumer: Consumer, partition: TopicPartition, given_up: threading.Event) -> int | None:
         """An offset that all which was acknowledged and committed lies below; None where nobody knows."""
         deadline = time.monotonic() + _TRIES * _TRY_S
+        try_s = _TRY_S
         while not given_up.is_set() and time.monotonic() < deadline:
             try:
-                if (known := consumer.get_watermark_offsets(partition, timeout=_TRY_S)) is not None:
+                if (known := consumer.get_watermark_offsets(partition, timeout=try_s)) is not None:
                     return known[1]
             except KafkaException as failure:
                 error: KafkaError = failure.args[0]
                 if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise self._denied(error) from failure
             given_up.wait(_AGAIN_S)
+            try_s = min(try_s * 2, _TRY_MOST_S)
         return None
 
     def _denied(self, error: KafkaError) -> SetupError:

@@ -38,8 +38,10 @@ from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
 from pgrelay.progress import InFlight
 
-# A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop.
+# A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop. What
+# comes too late for one is dropped, so each is longer than the last.
 _METADATA_TRY_S: Final = 1.0
+_METADATA_TRY_MOST_S: Final = 4.0
 _METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
 _FULL_RETRY_S: Final = 0.01
@@ -217,10 +219,12 @@ class Sink:
         """Of every topic, or of one. Raises KafkaUnavailable where nobody answers."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        try_s = _METADATA_TRY_S
         while True:
             try:
-                return await asyncio.to_thread(self._producer.list_topics, only, _METADATA_TRY_S)
+                return await asyncio.to_thread(self._producer.list_topics, only, try_s)
             except KafkaException as error:
+                try_s = min(try_s * 2, _METADATA_TRY_MOST_S)
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
