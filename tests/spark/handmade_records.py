@@ -1,16 +1,19 @@
 """Records as the relay writes them, made by hand, and rows as a test compares them."""
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pgrelay.spark.records.json_records import JsonRecords
+from pgrelay.spark.records.values import JSON_OPTIONS
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 
@@ -26,6 +29,9 @@ class Message:
     partition: int = 0
 
 
+_RECORD: Final = "topic string, partition int, offset bigint, key binary, value binary"
+
+
 def produce(servers: str, topic: str, messages: Iterable[Message]) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     for message in messages:
@@ -38,11 +44,12 @@ def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> Dat
     ends = Counter[int]()
     records = []
     for message in messages:
-        records.append((topic, message.partition, ends[message.partition], message.key, message.value))
+        place = {"topic": topic, "partition": message.partition, "offset": ends[message.partition]}
+        records.append(place | {"key": _base64(message.key), "value": _base64(message.value)})
         ends[message.partition] += 1
-    return spark.createDataFrame(
-        records, "topic string, partition int, offset long, key binary, value binary"
-    )
+    # As one constant: a data frame made of Python's tuples passes through its processes wherever it is read.
+    read = F.from_json(F.lit(json.dumps(records)), f"array<struct<{_RECORD}>>", JSON_OPTIONS)
+    return spark.range(1, numPartitions=1).select(F.inline(read))
 
 
 def changes_of(
@@ -123,3 +130,7 @@ def rows(frame: DataFrame, *columns: str) -> Counter[tuple[Any, ...]]:
 
 def _json(value: Row) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
