@@ -135,7 +135,9 @@ class LakeTable:
         for number, name in enumerate(named):
             spaces[number] = name
         identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(spaces, table)
-        return dict(catalog.loadTable(identifier).properties())
+        # As an array: a map's iterator ends with an exception, which Py4J takes long to convert.
+        entries = catalog.loadTable(identifier).properties().entrySet().toArray()
+        return {entry.getKey(): entry.getValue() for entry in entries}
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
