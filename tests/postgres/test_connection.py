@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from socketserver import StreamRequestHandler
 from struct import pack
 
@@ -13,6 +14,7 @@ from psycopg.errors import CharacterNotInRepertoire, ObjectNotInPrerequisiteStat
 from pgrelay.errors import GapError, PgrelayError, SetupError, SourceUnavailable
 from pgrelay.postgres.connection import connect, connection_error, query_error, server_error
 from tests.answering import answering
+from tests.integration.security.certificates import Authority
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,10 @@ PARAMETER = "correct that parameter in source.dsn, or the PG* variable that give
         "service=nope",
         "keepalives=x",
         "hostaddr=x",
+        "sslmode=require sslrootcert=system",
+        "sslnegotiation=direct",
+        "ssl_min_protocol_version=TLSv1.3 ssl_max_protocol_version=TLSv1.2",
+        "scram_client_key=x",
     ],
 )
 async def test_a_connection_string_that_never_works(parameters: str) -> None:
@@ -175,6 +181,13 @@ async def test_a_variable_that_never_works(
         ('FATAL:  unrecognized configuration parameter "x"', "correct options in source.dsn"),
         ('FATAL:  invalid value for parameter "work_mem": "x"', "correct options in source.dsn"),
         ("FATAL:  invalid command-line argument for server process: x", "correct options in source.dsn"),
+        ('could not load private key file "/k.pem": unsupported', "correct sslkey in source.dsn"),
+        (
+            'authentication method requirement "scram-sha-256" failed: server requested a cleartext password',
+            "correct require_auth",
+        ),
+        ("channel binding required, but SSL not in use", "channel_binding in source.dsn"),
+        ("FATAL:  unsupported startup parameter: replication", "not at a connection pooler"),
     ],
 )
 def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
@@ -187,6 +200,31 @@ def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
 async def test_a_server_that_is_not_there_is_waited_for_and_the_cure_told() -> None:
     with pytest.raises(SourceUnavailable, match=r"refused; start Postgres, or correct host and port in"):
         await connect("host=127.0.0.1 port=1")
+
+
+class Encrypting(StreamRequestHandler):
+    """A server that is ready for TLS, which does not begin."""
+
+    timeout = 10
+
+    def handle(self) -> None:
+        self.rfile.read(8)
+        self.wfile.write(b"S")
+        while self.rfile.read1():
+            pass
+
+
+async def test_a_key_that_others_may_read_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """As Kubernetes mounts it by default; libpq refuses it once the server speaks TLS."""
+    certificate, key = Authority(tmp_path).issue("client")
+    key.chmod(0o644)
+    files = f"sslcert={certificate} sslkey={key}"
+    with answering(Encrypting) as port, pytest.raises(SetupError) as caught:
+        await connect(f"host=127.0.0.1 port={port} sslmode=require gssencmode=disable {files}")
+    assert f'private key file "{key}" has group or world access' in str(caught.value)
+    assert "; correct sslkey in source.dsn, or let nobody else read that file: chmod 0600" in str(
+        caught.value
+    )
 
 
 class Mute(StreamRequestHandler):

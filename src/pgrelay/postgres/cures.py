@@ -15,14 +15,23 @@ _BAD_PARAMETERS: Final = (
     'service file "',
     "could not match",
     "could not parse network address",
+    'weak sslmode "',
+    "invalid SSL protocol version range",
+    "invalid SCRAM client key",
+    "invalid SCRAM server key",
 )
 _BAD_OPTIONS: Final = (
     "unrecognized configuration parameter",
     "invalid command-line argument",
     "invalid value for parameter",
 )
+# libpq's rules for the file, which a secret mounted in a container seldom meets by itself.
+_BAD_KEY: Final = ("private key file",)
+# The server is not as require_auth or channel_binding want it.
+_UNMET: Final = ("authentication method requirement", "channel binding")
+_POOLER: Final = ("unsupported startup parameter", "replication connections are not")
 # What no later try makes better.
-MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS
+MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _POOLER
 
 # What libpq's or the server's text holds, and what to do about it, the first that fits; no cure holds a
 # semicolon, which is what it is told apart by.
@@ -40,10 +49,7 @@ _CURES: Final = (
         "raise max_wal_senders (ALTER SYSTEM SET max_wal_senders = 20) and restart Postgres, "
         "or end another reader: SELECT pid, application_name FROM pg_stat_replication",
     ),
-    (
-        ("unsupported startup parameter", "replication connections are not"),
-        "point source.dsn at Postgres itself, not at a connection pooler",
-    ),
+    (_POOLER, "point source.dsn at Postgres itself, not at a connection pooler"),
     (
         ("no pg_hba.conf entry", "pg_hba.conf rejects"),
         "add to pg_hba.conf: host {database} {user} <our address>/32 scram-sha-256, "
@@ -51,6 +57,12 @@ _CURES: Final = (
     ),
     (_BAD_OPTIONS, "correct options in source.dsn, or PGOPTIONS"),
     (_BAD_PARAMETERS, "correct that parameter in source.dsn, or the PG* variable that gives it"),
+    (
+        _BAD_KEY,
+        "correct sslkey in source.dsn, or let nobody else read that file: chmod 0600, or 0640 where it is "
+        "root's",
+    ),
+    (_UNMET, "correct require_auth or channel_binding in source.dsn, or the server's pg_hba.conf"),
     (("not permitted to log in",), "ALTER ROLE {user} LOGIN"),
     (('role "',), "CREATE ROLE {user} LOGIN REPLICATION PASSWORD '...', or correct the user in source.dsn"),
     (('database "',), "{correct} the database in source.dsn, or CREATE DATABASE {database}"),
