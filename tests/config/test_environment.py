@@ -88,12 +88,21 @@ def test_an_override_arrives_as_it_is(text: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["pepper #1", '"pepper"', "null", " pepper", "a: b", "*pepper", ""])
+@pytest.mark.parametrize("key", ["hash_key", "mask_with"])
+def test_a_text_below_a_key_arrives_as_it_is_too(key: str, text: str) -> None:
+    """Of `pepper #1` the comment was cut off, so that hashes were others than by ${HASH_KEY}."""
+    variable = f"PGRELAY_RECORDS__COLUMNS__{key.upper()}"
+    assert find_overrides({variable: text}, Config) == [Override(variable, ("records", "columns", key), text)]
+
+
 @pytest.mark.parametrize(
     ("variable", "text", "path", "value"),
     [
         ("PGRELAY_RECORDS__JSON", "inline", ("records", "json"), "inline"),
         ("PGRELAY_SOURCE__TABLES", "[a.b, c.*]", ("source", "tables"), ["a.b", "c.*"]),
         ("PGRELAY_SINK__KAFKA", "{linger.ms: 5}", ("sink", "kafka"), {"linger.ms": "5"}),
+        ("PGRELAY_RECORDS__TABLES__INCLUDE", "[a, b]", ("records", "tables", "include"), ["a", "b"]),
         ("PGRELAY_SINK__KAFKA__LINGER_MS", "[5", ("sink", "kafka", "linger.ms"), "[5"),
         ("PGRELAY_SINK__KAFKA__linger.ms", "5", ("sink", "kafka", "linger.ms"), "5"),
         ("PGRELAY_SINK__TOPIC_CONFIG__RETENTION_MS", "5", ("sink", "topic_config", "retention.ms"), "5"),

@@ -76,8 +76,9 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
             raise SetupError(
                 f"{variable}: {section}.{key}.{entry[0]}: {unknown_key(entry[0], list(kind.model_fields))}"
             )
-        inner = get_origin(kind.model_fields[entry[0]].annotation)
-        return Override(variable, (section, key, entry[0]), parse_yaml(text, variable) if inner else text)
+        text_alone = _kind(kind.model_fields[entry[0]].annotation) is str
+        value = text if text_alone else parse_yaml(text, variable)
+        return Override(variable, (section, key, entry[0]), value)
     if kind is not dict:
         whole = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
         raise SetupError(f"{variable}: {section}.{key}: holds no keys of its own; set {whole}")
