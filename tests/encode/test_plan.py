@@ -98,6 +98,18 @@ def test_another_type_is_the_catalogues() -> None:
     assert column_type(column("mood", type_oid=MOOD), RelationFacts(types={MOOD: mood})) == mood
 
 
+def test_a_type_of_an_extension_has_its_columns_modifier() -> None:
+    """As PostGIS's geometry(Point,4326), or vector(3)."""
+    vector = ColumnType(MOOD, "vector")
+    vectors = ColumnType(MOOD + 1, "_vector", element=vector)
+    facts = RelationFacts(types={MOOD: vector, MOOD + 1: vectors})
+    one, many, any_size = (
+        column_type(column("v", type_oid=oid, typmod=typmod), facts)
+        for oid, typmod in [(MOOD, 3), (MOOD + 1, 3), (MOOD, -1)]
+    )
+    assert (one.typmod, many.typmod, many.element_type().typmod, any_size.typmod) == (3, 3, 3, -1)
+
+
 def test_a_type_that_nobody_knows_is_taken_as_its_text() -> None:
     """It was dropped since, and so was the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns

@@ -115,6 +115,24 @@ def test_types_are_told_with_their_modifiers_and_domains_by_their_base(
     ]
 
 
+def test_types_of_extensions_are_told_with_their_modifiers(database: Database, relay: Relay) -> None:
+    """Else geometry(Point,4326) looks as geometry(Point,3857), and a mirror keeps the values that it had."""
+    function = "CREATE FUNCTION vector_{}({}) RETURNS {} AS 'varchar{}' LANGUAGE internal IMMUTABLE STRICT"
+    database.execute("CREATE TYPE vector")
+    database.execute(function.format("in", "cstring, oid, int", "vector", "in"))
+    database.execute(function.format("out", "vector", "cstring", "out"))
+    database.execute(
+        "CREATE TYPE vector (INPUT = vector_in, OUTPUT = vector_out, "
+        "TYPMOD_IN = varchartypmodin, TYPMOD_OUT = varchartypmodout, LIKE = text)"
+    )
+    database.execute("CREATE TABLE typed (id int PRIMARY KEY, v vector(3), vs vector(3)[], every vector)")
+    database.execute("INSERT INTO typed VALUES (1, 'abc', '{abc}', 'abcd')")
+    relay.caught_up()
+    (record,) = schemas(relay)
+    told = [(column["type_name"], column["type_modifier"]) for column in record.json["columns"]]
+    assert told == [("int4", -1), ("vector", 7), ("_vector", 7), ("vector", -1)]
+
+
 @pytest.mark.usefixtures("people")
 def test_a_change_between_transactions_is_told_before_the_first_row_that_needs_it(
     database: Database, relay: Relay

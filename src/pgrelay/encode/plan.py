@@ -5,7 +5,7 @@ the rows of one transaction share, and counts the records. The classes are plain
 per-row loop reads their attributes and mypyc reads those of a plain class fastest.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgrelay.encode.binary.values import binary_encoding
@@ -143,5 +143,11 @@ class Plan:
 
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
     """A type that neither we nor the catalogue know (it was dropped since) is taken as its text."""
-    known = builtin_type(column.type_oid, column.typmod) or facts.types.get(column.type_oid)
-    return known or ColumnType(column.type_oid, "unknown", column.typmod, sends=False)
+    known = builtin_type(column.type_oid, column.typmod)
+    if known is not None:
+        return known
+    known = facts.types.get(column.type_oid)
+    if known is None:
+        return ColumnType(column.type_oid, "unknown", column.typmod, sends=False)
+    # A column of a domain has none of its own.
+    return known if column.typmod < 0 else replace(known, typmod=column.typmod)
