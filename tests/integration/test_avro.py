@@ -85,17 +85,18 @@ def test_every_kind_of_type(
 ) -> None:
     relay = new_relay(records=avro(schema_registry.url), source={"binary": binary}).start().wait_streaming()
     database.execute("CREATE DOMAIN board AS int[][]")
+    database.execute("CREATE DOMAIN small_board AS board")
     database.execute(
         "CREATE TABLE t (id int PRIMARY KEY, flag bool, small int2, big int8, single real, double float8,"
         " exact numeric(12,3), loose numeric, day date, local timestamp, at timestamptz, raw bytea,"
         ' doc jsonb, ref uuid, tags text[], grid int[][], span int4range, addr inet, "odd name" text,'
-        " squares board)"
+        " squares board, fewer small_board, boards small_board[])"
     )
     database.execute(
         "INSERT INTO t VALUES (1, true, -3, 9007199254740993, 0.1, 1e23, -1234.5, 'NaN', '2026-11-20',"
         " '2026-11-20 14:54:02.343135', '2026-11-20 14:54:02.343135+01', '\\x00ff', '{\"a\": 1}',"
         " 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{a,NULL,\"b,c\"}', '{{1,2},{3,NULL}}', '[1,5)',"
-        " '10.0.0.1', 'é', '{{1}}')"
+        " '10.0.0.1', 'é', '{{1}}', '{{1,2}}', '{\"{{1},{2}}\",NULL}')"
     )
     relay.caught_up()
     [row] = reader.rows(relay, "t")
@@ -117,6 +118,8 @@ def test_every_kind_of_type(
         "tags": ["a", None, "b,c"],
         "grid": [[1, 2], [3, None]],
         "squares": [[1]],
+        "fewer": [[1, 2]],
+        "boards": [[[1], [2]], None],
         "span": "[1,5)",
         "addr": "10.0.0.1",
         "odd_x20_name": "é",

@@ -27,8 +27,8 @@ class RelationFacts:
 
     `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
     not built in, domains resolved to their base type. `dimensions`: by column, those of an array
-    that was declared with more than one. `unlike`: if the table is FULL, a partition that is not although its
-    rows can be updated and deleted; else empty.
+    that was itself declared with more than one. `unlike`: if the table is FULL, a partition that is not
+    although its rows can be updated and deleted; else empty.
     """
 
     primary_key: tuple[str, ...] = ()

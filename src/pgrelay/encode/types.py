@@ -37,6 +37,7 @@ class ColumnType:
     delimiter  pg_type.typdelim of an array's element type
     typtype    pg_type.typtype: b base, e enum, r range, m multirange, c composite
     sends      whether it has a binary form (pg_type.typsend); what has none always comes as text
+    dimensions of an array, those that a domain over it was declared with; 1 where no domain tells more
     """
 
     oid: int
@@ -46,6 +47,7 @@ class ColumnType:
     delimiter: str = ","
     typtype: str = "b"
     sends: bool = True
+    dimensions: int = 1
 
     @property
     def is_array(self) -> bool:

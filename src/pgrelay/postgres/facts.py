@@ -4,6 +4,7 @@ Source: PostgreSQL manual, "System Catalogs".
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from psycopg import sql
@@ -65,11 +66,10 @@ class Facts:
         return RelationFacts(key, types, dimensions, unlike)
 
     async def _dimensions(self, relation_oid: int) -> dict[str, int]:
-        """The columns declared as arrays of more than one dimension, themselves or by their domain."""
+        """The columns declared as arrays of more than one dimension; a domain has its own."""
         query = sql.SQL(
-            "SELECT attname, greatest(attndims, typndims)::int FROM pg_attribute "
-            "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
-            "AND greatest(attndims, typndims) > 1"
+            "SELECT attname, attndims::int FROM pg_attribute "
+            "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attndims > 1"
         )
         return dict(await self._catalog.rows(query, (relation_oid,)))
 
@@ -108,7 +108,7 @@ class Facts:
         ask = set(wanted)
         query = sql.SQL(
             "SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem, "
-            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {}, t.typsend <> 0 "
+            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {}, t.typsend <> 0, t.typndims::int "
             "FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
             "LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, {}) WHERE t.oid = ANY (%s)"
         ).format(*self._range_columns())
@@ -140,9 +140,10 @@ def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
         return built_in
     if oid not in rows:
         return ColumnType(oid, "unknown", typmod)
-    _, name, typtype, base, base_typmod, element, category, delimiter, ranged, sends = rows[oid]
+    _, name, typtype, base, base_typmod, element, category, delimiter, ranged, sends, dimensions = rows[oid]
     if typtype == "d":
-        return _column_type(base, base_typmod, rows)
+        of = _column_type(base, base_typmod, rows)
+        return replace(of, dimensions=dimensions) if dimensions > 1 else of
     if category == "A" and element:
         of = _column_type(element, typmod, rows)
         if element in rows and rows[element][2] == "d" and not of.is_array:

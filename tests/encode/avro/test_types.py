@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -241,6 +242,15 @@ def test_an_array_has_as_many_dimensions_as_were_declared() -> None:
     assert read(built_in(1007), b"{}", dimensions=2) == []
     wanted = {"type": "array", "items": {"type": "array", "items": ["null", "int"]}}
     assert avro_type(built_in(1007), DEFAULTS, 2).schema == wanted
+
+
+def test_an_array_of_a_domain_has_its_elements_in_the_domains_dimensions() -> None:
+    board = replace(built_in(1007), dimensions=2)
+    boards = ColumnType(50_003, "_board", element=board)
+    assert read(boards, b'{"{{1,2},{3,4}}",NULL}') == [[[1, 2], [3, 4]], None]
+    assert avro_type(boards, DEFAULTS).name == "array<array<array<int>>>"
+    with pytest.raises(ValueError, match=r"the array has 1 dimensions"):
+        read(boards, b'{"{1,2}"}')
 
 
 @pytest.mark.parametrize(("text", "dimensions"), [(b"{{1}}", 1), (b"{1}", 2), (b"{{{1}}}", 2)])

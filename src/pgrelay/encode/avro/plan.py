@@ -92,5 +92,5 @@ class AvroPlan(Plan):
     def column_plan(
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
-        dimensions = self.facts.dimensions.get(column.name, 1)
+        dimensions = self.facts.dimensions.get(column.name, of.dimensions)
         return AvroColumn(self.table, column, key, of, options, dimensions)

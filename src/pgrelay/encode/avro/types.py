@@ -84,7 +84,8 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
         convert = hstore_converter(string, values.present(string), values.MAP)
         return AvroType(schema, "map<string>", CONVERT, convert)
     if column.is_array:
-        element = avro_type(column.element_type(), choices)
+        of = column.element_type()
+        element = avro_type(of, choices, of.dimensions)
         item = values.present(whole_converter(element))
         convert = array_converter(item, column.delimiter, values.ARRAY, dimensions)
         return _array_of(element, dimensions, convert)
@@ -101,7 +102,8 @@ def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> 
         string = _checked if choices.checked else sized
         return FromBinary(CONVERT, hstore_decoder(string, values.present(string), values.MAP))
     if column.is_array:
-        element = from_binary(column.element_type(), choices)
+        of = column.element_type()
+        element = from_binary(of, choices, of.dimensions)
         if element is None:
             return None
         item = values.present(_whole(element.kind, element.convert))
