@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pgrelay.config import Config, Http, Records, SinkConfig, SourceConfig, Transactions, load
+from pgrelay.config.selection import Route
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 KAFKA = {"bootstrap.servers": "localhost:9092"}
@@ -238,6 +239,14 @@ def test_topic_templates_that_are_refused(topic: str, line: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Records(topic=topic)
     assert reason(caught) == line
+
+
+@pytest.mark.parametrize("topic", ["", ".", ".."])
+def test_a_route_to_what_is_no_topic(topic: str) -> None:
+    """As from ${ORDERS:-}; it was told at the first row of such a table."""
+    with pytest.raises(ValidationError) as caught:
+        Route(match="public.orders", topic=topic)
+    assert reason(caught) == f"{topic!r} names no topic; write one, such as {{prefix}}.orders"
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,19 @@ def _prefix(value: str) -> str:
 
 
 def _topic(value: str) -> str:
-    _route(value)
+    _template(value)
     if all(name != "table" for _, name, _, _ in Formatter().parse(value)):
         raise ValueError(f"{value!r} has no {{table}}: all tables would share a topic; add {{table}}")
     return value
 
 
 def _route(value: str) -> str:
+    if value in {"", ".", ".."}:
+        raise ValueError(f"{value!r} names no topic; write one, such as {{prefix}}.orders")
+    return _template(value)
+
+
+def _template(value: str) -> str:
     try:
         parts = list(Formatter().parse(value))
     except ValueError as error:
