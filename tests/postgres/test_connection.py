@@ -188,12 +188,32 @@ async def test_a_variable_that_never_works(
         ),
         ("channel binding required, but SSL not in use", "channel_binding in source.dsn"),
         ("FATAL:  unsupported startup parameter: replication", "not at a connection pooler"),
+        (
+            'FATAL:  pg_hba.conf rejects connection for host "10.0.0.7", user "relay", database "shop", '
+            "no encryption",
+            "add to pg_hba.conf, ahead of any line that rejects us",
+        ),
+        ('FATAL:  permission denied for database "shop"', "GRANT CONNECT ON DATABASE"),
     ],
 )
 def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
     error = connection_error(OperationalError(text), "")
     assert type(error) is SetupError
     assert str(error).startswith(f"source.dsn: {text}; ")
+    assert cure in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ('FATAL:  too many connections for role "relay"', "raise max_connections, or the CONNECTION LIMIT"),
+        ("FATAL:  sorry, too many clients already", "raise max_connections, or the CONNECTION LIMIT"),
+        ('FATAL:  database "shop" is not currently accepting connections', "ALLOW_CONNECTIONS true"),
+    ],
+)
+def test_what_passes_has_its_cure(text: str, cure: str) -> None:
+    error = connection_error(OperationalError(text), "dbname=shop")
+    assert type(error) is SourceUnavailable
     assert cure in str(error)
 
 

@@ -29,9 +29,11 @@ _BAD_OPTIONS: Final = (
 _BAD_KEY: Final = ("private key file",)
 # The server is not as require_auth or channel_binding want it.
 _UNMET: Final = ("authentication method requirement", "channel binding")
+# A line that says reject; one that is missing is told by `no pg_hba.conf entry`.
+_REJECTED: Final = ("pg_hba.conf rejects",)
 _POOLER: Final = ("unsupported startup parameter", "replication connections are not")
 # What no later try makes better.
-MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _POOLER
+MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED + _POOLER
 
 # What libpq's or the server's text holds, and what to do about it, the first that fits; no cure holds a
 # semicolon, which is what it is told apart by.
@@ -51,9 +53,9 @@ _CURES: Final = (
     ),
     (_POOLER, "point source.dsn at Postgres itself, not at a connection pooler"),
     (
-        ("no pg_hba.conf entry", "pg_hba.conf rejects"),
-        "add to pg_hba.conf: host {database} {user} <our address>/32 scram-sha-256, "
-        "then SELECT pg_reload_conf()",
+        ("no pg_hba.conf entry", *_REJECTED),
+        "add to pg_hba.conf, ahead of any line that rejects us: host {database} {user} <our address>/32 "
+        "scram-sha-256, then SELECT pg_reload_conf()",
     ),
     (_BAD_OPTIONS, "correct options in source.dsn, or PGOPTIONS"),
     (_BAD_PARAMETERS, "correct that parameter in source.dsn, or the PG* variable that gives it"),
@@ -64,6 +66,15 @@ _CURES: Final = (
     ),
     (_UNMET, "correct require_auth or channel_binding in source.dsn, or the server's pg_hba.conf"),
     (("not permitted to log in",), "ALTER ROLE {user} LOGIN"),
+    (
+        ("too many connections", "too many clients", "connection slots are reserved"),
+        "end other sessions, or raise max_connections, or the CONNECTION LIMIT of the role or the database",
+    ),
+    (("permission denied for database",), "GRANT CONNECT ON DATABASE {database} TO {user}"),
+    (
+        ("not currently accepting connections",),
+        "ALTER DATABASE {database} ALLOW_CONNECTIONS true, or correct the database in source.dsn",
+    ),
     (('role "',), "CREATE ROLE {user} LOGIN REPLICATION PASSWORD '...', or correct the user in source.dsn"),
     (('database "',), "{correct} the database in source.dsn, or CREATE DATABASE {database}"),
     (("starting up", "shutting down", "recovery mode"), "wait until Postgres has started"),
