@@ -4,14 +4,14 @@ Source: PostgreSQL manual, "System Catalogs".
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from psycopg import sql
 
+from pgrelay.encode.catalog_types import CatalogType, resolved
 from pgrelay.encode.plan import FULL, RelationFacts
 from pgrelay.encode.types import ColumnType, builtin_type
-from pgrelay.postgres.catalog import Catalog, Row
+from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.snapshot import snapshot, wait_shown
 from pgrelay.wire.pgoutput import Relation
 
@@ -104,20 +104,20 @@ class Facts:
 
         One that is gone is what it was when it was asked for before, and left out if it never was.
         """
-        rows: dict[int, Row] = {}
+        known: dict[int, CatalogType] = {}
         ask = set(wanted)
         query = sql.SQL(
-            "SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem, "
-            "t.typcategory::text, coalesce(e.typdelim, ',')::text, {}, t.typsend <> 0, t.typndims::int "
+            "SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typndims::int, "
+            "t.typelem, t.typcategory::text, coalesce(e.typdelim, ',')::text, {}, t.typsend <> 0 "
             "FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
             "LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, {}) WHERE t.oid = ANY (%s)"
         ).format(*self._range_columns())
         while ask:
-            found = {row[0]: row for row in await self._catalog.rows(query, (list(ask),))}
-            rows.update(found)
-            made_of = {oid for row in found.values() for oid in (row[3], row[5], row[8]) if oid}
-            ask = {oid for oid in made_of if oid not in rows and builtin_type(oid) is None}
-        self._types |= {oid: _column_type(oid, -1, rows) for oid in wanted if oid in rows}
+            found = [CatalogType(*row) for row in await self._catalog.rows(query, (list(ask),))]
+            known |= {row.oid: row for row in found}
+            parts = {oid for row in found for oid in row.parts()}
+            ask = {oid for oid in parts if oid not in known and builtin_type(oid) is None}
+        self._types |= {oid: resolved(oid, -1, known) for oid in wanted if oid in known}
         return {oid: self._types[oid] for oid in wanted if oid in self._types}
 
     def _range_columns(self) -> tuple[sql.SQL, sql.SQL]:
@@ -132,23 +132,3 @@ def _asks(relation: Relation) -> bool:
     """Whether the catalogue knows more of a relation than the stream tells."""
     built_in = [builtin_type(column.type_oid) for column in relation.columns]
     return relation.replica_identity == FULL or any(of is None or of.is_array for of in built_in)
-
-
-def _column_type(oid: int, typmod: int, rows: dict[int, Row]) -> ColumnType:
-    built_in = builtin_type(oid, typmod)
-    if built_in is not None:
-        return built_in
-    if oid not in rows:
-        return ColumnType(oid, "unknown", typmod)
-    _, name, typtype, base, base_typmod, element, category, delimiter, ranged, sends, dimensions = rows[oid]
-    if typtype == "d":
-        of = _column_type(base, base_typmod, rows)
-        return replace(of, dimensions=dimensions) if dimensions > 1 else of
-    if category == "A" and element:
-        of = _column_type(element, typmod, rows)
-        if element in rows and rows[element][2] == "d" and not of.is_array:
-            # Of a domain: as an array of its base type, with the modifier that only the domain has.
-            name, typmod = f"_{of.name}", of.typmod
-        return ColumnType(oid, name, typmod, of, delimiter)
-    made_of = _column_type(ranged, -1, rows) if ranged else None
-    return ColumnType(oid, name, typmod, made_of, typtype=typtype, sends=sends)

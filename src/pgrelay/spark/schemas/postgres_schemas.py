@@ -1,48 +1,48 @@
 """Table schemas out of Postgres's own catalogue, where the schema topic is not to be read."""
 
+from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal, LiteralString
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 
 from pgrelay.encode.avro.types import avro_type
+from pgrelay.encode.catalog_types import CatalogType, resolved
+from pgrelay.encode.plan import RelationFacts, column_type
 from pgrelay.encode.schema import IDENTITIES
 from pgrelay.encode.topics import Topics
-from pgrelay.encode.types import ColumnType, Encodings, builtin_type
+from pgrelay.encode.types import Encodings
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from pgrelay.wire.pgoutput import RelationColumn
 
-# Of each table its columns in order, domains followed to their base types. Generated columns are not
-# replicated.
+# Of each table its columns in order. Generated columns are not replicated.
 _QUERY: Final[LiteralString] = """
-WITH RECURSIVE base(id, oid, typmod) AS (
-    SELECT oid, oid, NULL::int FROM pg_type
-    UNION ALL
-    SELECT base.id, t.typbasetype, coalesce(nullif(t.typtypmod, -1), base.typmod)
-    FROM base JOIN pg_type t ON t.oid = base.oid WHERE t.typtype = 'd'
-), identity(relid, keys) AS (
+WITH identity(relid, keys) AS (
     SELECT i.indrelid, i.indkey::int2[] FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     WHERE CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END
 )
-SELECT n.nspname AS schema, c.relname AS table, c.relreplident::text AS identity, a.attname AS name, t.oid,
-    t.typname AS type, t.typtype::text AS typtype, t.typdelim::text AS delimiter, a.attndims AS dimensions,
-    coalesce(nullif(a.atttypmod, -1), base.typmod, -1) AS typmod,
-    CASE WHEN t.typcategory = 'A' THEN t.typelem END AS element,
-    (SELECT e.typname FROM pg_type e WHERE e.oid = t.typelem) AS element_name,
+SELECT n.nspname AS schema, c.relname AS table, c.relreplident::text AS identity, a.attname AS name,
+    a.atttypid::oid AS oid, a.atttypmod AS typmod, a.attndims::int AS dimensions,
     coalesce(a.attnum = ANY (identity.keys), false) AS key,
     (SELECT system_identifier::text FROM pg_control_system()) AS systemid
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-JOIN base ON base.id = a.atttypid
-JOIN pg_type t ON t.oid = base.oid AND t.typtype <> 'd'
 LEFT JOIN identity ON identity.relid = c.oid
 WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
     AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%' AND a.attgenerated = ''
 ORDER BY n.nspname, c.relname, a.attnum
+"""
+
+# Every type, by the fields of CatalogType. What ranges are made of shows in no record.
+_TYPES: Final[LiteralString] = """
+SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typndims::int, t.typelem,
+    t.typcategory::text, coalesce(e.typdelim, ',')::text, NULL, true
+FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem
 """
 
 
@@ -67,28 +67,24 @@ def postgres_schemas(
     choices = Encodings(numeric=numeric, time=time, binary=binary, json=json)
     with psycopg.connect(dsn, row_factory=dict_row) as connection:
         found = connection.execute(_QUERY).fetchall()
+        described = connection.cursor(row_factory=tuple_row).execute(_TYPES).fetchall()
+    types = {each[0]: CatalogType(*each) for each in described}
     schemas = {}
     for (schema, table), rows in groupby(found, key=itemgetter("schema", "table")):
         name = topics.claim(schema, table)
-        columns = [(row, _column(row, choices, format)) for row in rows]
+        columns = [(row, _column(row, types, choices, format)) for row in rows]
         first = columns[0][0]
         version = TableVersion((0, 0), tuple(column for _, column in columns), IDENTITIES[first["identity"]])
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
     return schemas
 
 
-def _column(row: dict[str, Any], choices: Encodings, format: str) -> Column:
-    of = builtin_type(row["oid"], row["typmod"]) or _type(row)
+def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Encodings, format: str) -> Column:
+    facts = RelationFacts(types={row["oid"]: resolved(row["oid"], -1, types)})
+    of = column_type(RelationColumn(row["key"], row["name"], row["oid"], row["typmod"]), facts)
     if format == "avro":
-        encoding = avro_type(of, choices, max(row["dimensions"], 1)).name
+        dimensions = row["dimensions"] if row["dimensions"] > 1 else of.dimensions
+        encoding = avro_type(of, choices, dimensions).name
     else:
         encoding = text_encoding(of, choices).name
     return Column(row["name"], of.name, of.typmod, row["key"], encoding)
-
-
-def _type(row: dict[str, Any]) -> ColumnType:
-    """A type that is not built in."""
-    element = None
-    if row["element"]:
-        element = builtin_type(row["element"]) or ColumnType(row["element"], row["element_name"])
-    return ColumnType(row["oid"], row["type"], row["typmod"], element, row["delimiter"], row["typtype"])
