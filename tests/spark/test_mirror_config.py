@@ -72,7 +72,15 @@ def test_those_in_the_documents_load(tmp_path: Path) -> None:
         (LEAST + "http: {listen: here}", "http.listen: 'here' is not host:port"),
         (
             "kafka: {servers: x}\nlake: {warehouse: /lake, tables: {}}",
-            "lake.tables: expected at least 1 entry",
+            "lake.tables: expected at least 1 entry; got an empty mapping",
+        ),
+        (
+            "kafka: {servers: ''}\nlake: {warehouse: /lake, tables: {a.b.c: d}}",
+            "kafka.servers: expected text that is not empty; got ''",
+        ),
+        (
+            LEAST + "  text_columns: {app.public.orders: at}",
+            "lake.text_columns.app.public.orders: expected a list, such as [a, b]; got 'at'",
         ),
     ],
 )

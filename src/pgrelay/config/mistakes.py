@@ -14,6 +14,7 @@ _LONGEST_SHOWN: Final = 60
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "text",
+    "string_too_short": "text that is not empty",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a whole number",
@@ -23,6 +24,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "finite_number": "a number",
     "switch": "true or false",
     "tuple_type": "a list, such as [a, b]",
+    "list_type": "a list, such as [a, b]",
     "dict_type": "a mapping of names to values",
     "model_type": "a mapping of keys to values",
     "path_type": "a path",
@@ -85,7 +87,7 @@ def _shown(value: object, path: KeyPath) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, dict):
-        return "a mapping"
+        return "a mapping" if value else "an empty mapping"
     if isinstance(value, list | tuple):
         return "a list" if value else "an empty list"
     if path[-1] == "dsn" or is_secret(path[-1]):
