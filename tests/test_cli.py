@@ -238,7 +238,7 @@ def test_check_as_json_has_mistakes_in_the_configuration_as_findings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "relay.yaml"
-    file.write_text("source: {slott: x}\nsink: {kafka: {bootstrap.servers: 'k:1'}}\n")
+    file.write_text("source: {slott: x}\nsink: {kafka: {bootstrap.servers: 'k:1'}, partitions: 0}\n")
     assert main(["check", "--config", str(file), "--json"]) == 2
     out, err = capsys.readouterr()
     findings = json.loads(out)
@@ -246,6 +246,9 @@ def test_check_as_json_has_mistakes_in_the_configuration_as_findings(
     assert {each["level"] for each in findings} == {"error"}
     assert any("source.slott: " in each["what"] for each in findings)
     assert all(each["cure"] for each in findings)
+    partitions = next(each for each in findings if "sink.partitions" in each["what"])
+    assert partitions["what"].endswith("sink.partitions: got '0'")
+    assert partitions["cure"] == "write 1 or more"
 
 
 def test_check_without_json_tells_mistakes_in_the_configuration_as_ever(
