@@ -40,10 +40,10 @@ CREATE = """
     CREATE TABLE t (b text, a int, price positive_cents, day date, days date[], at timestamp(3),
         seen timestamptz, opens time, bin bytea, doc jsonb, docs json[], pairs hstore, feels mood,
         moods mood[],
-        name varchar(20), free numeric, ratio real, PRIMARY KEY (a, b));
-    CREATE TABLE whole (id int PRIMARY KEY, v text);
+        name varchar(20), free numeric, ratio real, PRIMARY KEY (a, b) INCLUDE (name));
+    CREATE TABLE whole (id int, v text, PRIMARY KEY (id) INCLUDE (v) DEFERRABLE);
     ALTER TABLE whole REPLICA IDENTITY FULL;
-    CREATE TABLE keyless (v text);
+    CREATE TABLE keyless (v text PRIMARY KEY DEFERRABLE);
 """
 
 

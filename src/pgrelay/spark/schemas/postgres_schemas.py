@@ -19,11 +19,14 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.wire.pgoutput import RelationColumn
 
-# Of each table its columns in order. Generated columns are not replicated.
+# Of each table its columns in order. Generated columns are not replicated. Columns that an index INCLUDEs are
+# not part of its key, and by default a deferrable primary key identifies no row.
 _QUERY: Final[LiteralString] = """
 WITH identity(relid, keys) AS (
-    SELECT i.indrelid, i.indkey::int2[] FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
-    WHERE CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END
+    SELECT i.indrelid, (i.indkey::int2[])[0:i.indnkeyatts - 1]
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+    WHERE CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'f' THEN i.indisprimary
+        WHEN 'i' THEN i.indisreplident ELSE false END
 )
 SELECT n.nspname AS schema, c.relname AS table, c.relreplident::text AS identity, a.attname AS name,
     a.atttypid::oid AS oid, a.atttypmod AS typmod, a.attndims::int AS dimensions,
