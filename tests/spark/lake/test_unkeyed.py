@@ -40,6 +40,24 @@ def test_rows_that_come_again_while_the_identity_is_full_are_applied_after_it_wa
     assert rows(spark.table(f"iceberg.{target}")) == Counter({("a",): 2, ("b",): 1})
 
 
+def test_whole_rows_that_are_not_there_are_told_of_where_records_are_set_aside(
+    spark: SparkSession, target: str
+) -> None:
+    known = table("app.public.t", Column("name", "text"), identity="full")
+    a, b, c = ({"name": name} for name in "abc")
+    written = [change("c", 10, 0, after=a), change("c", 10, 1, after=c)]
+    written += [change("d", 11, n, before=a) for n in range(2)]  # of which it has one
+    written += [change("u", 12, 0, before=b, after=b), change("d", 12, 1, before=c)]
+    for batch in ("offset < 2", "offset >= 2"):
+        changes = changes_of(spark, known, written).where(batch)
+        aside = f"{target}_corrupt"
+        pg.apply_changes(changes, target, schema=known, using="iceberg", corrupt_to=aside)
+    assert rows(spark.table(f"iceberg.{target}")) == {("b",): 1}
+    found = spark.table(f"iceberg.{target}_corrupt")
+    assert rows(found, "offset") == {(2,): 1, (3,): 1, (4,): 1}
+    assert rows(found, "corrupt").keys() == {("the target has fewer such rows than were updated or deleted",)}
+
+
 def test_what_somebody_marks_commits_with_stays_and_is_no_position(spark: SparkSession, target: str) -> None:
     known = table("app.public.t", Column("name", "text"), identity="full")
     written = [change("c", 10, after={"name": "a"}), change("c", 11, after={"name": "a"})]

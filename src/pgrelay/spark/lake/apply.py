@@ -49,7 +49,7 @@ from pgrelay.spark.lake.positions import (
 from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.summary import Summary, summarize
 from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using, lake_table
-from pgrelay.spark.lake.unkeyed import append_once, apply_multiset
+from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_records
 from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
 from pgrelay.spark.records.change_columns import INEXACT, OUTDATED
 from pgrelay.spark.records.order import after, before
@@ -81,7 +81,8 @@ def apply_changes(
                 update or delete, where the target has no such row: fail; or null, which writes null, and
                 deletes nothing
     corrupt_to  a table that records go to which can't be read exactly, and updates that lack a large value as
-                above; by default they fail the batch
+                above; by default they fail the batch. So do updates and deletes of whole rows that are not
+                there, of which the new rows are written all the same
 
     Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
     the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
@@ -283,10 +284,19 @@ class Target:
             mark = mark_of(schema.topic, summary.highest, truncated)
             announce(self.table, self.positions, mark)
             with self.table.marking(mark):
-                strict = self.on_missing == "fail" and self.rejects is None
-                apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
+                self._write_whole_rows(changes, schema, truncated)
         else:
             append_once(self.table, changes, schema, since=summary.lowest, truncated=truncated)
+
+    def _write_whole_rows(self, changes: DataFrame, schema: TableSchema, truncated: Position | None) -> None:
+        strict = self.on_missing == "fail"
+        try:
+            apply_multiset(self.table, changes, schema, strict=strict, truncated=truncated)
+        except MissingRow:
+            if self.rejects is None:
+                raise
+            set_aside(self.rejects, missing_records(self.table, changes, schema, truncated))
+            apply_multiset(self.table, changes, schema, strict=False, truncated=truncated)
 
     def _write_by_key(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.lacking and self.on_missing == "fail":

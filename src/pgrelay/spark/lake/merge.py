@@ -20,7 +20,7 @@ _NEWER: Final = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT
 
 
 class MissingRow(RecordError):
-    """A row leaves a column to what the target has, and the target has no such row: nothing was written."""
+    """A change needs a row of the target that is not there: nothing was written."""
 
 
 def merge_rows(

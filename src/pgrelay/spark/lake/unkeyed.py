@@ -1,5 +1,6 @@
 """Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column as Expression
@@ -10,6 +11,8 @@ from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
 from pgrelay.spark.lake.failures import refused_by
+from pgrelay.spark.lake.merge import MissingRow
+from pgrelay.spark.lake.rejects import PLACE
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
 from pgrelay.spark.records.order import emptying, older
@@ -60,14 +63,7 @@ def multiset_changes(
     some it has added itself before; the target must have the rest. `strict`: the plan fails where it has
     fewer; else what is not there is not taken away.
     """
-    came = _rows(changes.where(F.col("op").isin("c", "r", "u")), "after", schema)
-    went = _rows(changes.where(F.col("op").isin("u", "d")), "before", schema)
-    counted = (
-        _content(came, schema)
-        .withColumn("__change", F.lit(1))
-        .unionByName(_content(went, schema).withColumn("__change", F.lit(-1)))
-        .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
-    )
+    counted = _counted(changes, schema)
     there = _content(_there(target, schema, truncated), schema)
     totals = _totals(counted) if strict else _found(_totals(counted), there)
     newest = Window.partitionBy("__content").orderBy(F.desc(COMMIT_LSN), F.desc(SEQ))
@@ -77,6 +73,31 @@ def multiset_changes(
     names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
     return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
         deletes.select(*names, F.lit(True).alias("__deleted"))
+    )
+
+
+def missing_records(
+    target: LakeTable, changes: DataFrame, schema: TableSchema, truncated: Position | None
+) -> DataFrame:
+    """The updates and deletes of rows that the target has fewer of than they take away, to be set aside."""
+    there = _content(_there(target, schema, truncated), schema)
+    held = there.groupBy("__content").agg(F.count("*").alias("__held"))
+    needed = _totals(_counted(changes, schema)).join(held, "__content", "left")
+    lacking = needed.where(F.col("__needs") > F.coalesce("__held", F.lit(0)))
+    went = _content(_rows(changes.where(F.col("op").isin("u", "d")), "before", schema, PLACE), schema)
+    records = went.join(lacking.select("__content"), "__content", "left_semi").select(*PLACE)
+    return records.withColumn("corrupt", F.lit("the target has fewer such rows than were updated or deleted"))
+
+
+def _counted(changes: DataFrame, schema: TableSchema) -> DataFrame:
+    """The rows that came and went, with 1 and -1 in `__change`."""
+    came = _rows(changes.where(F.col("op").isin("c", "r", "u")), "after", schema)
+    went = _rows(changes.where(F.col("op").isin("u", "d")), "before", schema)
+    return (
+        _content(came, schema)
+        .withColumn("__change", F.lit(1))
+        .unionByName(_content(went, schema).withColumn("__change", F.lit(-1)))
+        .dropDuplicates(["__content", COMMIT_LSN, SEQ, "__change"])
     )
 
 
@@ -128,16 +149,16 @@ def apply_multiset(
 ) -> None:
     """Delete and insert whole rows, as many of each content as the batch says.
 
-    The changes come after `truncated`, and older rows are deleted. Raises RecordError, if `strict`, where the
+    The changes come after `truncated`, and older rows are deleted. Raises MissingRow, if `strict`, where the
     target lacks rows that are to be deleted.
     """
 
-    def refusal(lsn: str) -> RecordError:
-        return RecordError(
+    def refusal(lsn: str) -> MissingRow:
+        return MissingRow(
             f"{schema.topic} LSN {lsn}: {target.name} has no such row as was deleted "
             "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
             "mid-life: start again with on_missing='null', and in one transaction TRUNCATE the table and "
-            "insert all its rows from a copy"
+            "insert all its rows from a copy; or pass corrupt_to"
         )
 
     with refused_by(_LACKS, refusal):
@@ -156,9 +177,9 @@ def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: P
     )
 
 
-def _rows(changes: DataFrame, side: str, schema: TableSchema) -> DataFrame:
+def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str] = ()) -> DataFrame:
     columns = [F.col(f"{side}.{quoted(name)}").alias(carried(name)) for name in schema.row_type.names]
-    return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+    return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ), *more)
 
 
 def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
