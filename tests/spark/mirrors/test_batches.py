@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.mirrors.batches import Batches, slices
+from pgrelay import spark as pg
+from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, slices
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
+from pgrelay.spark.schemas.schema_topic import SchemaTopic
 from tests.spark.handmade import HandmadeRelay
-from tests.spark.handmade_records import Message, change, rows
+from tests.spark.handmade_records import Message, as_read, change, changes_of, rows
 
 ID = Column("id", "int4", key=True, encoding="integer")
 NAME = Column("name", "text")
@@ -53,6 +55,24 @@ def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another
     # A record of each at a time: the last is read when the target has the name of LSN 50 already.
     handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
     assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}
+
+
+def test_a_target_that_was_made_by_a_registry_s_schema_is_followed_from_the_version_that_it_has(
+    spark: SparkSession, target: str
+) -> None:
+    title, extra = replace(NAME, name="title"), Column("extra", "text")
+    columns = (ID, NAME), (ID, title), (ID, title, extra)
+    told = tuple(TableVersion((1 + 100 * at, 0), each) for at, each in enumerate(columns))
+    schema = TableSchema("app.public.a", "public", "a", told, "1")
+    registered = replace(schema, versions=(replace(told[1], position=(0, 0)),), systemid="")
+    written = [change("c", 110, after={"id": 1, "title": "a"})]
+    pg.apply_changes(changes_of(spark, registered, written), target, schema=registered, using="iceberg")
+    written.append(change("u", 120, after={"id": 1, "title": "b"}))
+    written.append(change("c", 210, after={"id": 2, "title": "c", "extra": "x"}))
+    batches = Batches(SchemaTopic("", "app"), Reading(), Writing({schema.topic: target}, "iceberg"))
+    batches.apply_tables(as_read(spark, schema.topic, written), {schema.topic: schema})
+    found = rows(spark.table(target), "id", "title", "extra")
+    assert found == {(1, "b", None): 1, (2, "c", "x"): 1}
 
 
 def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.evolution import CURE, demand, evolve
+from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
 from pgrelay.spark.lake.failures import told_of
 from pgrelay.spark.lake.latest import (
     DELETED,
@@ -135,6 +135,13 @@ class Target:
         self.on_missing = on_missing
         self.rejects = rejects
         self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
+
+    def since(self, schema: TableSchema) -> Position:
+        """The position of the version that the target has, or is to be made by: later ones are to follow."""
+        told = self.positions.schema_position
+        if told == UNTOLD:
+            return as_of(self.table, schema, self.keeps_dropped)
+        return told or schema.versions[0].position
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> None:
         """Apply a batch and remember it."""

@@ -36,7 +36,7 @@ CURE: Final = (
 _OURS: Final = (COMMIT_LSN, SEQ)
 
 # The position of a schema that was not read from the schema topic.
-_UNTOLD: Final[Position] = (0, 0)
+UNTOLD: Final[Position] = (0, 0)
 
 # What Spark says of a change that Iceberg refuses, in an error that it has no class for.
 _UNSUPPORTED: Final = "Unsupported table change"
@@ -58,8 +58,8 @@ def evolve(
     Raises SetupError with column and LSN where values would be lost, rows would not be found by their key, or
     the format can't follow.
     """
-    if since == _UNTOLD:
-        since = _as_of(target, schema, keep_dropped)
+    if since == UNTOLD:
+        since = as_of(target, schema, keep_dropped)
     for position, doubt in schema.doubts():
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
@@ -75,10 +75,10 @@ def evolve(
     demand(target, schema)
 
 
-def _as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
+def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
     """The position of the last version that has the target's columns: nothing before it is to follow."""
     fields = {field.name: _stored(target, field.dataType) for field in target.rows().schema}
-    fits = _UNTOLD
+    fits = UNTOLD
     for version in schema.versions:
         wanted = {column.name: _stored(target, column.spark_type) for column in version.columns}
         if wanted.items() <= fields.items() and (keep_dropped or len(wanted) == len(fields) - len(_OURS)):

@@ -143,7 +143,7 @@ class Batches:
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
             self._applied.add(topic)
-            since = target.positions.schema_position or schema.versions[0].position
+            since = target.since(schema)
             if schema.latest.position <= since:
                 self._apply_part(records, schema, target)
                 return
