@@ -65,6 +65,12 @@ def test_a_name_that_the_session_s_catalog_does_not_take_is_refused(spark: Spark
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_catalog_that_the_session_does_not_have_is_refused(spark: SparkSession, using: Using) -> None:
+    with pytest.raises(SetupError, match=r"no catalog 'glue': set spark\.sql\.catalog\.glue in its options"):
+        lake_table(spark, "glue.lake.orders", using)
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_a_moment_is_one_whatever_the_session_takes_a_timestamp_for(
     spark: SparkSession, target: str, using: Using
 ) -> None:

@@ -241,6 +241,12 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     if not _NAME.fullmatch(target):
         raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
     has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
+    if len(parts) > 2 and not has_catalog and (using == "iceberg" or _in_session_by_default(spark)):
+        # Iceberg would make a namespace of that name in its own catalog.
+        raise SetupError(
+            f"{target}: the session has no catalog {parts[0]!r}: set spark.sql.catalog.{parts[0]} in its "
+            "options, or leave that out"
+        )
     if using == "iceberg" and not has_catalog:
         parts = ["iceberg", *parts]
     in_session = using == "delta" and (not has_catalog or parts[0] == _SESSION_CATALOG)
