@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import structlog
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
     itself gives up.
     """
     stop = threading.Event()
-    metrics = CollectorRegistry()
+    metrics = registry()
     try:
         with _asked_to_stop(stop), _served(config, metrics), told_of_java(stop):
             with told_at_start("spark, lake.warehouse"):
@@ -57,6 +57,13 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
     except (Stopped, KeyboardInterrupt):
         pass  # of PySpark's handler, while the session is made
     _log.info("stopped")
+
+
+def registry() -> CollectorRegistry:
+    """For the mirror's metrics, beside those of its process, whose start the alert PgrelayRestarts counts."""
+    made = CollectorRegistry()
+    ProcessCollector(registry=made)
+    return made
 
 
 def _session(config: MirrorConfig) -> SparkSession:
