@@ -10,10 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.held_commits import holds
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
 from pgrelay.spark.mirrors.topic_ends import _windows
+from pgrelay.spark.mirrors.under_way import under_way, under_way_since
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import change
@@ -41,6 +43,11 @@ def test_the_lag_grows_until_it_is_caught_up() -> None:
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lsn", TABLE) == 1500
+    # What a long batch takes in came after the last look.
+    with under_way("lake/_ck", [TABLE["table"]], clock):
+        clock.now = 1000.0
+        assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 870
+    assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
 
 
 def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> None:
@@ -102,12 +109,20 @@ def test_queries_that_began_before_the_listener_are_counted_when_it_hears_of_the
 
 
 def test_what_a_query_takes_in_is_counted_from_where_it_began(
-    spark: SparkSession, handmade: HandmadeRelay, target: str
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark does not tell from where a query's first batch read."""
+    """Spark does not tell from where a query's first batch read, nor that it is at one."""
     topic = handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
+    apply, seen = Batches.apply, list[bool]()
+
+    def seeing(*given: Any) -> None:
+        seen.extend(under_way_since(each) is not None for each in (topic, "another"))
+        apply(*given)
+
+    monkeypatch.setattr(Batches, "apply", seeing)
     query = handmade.mirror({"a": target}, options={"startingOffsets": json.dumps({topic: {"0": 3}})})
+    assert (seen, under_way_since(topic)) == ([True, False], None)
     listener, registry = listener_of(spark, topic)
     for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last of a topic that was made anew
         listener.onQueryProgress(progressed(str(query.id), topic, start, end))

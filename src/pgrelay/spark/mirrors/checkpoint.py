@@ -63,6 +63,15 @@ class Checkpoint:
         """Where the query began to read, of the partitions that there were."""
         return self._offsets("sources/0/0")
 
+    def taken(self, batch: int) -> set[str]:
+        """The topics of which a batch reads records."""
+        before = self.ends(batch - 1) if batch else self.begins()
+        return {
+            topic
+            for topic, ends in self.ends(batch).items()
+            if any(end > before.get(topic, {}).get(partition, 0) for partition, end in ends.items())
+        }
+
     def read(self) -> Ends:
         """How far the batches that ended have read; where the query began, until there is one."""
         committed = self.last_commit()

@@ -6,6 +6,8 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
+from pgrelay.spark.mirrors.under_way import under_way_since
+
 _BATCH_BUCKETS: Final = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
 
@@ -78,7 +80,11 @@ class MirrorMetrics:
         self._lsn.labels(table).set(lsn)
         self._lag_bytes.labels(table).set(max(0, newest_lsn - lsn) if records and lsn else 0)
         self._lag_records.labels(table).set(records)
-        self._lag_seconds.labels(table).set_function(self._age(oldest_s))
+        known = self._age(oldest_s)
+        # What the batch under way takes in may have come after the look that told the oldest.
+        self._lag_seconds.labels(table).set_function(
+            lambda: max(known(), self._age(under_way_since(table))())
+        )
 
     def held(self, since_s: float | None) -> None:
         """Set when the oldest commit was made that waits for its transaction; None where none does."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -19,8 +19,9 @@ from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
 from pgrelay.spark.mirrors.taken_records import refuse_taken
-from pgrelay.spark.mirrors.topic_ids import TopicIds
+from pgrelay.spark.mirrors.topic_ids import Apply, TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
+from pgrelay.spark.mirrors.under_way import under_way
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -180,10 +181,20 @@ def _query(
     refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(ids.checking(apply))
+    writer = stream.writeStream.foreachBatch(_telling(checkpoint, ids.checking(apply)))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
     query = writer.trigger(**(trigger or _TRIGGER)).start()
     checkpoint.note(spark, str(query.id))
     return query
+
+
+def _telling(checkpoint: Checkpoint, apply: Apply) -> Apply:
+    """The same, of which listeners know that it is at a batch."""
+
+    def applied(batch: DataFrame, number: int) -> None:
+        with under_way(checkpoint.location, checkpoint.taken(number)):
+            apply(batch, number)
+
+    return applied
