@@ -1,6 +1,7 @@
 """What Spark's Kafka source is asked for."""
 
 import json
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -43,10 +44,11 @@ def test_but_one_where_records_may_be_gone(
 
 
 @pytest.mark.parametrize(
-    "offsets", ["erliest", "17", "[]", '{"a": 17}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', "{"]
+    "offsets",
+    ["erliest", "17", "[]", '{"a": 17}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', "{", {"a": {"0": 1}}, 17],
 )
-def test_offsets_that_are_none_are_refused_before_a_query_runs(spark: SparkSession, offsets: str) -> None:
-    with pytest.raises(SetupError, match=r"^startingoffsets: .* is neither earliest, latest nor offsets"):
+def test_offsets_that_are_none_are_refused_before_a_query_runs(spark: SparkSession, offsets: Any) -> None:
+    with pytest.raises(SetupError, match=r"^startingoffsets: .* is neither earliest, latest nor offsets.*'$"):
         read_topics(spark, "nowhere:1", "a", options={"startingoffsets": offsets}, streaming=True)
 
 

@@ -32,6 +32,10 @@ def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_p
         pg.session(tmp_path)
     with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g': start Python anew"):
         pg.session(options={"spark.driver.memory": "3g"})
+    # Options may be no text, as Spark takes them.
+    assert pg.session(options={"spark.ui.enabled": False}) is spark  # type: ignore[dict-item]
+    with pytest.raises(SetupError, match=r"has spark\.executor\.cores = '', not 2: stop\(\) it"):
+        pg.session(options={"spark.executor.cores": 2})  # type: ignore[dict-item]
 
 
 def test_one_without_delta_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

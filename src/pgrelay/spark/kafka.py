@@ -48,10 +48,11 @@ def read_topics(
 def _refuse_no_offsets(options: Mapping[str, str]) -> None:
     """Raise SetupError for offsets that Spark would refuse only once a query runs."""
     for name, value in options.items():
-        if name.lower() in _OFFSETS and not _are_offsets(value):
+        # A dict is none: what Spark makes of it is no JSON.
+        if name.lower() in _OFFSETS and not _are_offsets(str(value)):
             raise SetupError(
-                f"{name}: {value!r} is neither earliest, latest nor offsets by topic and partition, as "
-                '{"app.public.orders": {"0": 17}}'
+                f"{name}: {value!r} is neither earliest, latest nor offsets by topic and partition in JSON, "
+                """as '{"app.public.orders": {"0": 17}}'"""
             )
 
 

@@ -11,6 +11,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import to_str
 
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
@@ -140,7 +141,7 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
     for key, value in told.items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
-        elif _plain(has := running.conf.get(key, None) or "") != _plain(value):
+        elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
             # Its Java process stays, with the memory and options that it was started with.
             cure = "start Python anew" if key.startswith("spark.driver.") else "stop() it first"
             raise SetupError(
