@@ -79,9 +79,10 @@ def test_a_folder_that_can_t_be_a_table_keeps_no_session_from_starting(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Nor the tables beside it; as for one that a later Delta made."""
-    fine = tmp_path / "odd.db" / "fine"
+    folder = tmp_path / "a [lake] {1}"  # nor does its name say another folder's
+    fine = folder / "odd.db" / "fine"
     spark.range(1).write.format("delta").save(str(fine))
-    for odd in (tmp_path / "raw-events", tmp_path / "odd-names.db" / "t", fine.parent / "later"):
+    for odd in (folder / "raw-events", folder / "odd-names.db" / "t", fine.parent / "later"):
         shutil.copytree(fine, odd)
     log = fine.parent / "later" / "_delta_log"
     commit = log / f"{0:020}.json"
@@ -93,7 +94,7 @@ def test_a_folder_that_can_t_be_a_table_keeps_no_session_from_starting(
     actions = [later if "protocol" in action else action for action in told]
     commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     with capture_logs() as logs:
-        _attach_tables(spark, str(tmp_path))
+        _attach_tables(spark, str(folder))
     skipped = {Path(urlsplit(each["folder"]).path).name: each["reason"] for each in logs}
     assert skipped.keys() == {"raw-events", "t", "later"}
     assert "ofTomorrow" in skipped["later"]

@@ -54,6 +54,9 @@ _SETTINGS: Final = {
 _WAREHOUSE: Final = "spark-warehouse"  # Spark's own default
 _MASTER: Final = "local[*]"
 
+# What Hadoop takes for more than itself in a pattern of paths.
+_GLOB: Final = re.compile(r"[\\*?\[\]{}]")
+
 # Delta logs an error for a filter of its own whenever it reads a table with deletion vectors: in each merge.
 _CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
 
@@ -168,8 +171,9 @@ def _attach_tables(spark: SparkSession, location: str) -> None:
 
     One that can't be a table of the session's catalog is warned of: its name, or what a later Delta made.
     """
+    plain = _GLOB.sub(r"\\\g<0>", location)
     for pattern, database in (("*", "default"), ("*.db/*", None)):
-        for folder in delta_tables(spark, f"{location}/{pattern}"):
+        for folder in delta_tables(spark, f"{plain}/{pattern}"):
             named = quoted(database or folder.getParent().getName().removesuffix(".db"))
             name = f"{named}.{quoted(folder.getName())}"
             place = folder.toString()
