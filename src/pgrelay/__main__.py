@@ -7,7 +7,7 @@ from pgrelay.early_stop import Note
 
 def main() -> int:
     """Run the command that the process was started with; returns its exit code."""
-    # Before the commands are imported, which takes a while: a SIGTERM meanwhile must be a clean stop, too.
+    # Ahead of the import of the commands, which takes a while: a SIGTERM during it must be a clean stop too.
     Note()
     from pgrelay.cli import main as command
 

@@ -1,4 +1,4 @@
-"""The command line: what may be given with each command, and what --help says of it."""
+"""The command line: the options of each command, and the text of --help."""
 
 import argparse
 import importlib.util
@@ -34,7 +34,7 @@ Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """`does` is its line in the list of commands, `more` the rest of its own help."""
+    """`does` is its line in the list of commands; `more` is the rest of its own help."""
 
     name: str
     does: str
@@ -44,7 +44,7 @@ class _Command:
 
 
 def parser() -> ArgumentParser:
-    """A parser whose result has the command's name as `command`. It ends the process on wrong usage."""
+    """The parser. Its result has the command's name as `command`; wrong usage ends the process."""
     top = _Parser(
         prog="pgrelay",
         description="Relay every committed row change of a Postgres logical replication slot to Kafka.",
@@ -68,7 +68,7 @@ def parser() -> ArgumentParser:
 
 
 class _Parser(ArgumentParser):
-    """Reports wrong usage in one line, which ends in an `example` of the right one."""
+    """Reports wrong usage in one line that ends with an `example` of right usage."""
 
     example = _EXAMPLE
 

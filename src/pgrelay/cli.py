@@ -23,7 +23,7 @@ _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command (`sys.argv`'s where None) and return the process's exit code.
+    """Run one command (from `sys.argv` if None) and return the process's exit code.
 
     argparse itself ends the process on --help, --version and wrong usage.
     """
@@ -57,7 +57,7 @@ def _run(options: Namespace) -> int:
 
     config = load(options.config)
     log.configure(config.log.level)
-    # After the configuration, so that its mistakes are reported without waiting for the clients to load.
+    # Imported after the configuration is read: its mistakes are reported without waiting for the clients.
     from pgrelay.check.advice import advise
     from pgrelay.relay import run
 
@@ -65,7 +65,7 @@ def _run(options: Namespace) -> int:
     try:
         asyncio.run(run(config, advise))
     except PgrelayError as error:
-        # Through the log, where everything else about this run is read.
+        # Logged, like everything else about this run.
         logger.error(str(error), exit_code=exit_code(error), **_way_past(error, options.config))
         return exit_code(error)
     except Exception:
@@ -75,7 +75,7 @@ def _run(options: Namespace) -> int:
 
 
 def _way_past(error: PgrelayError, file: str) -> dict[str, str]:
-    """The command that gives up what can't be relayed (one transaction, or all since a gap), for the log."""
+    """For the log: the command that gives up what can't be relayed (one transaction, or all since a gap)."""
     if isinstance(error, GapError):
         return {"to_begin_anew": f"pgrelay reset --config {shlex.quote(file)}"}
     if isinstance(error, RecordError) and error.commit_lsn:
@@ -131,7 +131,7 @@ def _check(options: Namespace) -> int:
 
 
 def _mistakes_as_json(mistakes: SetupError) -> str:
-    """One finding for each line, each of which is a mistake in the configuration."""
+    """One finding per line; each line is a mistake in the configuration."""
     from pgrelay.check.findings import mistake
     from pgrelay.check.report import as_json
 
@@ -215,5 +215,5 @@ _COMMANDS: Final[Mapping[str, Callable[[Namespace], int]]] = {
     "schema": _schema,
 }
 
-# They handle signals themselves, and look at what was noted before they could.
+# These handle signals themselves, and look for one that was noted before they could.
 _STOP_CLEANLY: Final = ("run", "skip", "spark-mirror")

@@ -1,4 +1,4 @@
-"""A stop that is asked for before the command handles signals, while Python still imports what it needs.
+"""A stop that is requested before the command handles signals, while Python still imports its modules.
 
 By default such a SIGTERM kills the process, a SIGINT prints a traceback, and process 1 of a container ignores
 SIGTERM.
@@ -21,12 +21,12 @@ class Note:
         self.number = self.number or number
 
     def give_back(self) -> None:
-        """Let the signals do what they did before."""
+        """Restore the signals' earlier handlers."""
         for number, action in self._before.items():
             signal.signal(number, action)
 
 
 def noted() -> Note | None:
-    """The note that handles the signals now; None if something else does."""
+    """The Note that handles the signals now; None if something else does."""
     handler = signal.getsignal(signal.SIGTERM)
     return handler if isinstance(handler, Note) else None

@@ -1,11 +1,11 @@
-"""Every error that pgrelay raises on purpose, and the one table that says what follows from it.
+"""Every error that pgrelay raises on purpose, and what follows from it.
 
-A message is one line for the operator: what is wrong, where (file and key, or LSN, table and column),
-and the cure. What becomes of an error is decided by its class, in `verdict`, but for a RecordRefused, which
-`errors.on_record: dead_letter` lets the relay try again as a dead letter (relay/refusals.py):
+A message is one line for the operator: what is wrong, where (file and key, or LSN, table and column), and the
+cure. `verdict` decides by an error's class what happens next. One exception: under `errors.on_record:
+dead_letter` the relay retries a RecordRefused as a dead letter (relay/refusals.py).
 
 retry   the trouble passes by itself: reconnect with back-off, never end the process
-stop    the process ends with the class's exit code, and nothing unacknowledged was confirmed
+stop    the process ends with the class's exit code; nothing unacknowledged was confirmed
 """
 
 from enum import Enum
@@ -18,12 +18,12 @@ BEGIN_ANEW: Final = "begin anew with pgrelay reset, and copy the tables"
 
 
 class PgrelayError(Exception):
-    """The root. `exit_code` is what the process ends with where the verdict is to stop."""
+    """The root. `exit_code` is the process's exit code if the verdict is to stop."""
 
     exit_code: ClassVar[int] = 1
 
     def at(self, lsn: int) -> Self:
-        """The same error naming an LSN, for those raised below the place that knows it."""
+        """The same error with an LSN added, for errors raised by code that does not know it."""
         return type(self)(f"{self} (LSN {format_lsn(lsn)})")
 
 
@@ -34,21 +34,20 @@ class SetupError(PgrelayError):
 
 
 class PositionError(SetupError):
-    """A position can't be read, or not be held against the server: changes may be missing or not."""
+    """A position can't be read, or can't be compared with the server, so changes may be missing."""
 
 
 class GapError(PgrelayError):
-    """The stream cannot go on without losing data: slot lost, moved by another, or another cluster's."""
+    """The stream can't go on without losing data: the slot was lost or moved, or the cluster is another."""
 
     exit_code: ClassVar[int] = 3
 
 
 class RecordError(PgrelayError):
-    """One record can't be encoded or delivered; it ends the process where `errors.on_record` says stop.
+    """One record can't be encoded or delivered. It ends the process if `errors.on_record` is `stop`.
 
-    `table` is `schema.table`, `value` the column's bytes as the server sent them; all empty where not known.
-    `lsn` is that of the change, `commit_lsn` that of its transaction, `topic` the record's; 0 and empty where
-    not known.
+    `table` is `schema.table`, `value` the column's bytes as the server sent them, `lsn` that of the change,
+    `commit_lsn` that of its transaction, `topic` the record's topic. Unknown ones are empty, None or 0.
     """
 
     exit_code: ClassVar[int] = 4
@@ -69,7 +68,7 @@ class RecordError(PgrelayError):
 
 
 class RecordRefused(RecordError):
-    """Kafka refuses a record for what it is."""
+    """Kafka refuses a record because of what it is; no retry helps."""
 
 
 class ProtocolError(PgrelayError):
@@ -77,13 +76,13 @@ class ProtocolError(PgrelayError):
 
 
 class Interrupted(PgrelayError):
-    """A command was asked to stop before it had done what it is for."""
+    """A command was asked to stop before it had finished."""
 
     exit_code: ClassVar[int] = 130
 
 
 class TransientError(PgrelayError):
-    """Trouble that passes: the session is torn down and begun again from the confirmed LSN."""
+    """Trouble that passes: the session is torn down, and the next one starts from the flush LSN."""
 
 
 class SourceUnavailable(TransientError):
@@ -91,15 +90,15 @@ class SourceUnavailable(TransientError):
 
 
 class StandbyNotReady(SourceUnavailable):
-    """The server is a standby, and is not what we wait for yet; that may take until somebody acts."""
+    """The server is a standby that can't serve us yet; that may last until an operator acts."""
 
 
 class KafkaUnavailable(TransientError):
-    """The broker, or the producer's identity at it, is gone; a new producer is needed."""
+    """The broker can't be reached, or the producer's identity there is lost; a new producer is needed."""
 
 
 class RegistryUnavailable(TransientError):
-    """The schema registry does not answer, or answers that it is ill."""
+    """The schema registry does not answer, or answers with a server error."""
 
 
 class SpoolError(TransientError):
@@ -107,11 +106,11 @@ class SpoolError(TransientError):
 
 
 class SpoolDamaged(SpoolError):
-    """A file of the spool is not what was written to it; it passes where the server sends its rows again."""
+    """A spool file does not hold what was written to it. Transient if the server sends its rows again."""
 
 
 def cut_at_cure(error: BaseException) -> tuple[str, str]:
-    """What is wrong; and the cure, which stands behind the last "; " and holds none, empty where missing."""
+    """Split a message into what is wrong and the cure: what follows the last "; ", empty if there is none."""
     what, joint, cure = str(error).rpartition("; ")
     return (what, cure) if joint else (cure, "")
 
@@ -122,7 +121,7 @@ class Verdict(Enum):
 
 
 def verdict(error: BaseException) -> Verdict:
-    """What follows from an error. Everything that is not known to pass by itself stops the process."""
+    """What follows from an error. An error that is not known to be transient stops the process."""
     return Verdict.RETRY if isinstance(error, TransientError) else Verdict.STOP
 
 

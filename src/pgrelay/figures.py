@@ -1,10 +1,10 @@
-"""Figures as people read them: three digits or so and a unit. The status page's script writes them so too."""
+"""Readable figures: about three digits and a unit. The status page's script formats them the same way."""
 
 from typing import Final
 
 _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _KIB: Final = 1024
-# From here on it would be rounded to 1024 of a unit.
+# From here on, rounding would give 1024 of a unit.
 _NEXT_UNIT: Final = 1023.5
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -36,7 +36,7 @@ def duration(s: float) -> str:
 
 
 def age(s: float) -> str:
-    """Whole seconds, or as `duration` has them: `17 s`, `5 min 17 s`."""
+    """Whole seconds below a minute, else like `duration`: `17 s`, `5 min 17 s`."""
     return f"{int(s)} s" if s < _MINUTE_S else duration(s)
 
 
@@ -56,5 +56,5 @@ def counted(n: int, noun: str) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits at least, of a value that is not negative."""
+    """At least three digits; `value` is not negative."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,7 +1,7 @@
-"""What every row passes at either end: out of libpq, into librdkafka, and its delivery report.
+"""The code at either end that every row passes: out of libpq, into librdkafka, and its delivery report.
 
-Neither end is known here: what is called is given. The three are apart so that they compile with the pure
-rooms.
+Neither client is imported here: the functions get their callees as arguments. So this module compiles with
+the pure rooms.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from pgrelay.wire.replication import KEEPALIVE
 
 
 class Untaken(Exception):
-    """The record at `index` is never taken, for the `reason` that `produce` raised."""
+    """librdkafka will never take the record at `index`; `reason` is what `produce` raised."""
 
     def __init__(self, index: int, reason: Exception) -> None:
         self.index = index
@@ -21,7 +21,7 @@ class Untaken(Exception):
 
 
 class Delivery:
-    """Counts the reports on one transaction's records. One bound method serves them all.
+    """Counts the delivery reports of one transaction's records. One bound method serves them all.
 
     `refused` is called with the error, the message and the transaction's commit LSN.
     """
@@ -47,20 +47,20 @@ def take_frames(
     max_frames: int,
     max_bytes: int,
 ) -> bool:
-    """Add the CopyData messages that have arrived to `frames`; false where the stream has ended.
+    """Add the CopyData messages that have arrived to `frames`; false if the stream has ended.
 
-    A keepalive is always the last. `get_copy_data` and `consume_input` are libpq's; what they raise passes
-    through, with what came before in `frames`.
+    A keepalive is always the last frame. `get_copy_data` and `consume_input` are libpq's; what they raise
+    passes through, and `frames` has what came before.
     """
-    # consume_input takes what libpq has room for, which is little; and TLS may hold decrypted bytes that the
-    # socket no longer announces. So it is called until no message comes of it.
+    # consume_input reads only what libpq's buffer has room for, which is little. And TLS may hold decrypted
+    # bytes that the socket no longer announces. So it is called until it yields no message.
     consumed = False
     size = 0
     while len(frames) < max_frames and size < max_bytes:
         length, data = get_copy_data(1)
         if length > 0:
             consumed = False
-            frame: bytes = data.tobytes()  # at half of what bytes(data) costs
+            frame: bytes = data.tobytes()  # half the cost of bytes(data)
             frames.append(frame)
             size += len(frame)
             if frame[0] == KEEPALIVE:
@@ -78,9 +78,9 @@ def take_frames(
 def hand_over(
     produce: Callable[..., None], records: Sequence[Record], start: int, report: Callable[..., None]
 ) -> int:
-    """Give the records from index `start` to `produce`, which is librdkafka's.
+    """Pass the records from index `start` on to `produce`, which is librdkafka's.
 
-    Returns the index of the first there was no room for, or past the last. Raises Untaken.
+    Returns the index of the first that found no room, or past the last. Raises Untaken.
     """
     index = start
     try:
@@ -92,7 +92,7 @@ def hand_over(
                 produce(topic, value, key, partition, report, headers=headers)
             index += 1
     except BufferError:
-        # No error, and so often where Kafka is slow that what a traceback refers to must not stay behind.
+        # Not an error, and frequent while Kafka is slow: no traceback may keep objects alive.
         return index
     except Exception as reason:
         raise Untaken(index, reason) from reason

@@ -1,8 +1,8 @@
-"""What the relay says, on stderr: JSON lines where a program reads them, readable where a person does.
+"""What the relay logs, on stderr: JSON lines for programs, readable text on a terminal.
 
-Everything logs through structlog: an event in a few words, and its particulars as keywords. Records of the
-standard library's logging, which the libraries use, come out the same way from warning up. Stdout is for
-results only.
+Everything logs through structlog: an event in a few words, and its particulars as keywords. The libraries log
+through the standard library; their records come out the same way, from warning up. Stdout is for results
+only.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def configure(level: Level, stream: TextIO | None = None) -> None:
 
 
 class _Unfailing:
-    """A stream whose failures are ignored: a full disk under the log must not end what is logged."""
+    """A stream whose failures are ignored: a full disk under the log must not end the process."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -66,7 +66,7 @@ def _rendering(stream: TextIO) -> list[Processor]:
 
 
 def _capture_standard_logging(stream: TextIO, common: list[Processor], rendering: list[Processor]) -> None:
-    """Send the libraries' warnings, from logging and from the warnings module, the same way."""
+    """Render the libraries' warnings, from logging and from the warnings module, the same way."""
     output = logging.StreamHandler(stream)
     output.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,7 +1,7 @@
 """What the relay counts, for Prometheus and for the status page.
 
-One `Metrics` per relay. The relay counts in plain integers and hands over sums once a batch; no method here
-is meant to be called per row. LSNs are byte positions, as numbers; of other numbers NaN is what is not known.
+One `Metrics` per relay. The relay counts in plain integers and hands over sums once per batch; no method here
+is meant to be called per row. LSNs are byte positions, as numbers. In other numbers, NaN means unknown.
 """
 
 import math
@@ -23,14 +23,14 @@ _LATENCY_BOUNDS_S: Final = (
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, math.inf),
 )
 
-# Each table has a series for every op that it sees. Past so many tables, the rest are counted together.
+# Each table has a series for every op that it sees. Beyond this many tables, the rest share one label.
 MOST_TABLES: Final = 500
 OTHER_TABLES: Final = "(other)"
 
 
 @dataclass(frozen=True, slots=True)
 class Lsns:
-    """The four LSNs: the end of the server's WAL, and how far each stage has come; None: not known yet."""
+    """The four LSNs: the end of the server's WAL, and how far each stage has come; None if not known yet."""
 
     server: int | None = None
     received: int | None = None
@@ -39,18 +39,18 @@ class Lsns:
 
     @property
     def lag_bytes(self) -> int | None:
-        """WAL that the server has written and that is not confirmed; None: not known yet."""
+        """Bytes of WAL that the server has written and that are not confirmed; None if not known yet."""
         if self.server is None or self.confirmed is None:
             return None
         return max(0, self.server - self.confirmed)
 
 
 class Metrics:
-    """What the relay was last told of itself. Safe to read from any thread while the relay updates it.
+    """The relay's last known state. Safe to read from any thread while the relay updates it.
 
-    `tables` are records by `schema.table`, `records` the same by table and op, `dead_letters` by table;
-    `spooled_bytes` are on disk now, `spooled_bytes_total` were ever written; `latency_sum_s` is of all
-    deliveries. `labels` describe the relay.
+    `tables` counts records by `schema.table`, `records` by table and op, `dead_letters` by table.
+    `spooled_bytes` are on disk now; `spooled_bytes_total` were ever written. `latency_sum_s` is the sum over
+    all deliveries. `labels` describe the relay.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -72,12 +72,12 @@ class Metrics:
         self.published_tables = math.nan
         self.spooled_bytes = 0
         self.spooled_bytes_total = 0
-        # All are there from the start, so that a first reconnection shows as an increase.
+        # All exist from the start, so that a first reconnection shows as an increase.
         self.reconnects: Counter[End] = Counter(dict.fromkeys(get_args(End), 0))
         self.delivery_errors = 0
         self.dead_letters: Counter[str] = Counter()
         self.latency_sum_s = 0.0
-        # How many were in each bucket, of those that were in none before it.
+        # Counts per bucket, not cumulative.
         self._latencies = [0] * len(_LATENCY_BOUNDS_S)
 
     @property
@@ -93,7 +93,7 @@ class Metrics:
     def lag_s(self) -> float:
         """Age in seconds of the oldest commit that Kafka has not acknowledged; 0 when there is none.
 
-        nan where that is not known: nothing flows, and there may be commits that we have not seen.
+        nan if unknown: nothing flows, and there may be commits that we have not seen.
         """
         oldest_s = self._oldest_commit_s
         if oldest_s is None:
@@ -105,7 +105,7 @@ class Metrics:
         self.labels = labels
 
     def watch(self, streaming: Callable[[], bool], spool: Path) -> None:
-        """Look, whenever metrics are read, whether the stream flows, and at the disk under `spool`."""
+        """Set what is looked up whenever metrics are read: `streaming`, and the disk under `spool`."""
         self._is_streaming = streaming
         self._spool = spool
 
@@ -114,17 +114,17 @@ class Metrics:
         self.lsns = Lsns(server, received, acknowledged, confirmed)
 
     def set_slot(self, *, server: int, confirmed: int | None) -> None:
-        """Set what the server itself says, also while nothing flows; `confirmed` is None without a slot."""
+        """Set what the server reports, even while nothing flows; `confirmed` is None without a slot."""
         self.lsns = replace(self.lsns, server=server, confirmed=confirmed)
 
     def set_slot_wal(self, *, retained: float, safe: float) -> None:
-        """Set the bytes of WAL kept for the slot, and until it is lost; inf: no limit, nan: not known."""
+        """Set the bytes of WAL kept for the slot, and left until it is lost (inf: no limit, nan: unknown)."""
         self.slot_retained_wal, self.slot_safe_wal = retained, safe
 
     def set_oldest_commit(self, unix_us: int | None) -> None:
         """Set the commit time (microseconds since 1970) of the oldest unacknowledged transaction, if any.
 
-        The lag in seconds is taken from it whenever metrics are read, so it grows while the relay waits.
+        The lag in seconds is computed from it whenever metrics are read, so it grows while the relay waits.
         """
         self._oldest_commit_s = None if unix_us is None else unix_us / 1_000_000
 
@@ -156,7 +156,7 @@ class Metrics:
         self.records[table, op] += n
 
     def _shown(self, table: str) -> str:
-        """The label for a table: its own name, unless it came past the limit."""
+        """The label for a table: its own name, unless the limit was reached before it came."""
         if table not in self._named and len(self._named) >= MOST_TABLES:
             return OTHER_TABLES
         self._named.add(table)
@@ -185,7 +185,7 @@ class Metrics:
 
 
 def _disk_bytes(folder: Path) -> tuple[float, float]:
-    """Free and total bytes of the disk under a folder; nan where there is no such folder (yet)."""
+    """Free and total bytes of the disk under a folder; nan if there is no such folder (yet)."""
     try:
         usage = shutil.disk_usage(folder)
     except OSError:

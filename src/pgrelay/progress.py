@@ -1,14 +1,14 @@
 """Which LSN may be confirmed: the ledger of what is in flight.
 
-Theory of operation. Transactions enter in commit order. Each counts the records that it has and those that
-Kafka acknowledged, in any order; it is done when it has ended and the two are equal. The flush LSN is the end
-of the longest done prefix: one transaction that waits holds back everything behind it, which is what makes a
-crash harmless.
+Theory of operation. Transactions enter in commit order. Each counts its records and those that Kafka has
+acknowledged, in any order. A transaction is done when it has ended and the two counts are equal. The flush
+LSN is the end of the longest done prefix: one transaction that waits holds back everything behind it, which
+is what makes a crash harmless.
 
-Positions with nothing to deliver (a keepalive, a transaction put on disk) take their place in the same
-order. When nothing is outstanding a keepalive's WAL end may be confirmed, since every commit before it has
-been sent: that is how an idle publication on a busy server lets go of WAL. The server believes whatever it
-is told, even an LSN past its own WAL end, so nothing is confirmed beyond what the server itself has named.
+Positions with nothing to deliver (a keepalive, a transaction put on disk) are queued in the same order. When
+nothing is outstanding, a keepalive's WAL end may be confirmed, because every commit before it has been sent.
+That is how an idle publication on a busy server releases WAL. The server believes any LSN that it is told,
+even one past its own WAL end, so nothing is confirmed beyond what the server itself has named.
 """
 
 from collections import deque
@@ -17,16 +17,16 @@ from typing import Final
 from pgrelay.errors import ProtocolError
 from pgrelay.lsn import format_lsn
 
-# Some 30 MB. The producer's queue is full long before, unless one partition alone acknowledges nothing: then
-# what is acknowledged waits here, behind what is not.
+# Some 30 MB. The producer's queue is full long before, unless only one partition acknowledges nothing: then
+# acknowledged transactions wait here behind unacknowledged ones.
 _MOST: Final = 200_000
 
 
 class InFlight:
     """One transaction's records, from their encoding to their acknowledgement.
 
-    `records` counts those encoded so far, whether the producer has them yet or not. `commit_us` is since
-    1970, and None for a mere position in the WAL.
+    `records` counts those encoded so far, whether the producer has them yet or not. `commit_us` is in
+    microseconds since 1970, and None for a bare WAL position.
     """
 
     __slots__ = ("acknowledged", "commit_us", "end_lsn", "records")
@@ -43,13 +43,13 @@ class InFlight:
 
 
 class Ledger:
-    """What is in flight, in commit order. `flush_lsn` only ever rises.
+    """What is in flight, in commit order. `flush_lsn` never decreases.
 
-    `ended_lsn` is where everything that has entered ends, acknowledged or not.
+    `ended_lsn` is the end of everything that has entered, acknowledged or not.
     """
 
     def __init__(self, flush_lsn: int = 0, most: int = _MOST) -> None:
-        """`most`: entries, from which on no more should enter."""
+        """`most`: the number of entries at which the ledger is full."""
         self.flush_lsn = flush_lsn
         self.server_lsn = flush_lsn
         self.ended_lsn = flush_lsn
@@ -59,7 +59,7 @@ class Ledger:
 
     @property
     def idle(self) -> bool:
-        """Nothing is outstanding: all that came is confirmable."""
+        """Nothing is outstanding: everything that entered is confirmable."""
         return not self._queue
 
     @property
@@ -74,17 +74,17 @@ class Ledger:
 
     @property
     def waiting(self) -> bool:
-        """A transaction that has ended, or a position, waits for its turn to be confirmed."""
+        """A transaction that has ended, or a position, waits to be confirmed."""
         return any(entry.end_lsn is not None for entry in self._queue)
 
     @property
     def oldest_commit_us(self) -> int | None:
-        """Commit time of the oldest transaction that waits, None where none does."""
+        """Commit time of the oldest waiting transaction; None if none waits."""
         return next((entry.commit_us for entry in self._queue if entry.commit_us is not None), None)
 
     @property
     def standing(self) -> tuple[int, int] | None:
-        """Where the oldest stands, and its acknowledgements so far; None where it has all of them."""
+        """The flush LSN, and the acknowledgements of the oldest entry so far; None if that lacks none."""
         oldest = self._queue[0] if self._queue else None
         if oldest is None or oldest.acknowledged == oldest.records:
             return None
@@ -95,14 +95,14 @@ class Ledger:
         self.server_lsn = max(self.server_lsn, wal_end)
 
     def begin(self, commit_us: int) -> InFlight:
-        """The next transaction in commit order."""
+        """Enter the next transaction in commit order."""
         assert self._current is None, "a transaction began inside another"
         self._current = InFlight(commit_us)
         self._queue.append(self._current)
         return self._current
 
     def end(self, end_lsn: int) -> None:
-        """The current transaction has all its records."""
+        """Close the current transaction: it has all its records."""
         assert self._current is not None, "a transaction ended that never began"
         self._check(end_lsn)
         self._current.end_lsn = end_lsn
@@ -110,7 +110,7 @@ class Ledger:
         self.ended_lsn = max(self.ended_lsn, end_lsn)
 
     def reached(self, lsn: int) -> InFlight | None:
-        """A position with nothing to deliver. None, ignored, while a transaction is on its way through."""
+        """Enter a position with nothing to deliver. Ignored (None) while a transaction is coming in."""
         if self._current is not None:
             return None
         self._check(lsn)

@@ -15,7 +15,7 @@ from pgrelay.errors import PgrelayError
 
 
 def open_closed() -> None:
-    """Open /dev/null in place of closed streams, whose numbers the first socket or file would take."""
+    """Open /dev/null in place of closed streams; else the first socket or file would take their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -27,7 +27,7 @@ def open_closed() -> None:
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A locale without UTF-8 lacks characters of table names, and those that lines are drawn with.
+        # A locale without UTF-8 lacks some characters of table names, and those of drawn lines.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -63,7 +63,7 @@ def print_error(text: str) -> None:
 
 
 def flush_or_drop() -> None:
-    """Flush both; drop what can't be written, which would make the interpreter's exit fail."""
+    """Flush both; drop what can't be written, because it would make the interpreter's exit fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -72,5 +72,5 @@ def flush_or_drop() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Send it to /dev/null from now on: the interpreter flushes it once more when it exits."""
+    """Send the stream to /dev/null from now on: the interpreter flushes it once more when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
