@@ -1,6 +1,4 @@
-"""How long to wait before the next try (jittered, growing, and reset once things went well), and which
-reasons were logged by then.
-"""
+"""How long to wait before the next try (jittered, growing, reset on success); which reasons were logged."""
 
 import random
 import re
@@ -9,7 +7,7 @@ from typing import Final
 _FIRST_S: Final = 0.2
 _MOST_S: Final = 5.0
 
-# LSNs, process ids, seconds: the same trouble may come with others.
+# LSNs, process ids, seconds: the same trouble may recur with others.
 _FIGURES: Final = re.compile(r"\b[\dA-F]+/[\dA-F]+\b|\d+")
 
 
@@ -25,14 +23,14 @@ class Backoff:
         self._told.clear()
 
     def is_news(self, reason: str) -> bool:
-        """Whether it is the first of its kind since `reset`; figures in it make no difference."""
+        """Whether this is the first of its kind since `reset`; figures in the text make no difference."""
         kind = _FIGURES.sub("", reason)
         known = kind in self._told
         self._told.add(kind)
         return not known
 
     def next_s(self, most_s: float = _MOST_S) -> float:
-        """`most_s`: what the bound may grow to."""
+        """The next pause. `most_s`: what the bound may grow to."""
         bound_s = min(self._bound_s, most_s)
         self._bound_s = bound_s * 2
         return random.uniform(bound_s / 2, bound_s)

@@ -1,15 +1,15 @@
 """Exactly once: when to commit to Kafka, what a commit covers, and where to go on after a crash.
 
-Theory of operation. Everything that enters the ledger is held there by one record more than it has, until a
-Kafka commit covers it: so Postgres is never told more than the offsets topic knows. A commit is due at a
-boundary between Postgres transactions, once the Kafka transaction is old enough or there is nothing else to
-do; and inside a Postgres transaction only where it takes longer than a broker would wait, together with the
+Theory of operation. Each entry of the ledger counts one record more than it has until a Kafka commit covers
+it. So Postgres is never told more than the offsets topic knows. A commit is due at a boundary between
+Postgres transactions, once the Kafka transaction is old enough or there is nothing else to do. Inside a
+Postgres transaction it is due only if that takes longer than a broker would wait; the commit then has the
 position reached.
 
-After a crash Postgres sends again what it was not told of. What the offsets topic says was delivered is then
-skipped: whole transactions by their commit LSN, and the records of the one that was cut by their `seq`, which
-is the same on every repetition. Until they have come again, a commit repeats what was delivered of them: a
-position never goes back. Positions that can't be true are refused.
+After a crash, Postgres sends again what it was not told of. What the offsets topic says was delivered is
+skipped: whole transactions by their commit LSN, and the records of one that was cut by their `seq`, which is
+the same on every repetition. Until these have come again, each commit repeats the old position: a position
+never goes back. Positions that can't be true are refused.
 """
 
 import time
@@ -21,8 +21,8 @@ from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
 
-# A Kafka transaction under load; and one that a single Postgres transaction stretches, as a part of
-# transaction.timeout.ms, after which brokers abort it.
+# The age at which a Kafka transaction is committed: in seconds under load; inside a single Postgres
+# transaction, as a part of transaction.timeout.ms, after which brokers abort it.
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
 
@@ -41,7 +41,7 @@ class Commits:
         upstream: Upstream,
         known: Delivered | None,
     ) -> None:
-        """`upstream` as it was before streaming began, `known` what this process then knew of Kafka."""
+        """`upstream` as it was before streaming began; `known`: what this process then knew as delivered."""
         self._upstream = upstream
         self._known = known
         self._sink = sink
@@ -55,27 +55,27 @@ class Commits:
         self._too_old_s = sink.timeout_s * _TOO_OLD
 
     async def recover(self) -> None:
-        """Learn what was delivered, and have the encoder skip it. Raises GapError on what can't be true."""
+        """Learn what was delivered, and have the encoder skip it. Raises GapError if that can't be true."""
         position = await self._sink.recover() or self._known
         if position is None:
             return
-        # Only now: the relay that had the slot before us may have gone on until we got it.
+        # Only now: the relay that had the slot before us may have written until we got it.
         await self._upstream.check(position)
         self._committed = position
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
 
     @property
     def delivered_lsn(self) -> int:
-        """Up to where all is in Kafka, by the last commit or what was there at the start."""
+        """The LSN up to which everything is in Kafka, by the last commit or the position at the start."""
         return self._committed.lsn
 
     @property
     def pending(self) -> bool:
-        """Something entered the ledger that no commit covers."""
+        """The ledger has an entry that no commit covers yet."""
         return bool(self._held)
 
     def hold(self, entry: InFlight, records: bool) -> None:
-        """Something entered the ledger; `records`: not a mere position."""
+        """Hold an entry of the ledger until a commit covers it; `records`: it is not a bare position."""
         if self._held and self._held[-1] is entry:
             return
         if not self._held:
@@ -85,7 +85,7 @@ class Commits:
         self._records = self._records or records
 
     def due(self, nothing_else: bool) -> bool:
-        """Whether to commit now. All that has entered must have been handed to the producer."""
+        """Whether to commit now. Everything that entered must have been handed to the producer."""
         if not self._held:
             return False
         age_s = time.monotonic() - self._oldest
@@ -97,11 +97,11 @@ class Commits:
 
     @property
     def wants_boundary(self) -> bool:
-        """A commit would be due, were it not for a Postgres transaction that is on its way."""
+        """A commit would be due if no Postgres transaction were under way."""
         return self._records and bool(self._held) and time.monotonic() - self._oldest >= _OLD_ENOUGH_S
 
     async def commit(self) -> None:
-        """Commit, and let go of what the commit covers."""
+        """Commit, and release what the commit covers."""
         position = self._position()
         await self._sink.commit(position)
         self._committed = position

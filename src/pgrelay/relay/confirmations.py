@@ -7,14 +7,14 @@ from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
 from pgrelay.relay.positions import Positions
 
-# A status update moves the slot; sent for every acknowledgement it would cost both ends more than the rows.
+# Between updates that move the slot: one per acknowledgement would cost both ends more than the rows.
 _LEAST_S: Final = 0.01
 
 
 class Confirmations:
-    """`confirmed_lsn` is what the server was last told.
+    """`confirmed_lsn` is the LSN that the server was last told.
 
-    With `positions` nothing is confirmed before Kafka has acknowledged its position.
+    With `positions`, nothing is confirmed before Kafka has acknowledged its position.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Confirmations:
 
     @property
     def _confirmable(self) -> int:
-        """The LSN up to which Kafka has the rows, and the position where positions are kept."""
+        """The LSN up to which Kafka has the rows and, if positions are kept, the position."""
         flush_lsn = self._ledger.flush_lsn
         return flush_lsn if self._positions is None else min(flush_lsn, self._positions.lsn)
 
@@ -45,7 +45,7 @@ class Confirmations:
         return 0.0 if self._positions is None else self._positions.waits_s
 
     def ask_for_one(self) -> None:
-        """The server wants to hear from us at once."""
+        """The server requested a status update at once."""
         self._due = 0.0
 
     def turn(self) -> None:
@@ -60,7 +60,7 @@ class Confirmations:
         confirmable = self._confirmable
         sent = self._source.send_status(self._ledger.server_lsn, confirmable)
         self._sent = time.monotonic()
-        # A server that takes nothing may go on so for long, as after it has ended the stream: don't spin.
+        # The server may take nothing for long, for example after it has ended the stream: don't spin.
         self._due = self._sent + (self._interval_s if sent else _LEAST_S)
         if sent:
             self.confirmed_lsn = confirmable
@@ -73,7 +73,7 @@ class Confirmations:
         return self._positions.lsn < self._ledger.flush_lsn
 
     def rest_s(self) -> float:
-        """Seconds until something is due here; Kafka's acknowledgements don't count."""
+        """Seconds until something is due here, Kafka's acknowledgements aside."""
         rest_s = self._due - time.monotonic()
         if self._confirmable > self.confirmed_lsn:
             rest_s = min(rest_s, _LEAST_S)

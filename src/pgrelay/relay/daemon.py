@@ -1,11 +1,11 @@
-"""Sessions one after the other until it is asked to stop, or something is wrong for good.
+"""Runs sessions one after the other until it is asked to stop, or something is wrong for good.
 
-Theory of operation. A session that ends in trouble which passes is followed by another, after a pause that
-grows and is jittered; the producer is kept unless it was the trouble. Before the next session starts, what
-the producer still holds gets a moment to be acknowledged, so that little is sent twice. The reason is logged
-once, however often it comes back, and /readyz shows it. After the spool's disk was full each try makes the
-server decode everything again: so tries are rarer, each is logged, and the stream counts as flowing only once
-one got further. What does not pass is raised, and ends the process.
+Theory of operation. If a session ends in trouble that passes, another follows after a growing, jittered
+pause. The producer is kept unless it was the trouble. Before the next session starts, the producer's queue
+gets a moment to be acknowledged, so that little is sent twice. A reason is logged once, however often it
+recurs, and /readyz shows it. After the spool's disk was full, each try makes the server decode everything
+again. So those tries are rarer, each is logged, and the stream counts as flowing only once a try gets
+further. Any other error is raised, and ends the process.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
 
-# What the producer still holds may be acknowledged for so long before the next session starts.
+# How long the producer's queue may take to be acknowledged before the next session starts.
 _SETTLE_S: Final = 5.0
 
-# The most between two tries after a spool's disk was full.
+# The longest pause between two tries after a spool's disk was full.
 _SPOOL_PAUSE_S: Final = 60.0
 
 _BEAT_S: Final = 1.0
@@ -54,7 +54,7 @@ Advise = Callable[[Config], Coroutine[Any, Any, None]]
 
 
 class Goal(Protocol):
-    """What a run is for that is not to go on for ever: it stops once the goal is `reached`."""
+    """The purpose of a run that is not to go on for ever: it stops once the goal is `reached`."""
 
     @property
     def reached(self) -> bool: ...
@@ -67,7 +67,7 @@ class Goal(Protocol):
 
 
 class Daemon:
-    """Runs sessions until `stop` is called, or the goal is reached where there is one."""
+    """Runs sessions until `stop` is called or the goal, if there is one, is reached."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Daemon:
             await cancelled(self._advice)
             await self._starts.close()
         confirmed_lsn = self._starts.resume_point.confirmed_lsn
-        # Not 0/0 where no stream had begun, which would look like a slot that lost its place.
+        # Not 0/0 if no stream had begun: that would look like a slot that lost its place.
         _log.info("stopped", **({"confirmed": format_lsn(confirmed_lsn)} if confirmed_lsn else {}))
 
     async def _try(self) -> None:
@@ -120,7 +120,7 @@ class Daemon:
             if verdict(error) is Verdict.STOP and not refused:
                 raise
             if self._stop.is_set():
-                # The next run meets the trouble again, and has the time to wait it out.
+                # The next run meets the trouble again, and has time to wait it out.
                 _log.warning("stopping in trouble: what is not confirmed is sent again", reason=str(error))
             elif not isinstance(error, RecordRefused):
                 await self._recover(error)
@@ -130,7 +130,7 @@ class Daemon:
                 raise
 
     def stop(self) -> None:
-        """Ask for an end. A stream finishes what it has in flight, unless asked twice; all else is cut."""
+        """Request a stop. A stream finishes what is in flight, unless asked twice; all else is cancelled."""
         again = self._stop.is_set()
         self._stop.set()
         if self._current is not None and not again:
@@ -140,17 +140,17 @@ class Daemon:
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
-        """What waits for its commit now."""
+        """The transactions that wait for their commit now."""
         return [] if self._current is None else self._current.assembler.held()
 
     async def _beat(self) -> None:
-        """Tell /healthz that the loop turns, whatever it waits for."""
+        """Tell /healthz that the event loop turns, whatever the relay waits for."""
         while True:
             self._health.beat()
             await asyncio.sleep(_BEAT_S)
 
     async def _recover(self, error: Exception) -> None:
-        """Wait before the next try, telling why."""
+        """Wait before the next try, and report why."""
         spool = isinstance(error, SpoolError)
         self._metrics.add_reconnect(_end_of(error))
         self._health.waiting(str(error))
@@ -170,10 +170,10 @@ class Daemon:
             await self._stream(await self._starts.begin(catalog, source))
 
     async def _stream(self, session: Session) -> None:
-        """Run a session; whatever ends it, keep what it has learnt of the position."""
+        """Run a session; whatever ends it, keep what it has learnt about the position."""
         self._current = session
         if self._advise is not None and self._advice is None:
-            # Only now: what merely waited for a server to come back is no finding.
+            # Only now: waiting for a server to come back is no finding.
             self._advice = optional(self._advise(self._config), "the advice of a check")
         self._observer.begins(session)
         if self._goal is not None:
@@ -187,7 +187,7 @@ class Daemon:
                 _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
         except Exception as error:
             if not isinstance(error, KafkaUnavailable):
-                # A stop has one grace, whatever fails meanwhile.
+                # A stop has a single grace period, whatever fails meanwhile.
                 left_s = math.inf if ends is None else max(0.0, ends - clock.time())
                 await self._settle(session, error, left_s)
             if isinstance(error, SpoolError):
@@ -209,7 +209,7 @@ class Daemon:
                 self._stop.set()
 
     async def _settle(self, session: Session, error: Exception, most_s: float) -> None:
-        """Get what is whole acknowledged before a session ends in an error, so that little is sent again."""
+        """Before a session ends in an error, get complete transactions acknowledged: less is sent again."""
         with contextlib.suppress(PgrelayError):
             if verdict(error) is Verdict.STOP:
                 await session.finish(min(self._config.sink.shutdown_grace_s, most_s))
@@ -218,7 +218,7 @@ class Daemon:
 
 
 def _end_of(error: Exception) -> End:
-    """Which end is the trouble, for the metrics."""
+    """Which end has the trouble, for the metrics."""
     if isinstance(error, RegistryUnavailable):
         return "registry"
     if isinstance(error, SpoolError):

@@ -1,4 +1,4 @@
-"""What was encoded enters here: the ledger counts its records, the outbox has them."""
+"""What was encoded enters here: the ledger counts the records, the outbox holds them."""
 
 from collections.abc import Iterable
 
@@ -12,10 +12,10 @@ from pgrelay.relay.outbox import Outbox
 
 
 class Entries:
-    """The entries of one session. Whatever enters is held for the next commit to Kafka, if there are any.
+    """The entries of one session. With exactly once, each is held for the next commit to Kafka.
 
-    `relayed_lsn` is where the WAL ends at the earliest that has all of which consumers may have records,
-    however little of it was acknowledged; 0 where they have none yet.
+    `relayed_lsn` is the earliest WAL end that includes every transaction of which consumers may have records,
+    acknowledged or not; 0 if they have none yet.
     """
 
     def __init__(self, sink: Sink, ledger: Ledger, outbox: Outbox, commits: Commits | None) -> None:
@@ -24,7 +24,7 @@ class Entries:
         self._ledger = ledger
         self._outbox = outbox
         self._commits = commits
-        # Of the transaction that has begun and not ended.
+        # For the transaction that has begun and not ended.
         self._entry: InFlight | None = None
         self._delivery: Delivery | None = None
         self._reaches = 0
@@ -45,7 +45,7 @@ class Entries:
         if segment.begin is not None:
             self._entry = self._ledger.begin(segment.begin.commit_us)
             self._delivery = self._sink.delivery(self._entry, segment.begin.commit_lsn)
-            # The commit begins at that LSN; a message outside any transaction ends there.
+            # A commit record begins at that LSN; a message outside any transaction ends there.
             self._reaches = segment.begin.commit_lsn + (segment.begin.xid is not None)
             if self._commits is not None:
                 self._commits.hold(self._entry, records=True)
@@ -59,7 +59,7 @@ class Entries:
             entry.records += len(records)
             self._outbox.add(delivery, records)
             if self._commits is None:
-                # Exactly once readers see nothing of it before a commit, whose position says so.
+                # With exactly once, readers see nothing before a commit, whose position includes it.
                 self.relayed_lsn = self._reaches
         if segment.end_lsn is not None:
             self._ledger.end(segment.end_lsn)

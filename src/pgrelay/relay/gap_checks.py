@@ -1,7 +1,7 @@
-"""Refuses to stream where changes would be missing: Kafka's position held against the slot and the server.
+"""Refuses to stream if changes would be missing: checks Kafka's position against the slot and the server.
 
-The order of the questions matters, since another relay may be using the slot meanwhile: first the slot's
-position is read, then Kafka's, and last the end of the server's WAL.
+The order matters, because another relay may be using the slot meanwhile: first the slot's position is read,
+then Kafka's, and last the end of the server's WAL.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,9 +18,9 @@ from pgrelay.relay.record_options import topics_of
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What a position is held against: the slot, and the server's WAL and timelines.
+    """What a position is checked against: the slot, and the server's WAL and timelines.
 
-    `slot_lsn` is the slot's confirmed position, `wal_end` asks for the end of WAL now. `primary` is None on a
+    `slot_lsn` is the slot's confirmed position; `wal_end` asks where WAL ends now. `primary` is None on a
     standby.
     """
 
@@ -37,8 +37,8 @@ class Upstream:
     async def check(self, delivered: Delivered) -> None:
         """Raises GapError if the position can't be true of this server and its slot.
 
-        Raises StandbyNotReady if the server is a standby that has not replayed so far yet, PositionError if
-        only the history of its timeline could tell, which it lacks.
+        Raises StandbyNotReady if the server is a standby that has not replayed that far yet; PositionError if
+        only the history of its timeline could tell, and the server lacks it.
         """
         check_reached(delivered.reaches, await self.wal_end(), standby=self.primary is None)
         check_skips_nothing(self.slot_lsn, delivered.lsn)
@@ -46,7 +46,7 @@ class Upstream:
             check_received(delivered.timeline, delivered.timeline_began, delivered.reaches, self.primary)
 
     async def check_further(self, kept: Delivered | None, known: Delivered | None) -> None:
-        """As `check`, the further of what Kafka has kept and what this process knows to be delivered."""
+        """`check` the further of Kafka's position and what this process knows to be delivered."""
         further = known if known is not None and (kept is None or kept.lsn < known.lsn) else kept
         if further is not None:
             await self.check(further)
@@ -55,7 +55,7 @@ class Upstream:
 def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
     """Refuse a server whose WAL ends before what was relayed. Raises GapError.
 
-    Raises StandbyNotReady if it is a standby, which after a crash replays again what it had.
+    Raises StandbyNotReady if it is a standby: after a crash, a standby replays again what it had.
     """
     if relayed_lsn <= wal_end:
         return
@@ -89,7 +89,7 @@ def unpromoted(found: str) -> StandbyNotReady:
 
 
 def began_at(primary: System) -> int | None:
-    """The LSN at which a server's timeline branched off the last; None where unknown, or of the first."""
+    """The LSN at which a server's timeline branched off the previous one; None if unknown, or the first."""
     return None if primary.history is None else primary.history.began_at(primary.timeline)
 
 
@@ -97,8 +97,8 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
     """Refuse a server that never received all that was relayed of `timeline`. Raises GapError, PositionError.
 
     The length of its WAL proves nothing: it may have written other changes at the same LSNs since. `began` is
-    where that timeline branched off the one before, None where that is not known: of two standbys that are
-    promoted from one timeline each has its own, under the same number.
+    where that timeline branched off the previous one, None if unknown. It is needed because two standbys
+    promoted from one timeline begin different timelines of the same number.
     """
     now, history = primary.timeline, primary.history
     if now < timeline:
@@ -141,7 +141,7 @@ def offsets_of(config: Config, systemid: str, database: str) -> Offsets:
 async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
     """Call if there is no slot. Raises GapError if Kafka has a position, since a new slot would hide the gap.
 
-    Raises StandbyNotReady if the position is a primary's and the server a standby, PositionError if the
+    Raises StandbyNotReady if the position is a primary's and the server is a standby; PositionError if the
     position can't be read.
     """
     await sink.connect()
@@ -150,7 +150,7 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
     except PositionError:
         raise
     except SetupError:
-        # Whoever must know it asks again; others do without.
+        # Exactly once reads it again, and then raises; at least once does without.
         return
     if position is not None and standby and position.timeline is not None:
         raise unpromoted(f"without slot {offsets.identity.slot} that its primary had")
@@ -162,20 +162,20 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
 
 
 async def open_positions(sink: Sink, offsets: Offsets) -> Delivered | None:
-    """At least once: the position in Kafka, None if there is none; its topic is made if it is missing.
+    """At least once: the position in Kafka, None if there is none. Creates its topic if missing.
 
-    Raises SetupError where Kafka does not let us read or make the topic, and what else `Offsets.read` raises.
+    Raises SetupError if Kafka does not let us read or create the topic, and what else `Offsets.read` raises.
     A topic that we may read but not write ends the run at its first record.
     """
-    # Before the topic is made: a new one has nothing to read.
+    # Before the topic is created: a new one has nothing to read.
     position, heard = await delivered(sink, offsets), offsets.topic in sink.topics
     await sink.topics.require(offsets.topic, "offsets")
     if not heard and offsets.topic not in sink.topics.made:
-        # The broker that was asked had not heard of it.
+        # The topic exists, but the broker that was asked had not heard of it.
         position = await offsets.read()
     return position
 
 
 async def delivered(sink: Sink, offsets: Offsets) -> Delivered | None:
-    """The position in Kafka, by a sink that is connected; None if there is none. Raises as `Offsets.read`."""
+    """The position in Kafka; None if there is none. `sink` is connected. Raises as `Offsets.read`."""
     return await offsets.read() if offsets.topic in sink.topics else None

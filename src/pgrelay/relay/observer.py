@@ -1,4 +1,4 @@
-"""What the outside sees of a session: metrics, readiness, and a word in the log when Kafka stalls."""
+"""What the outside sees of a session: metrics, readiness, and a warning in the log when Kafka stalls."""
 
 import time
 from typing import Final
@@ -15,11 +15,11 @@ _log = structlog.get_logger(__name__)
 
 _PUBLISH_EVERY_S: Final = 0.25
 
-# Kafka that acknowledges nothing for so long is away, not merely slow: the first if librdkafka complains, the
-# second if it does not, as it does not of a broker that hangs until a request has timed out.
+# Kafka that acknowledges nothing for this long is away, not merely slow. The first applies if librdkafka
+# complains, the second if it does not: if a broker hangs, it complains only once a request has timed out.
 _TROUBLED_S: Final = 3.0
 _SILENT_S: Final = 10.0
-# The same of what the slot waits for, while other records flow: it may have a queue of them ahead of it.
+# The same for what the slot waits for while other records flow: many of them may be queued ahead of it.
 _LATE_S: Final = 30.0
 
 _POSITION_LATE: Final = f"no answer for {_LATE_S:g} s to the position; the slot stands still"
@@ -36,7 +36,7 @@ _TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABL
 
 
 class Observer:
-    """Called once a turn; does anything only a few times a second."""
+    """Called once a turn; does its work only a few times a second."""
 
     def __init__(self, metrics: Metrics, health: Health) -> None:
         self._metrics = metrics
@@ -51,26 +51,26 @@ class Observer:
         self._published: frozenset[str] | None = None
 
     def asked(self, wal: SlotWal) -> None:
-        """Publish what the server says of the slot, before a session that may not come about."""
+        """Publish what the server says about the slot, before a session that may never begin."""
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
     @property
     def spool_failing(self) -> bool:
-        """No session has got past where the spool's disk last failed."""
+        """No session has got past the point at which the spool's disk last failed."""
         return self._spool_failed_at is not None
 
     def spool_failed(self, session: Session) -> None:
-        """Until a session gets past here it only tries again, and nothing flows."""
+        """Until a session gets past this point, each is only another try, and nothing flows."""
         self._spool_failed_at = session.assembler.server_lsn, session.ledger.flush_lsn
 
     def begins(self, session: Session) -> None:
-        """The stream flows from now on, or from when it is known what was delivered."""
+        """The stream flows from now on, or once it is known what was delivered."""
         self._recovering = session.recovering
         self._acknowledged_at = time.monotonic()
         self._standing = None
         if self.spool_failing:
-            # The reason stands: this is one more try.
+            # The reported reason still holds: this is one more try.
             return
         if self._recovering:
             self._health.waiting("learning from Kafka what was delivered")
@@ -91,7 +91,7 @@ class Observer:
                 self._watch_tables(session.server_poll.published)
 
     def publish(self, session: Session) -> None:
-        """Hand over what was counted since the last time."""
+        """Pass on what was counted since the last call."""
         metrics, ledger = self._metrics, session.ledger
         metrics.set_lsns(
             received=ledger.server_lsn,
@@ -112,7 +112,7 @@ class Observer:
         self._tell_dead_letters(session)
 
     def _tell_dead_letters(self, session: Session) -> None:
-        """Never in silence: each is counted, and the first of them are named."""
+        """Dead letters are never silent: each is counted, and the first of them are named."""
         letters = session.encoder.dead_letters
         for table, count in letters.take_counts().items():
             self._metrics.add_dead_letters(table, count)
@@ -122,16 +122,16 @@ class Observer:
             _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)
 
     def _watch_spool(self, session: Session, received_lsn: int, flush_lsn: int) -> None:
-        """The server sends all again up to where the spool failed, and only then names a later end."""
+        """The server sends everything up to the failure again, and only then names a later WAL end."""
         if session.assembler.server_lsn > received_lsn or session.ledger.flush_lsn > flush_lsn:
             self._spool_failed_at = None
             self._health.streaming()
             _log.info("the spool has room again")
 
     def _watch_kafka(self, session: Session, now: float) -> None:
-        """Kafka is away if records or a commit wait, and none is acknowledged.
+        """Kafka is away if records or a commit wait and none is acknowledged.
 
-        Or if only what the slot waits for does: its partition may be led by another broker than the others.
+        Or if only those that the slot waits for are not: another broker may lead their partition.
         """
         sink = session.sink
         late = self._late(session, now)
@@ -143,13 +143,13 @@ class Observer:
             else:
                 self._recovered(now)
         elif sink.in_queue == 0 and not session.committing:
-            # A stall may have held up a commit alone, with nothing behind it.
+            # A stall may have held up only a commit, with nothing queued behind it.
             self._recovered(now)
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
             self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
 
     def _late(self, session: Session, now: float) -> str | None:
-        """What the slot has waited for too long; None where it is nothing."""
+        """What the slot has waited for too long; None if nothing."""
         standing = session.standing
         if standing is None or standing != self._standing:
             self._standing, self._stands_since = standing, now
@@ -158,7 +158,7 @@ class Observer:
         return _POSITION_LATE if session.confirmations.position_waits_s > _LATE_S else None
 
     def _recovered(self, now: float) -> None:
-        """No answer of Kafka's is late. `now` is of the monotonic clock, in seconds."""
+        """No answer from Kafka is late. `now` is the monotonic clock's, in seconds."""
         self._acknowledged_at = now
         if self._stalled and not self._recovering:
             self._stalled = False
@@ -177,7 +177,7 @@ class Observer:
             )
 
     def _watch_tables(self, published: frozenset[str]) -> None:
-        """The stream says nothing of a table that was dropped, renamed, or taken out of the publication."""
+        """Log changes: the stream does not report a table that was dropped, renamed or unpublished."""
         before, self._published = self._published, published
         if before is None or before != published:
             self._metrics.set_published_tables(len(published))

@@ -1,4 +1,4 @@
-"""Records that were encoded, and wait for room in the producer's queue."""
+"""Encoded records that wait for room in the producer's queue."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,26 +8,26 @@ from pgrelay.handover import Delivery
 
 
 class Outbox:
-    """Records in the order in which they came; false if it is empty.
+    """Records in order of arrival; false if it is empty.
 
-    `refused`: a record can never be handed over. It stays, and so does all behind it, so that the outbox does
-    not look empty. What was before it in its list has left.
+    `refused`: a record can never be handed over. It stays, with everything behind it, so that the outbox does
+    not look empty. The records before it in its list have left.
     """
 
     def __init__(self) -> None:
         self.refused = False
         self._waiting: deque[tuple[Delivery, list[Record]]] = deque()
-        self._taken = 0  # of the first ones
+        self._taken = 0  # of the first list
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, delivery: Delivery, records: list[Record]) -> None:
-        """Records of one transaction, at least one, and who counts the reports on them."""
+        """Add records of one transaction, at least one. `delivery` counts the reports on them."""
         self._waiting.append((delivery, records))
 
     def hand_over(self, produce: Callable[[list[Record], int, Delivery], int]) -> bool:
-        """Give `produce`, which is the sink's, as much as it has room for; true if it took anything.
+        """Give the sink's `produce` as much as it has room for; true if it took anything.
 
         Some may be left even so; the outbox is false once all is gone. Raises what `produce` raises, once:
         nothing is handed over after that.
@@ -39,7 +39,7 @@ class Outbox:
             try:
                 self._taken = produce(records, start, delivery)
             except Exception:
-                # How many it took is not known: given again, they would be there twice.
+                # It is unknown how many it took: handed over again, those would be there twice.
                 self.refused = True
                 raise
             took_any = took_any or self._taken > start

@@ -1,6 +1,6 @@
 """At least once: the position in Kafka, which is acknowledged there before Postgres is told of it.
 
-So a slot that stands beyond it was moved or made anew by someone else, whoever finds it, and whenever.
+So if a slot stands beyond it, someone else moved or re-created the slot, whoever finds it and whenever.
 """
 
 import time
@@ -11,15 +11,15 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
 from pgrelay.relay.gap_checks import Upstream
 
-# A confirmation waits for its position, so this is how often the slot moves.
+# Between two positions. A confirmation waits for its position, so the slot moves no more often.
 _APART_S: Final = 0.1
 
 
 class Positions:
-    """The positions of one session. `lsn` is what Postgres may be told."""
+    """The positions of one session. `lsn` is the LSN that Postgres may be told."""
 
     def __init__(self, sink: Sink, offsets: Offsets, upstream: Upstream) -> None:
-        """Of `upstream` the slot's LSN is what Postgres was told already."""
+        """`upstream.slot_lsn` is what Postgres was told already."""
         self.lsn = upstream.slot_lsn
         self._sink = sink
         self._offsets = offsets
@@ -31,18 +31,18 @@ class Positions:
 
     @property
     def under_way(self) -> bool:
-        """Kafka has not acknowledged the last one yet."""
+        """Kafka has not acknowledged the last position yet."""
         return self._under_way is not None
 
     @property
     def waits_s(self) -> float:
-        """Seconds since the last one was written, if Kafka has not acknowledged it; else 0."""
+        """Seconds since the last position was written, if Kafka has not acknowledged it; else 0."""
         return 0.0 if self._under_way is None else time.monotonic() - self._began
 
     def keep(self, lsn: int, at_once: bool = False) -> None:
-        """Write the position to Kafka, one at a time and not too often; `lsn` is what it has acknowledged.
+        """Write the position to Kafka, one at a time, not too often. Kafka has acknowledged all up to `lsn`.
 
-        `at_once`: however shortly after the last one.
+        `at_once`: even shortly after the last one.
         """
         if self._under_way is not None and self._under_way.done:
             assert self._under_way.end_lsn is not None
@@ -58,7 +58,7 @@ class Positions:
         record = self._offsets.record(self._upstream.delivered(lsn))
         self._began = time.monotonic()
         self._due = self._began + _APART_S
-        # No room for it is no trouble: what fills the queue has to be acknowledged first.
+        # If there is no room, a later turn tries again: what fills the queue has to be acknowledged first.
         if self._sink.produce([record], 0, self._sink.delivery(entry, lsn)):
             self._under_way = entry
 

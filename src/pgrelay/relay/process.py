@@ -1,4 +1,4 @@
-"""What a process has around the daemon: signals, metrics, the status server and its samples."""
+"""What surrounds the daemon in a process: signals, metrics, the status server and its samples."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from pgrelay.status.health import Health
 from pgrelay.status.http import StatusServer
 from pgrelay.status.status import Status
 
-# Objects until the garbage collector looks at them: what is in flight dies young and is in no cycle, and 700,
-# which is Python's own, takes an eighth of the CPU where transactions are small.
+# New objects between garbage collections. What is in flight dies young and is in no cycle; 700, which is
+# Python's own, takes an eighth of the CPU if transactions are small.
 _GARBAGE_EVERY: Final = 50_000
 
 _SAMPLE_EVERY_S: Final = 1.0
@@ -53,7 +53,7 @@ async def _sample(status: Status, daemon: Daemon) -> None:
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` whenever it is asked, and now if that was asked while the process started."""
+    """Call `stop` on each SIGTERM or SIGINT, and now if one came while the process started."""
     earlier = noted()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)

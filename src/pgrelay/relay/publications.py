@@ -1,6 +1,6 @@
-"""The publications of a stream: made if the configuration says so, and checked to stay the same ones.
+"""The publications of a stream: created if the configuration says so, and checked to stay the same ones.
 
-PostgreSQL 18 sends nothing of what was written while one was missing, and only warns of it in its own log.
+PostgreSQL 18 does not send what was written while one was missing, and only warns in its own log.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Publications:
-    """Those of the configuration, by name and OID, as this process has seen them."""
+    """The configured publications, by name and OID, as this process has seen them."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -24,7 +24,7 @@ class Publications:
         self._oids: Mapping[str, int] = {}
 
     async def require(self, catalog: Catalog, slot: Slot | None) -> None:
-        """Check that all exist, and make one that is missing if there is no slot yet. Raises SetupError."""
+        """Check that all exist. A missing one is created if there is no slot yet. Raises SetupError."""
         config = self._config
         missing = self._missing(await catalog.publications(self.names))
         if not missing:
@@ -32,7 +32,7 @@ class Publications:
                 await self._warn_of_changes(catalog)
             return
         if slot is not None:
-            # What was written while it was missing stays out of the stream, even if it is there again.
+            # Rows written while it was missing stay out of the stream, even if it is re-created.
             raise SetupError(
                 f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
                 f"although slot {config.slot} does: was it dropped? Correct the name; or {BEGIN_ANEW}"
@@ -47,9 +47,9 @@ class Publications:
         _log.info("publication created", publication=missing[0], tables=holds)
 
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
-        """Raises SetupError if one was dropped, or dropped and made anew, since this process first looked.
+        """Raises SetupError if one was dropped, or dropped and re-created, since this process first looked.
 
-        `relayed_lsn`: up to where all was relayed, to be named in the error.
+        `relayed_lsn`: the LSN up to which everything was relayed, to be named in the error.
         """
         now = await catalog.publications(self.names)
         if missing := self._missing(now):

@@ -9,7 +9,7 @@ from pgrelay.encode.types import Encodings
 
 
 def topics_of(config: Config) -> Topics:
-    """The topics of tables, as yet of none, and our own."""
+    """The names of topics: our own, and those of tables, of which none is claimed yet."""
     return Topics(config.records.prefix, config.records.topic, _routes(config))
 
 
@@ -28,14 +28,14 @@ def selection_of(config: Config) -> Selection:
 
 
 def encodings_of(config: Config, server_encoding: str) -> Encodings:
-    """The choices, and what follows from the database's encoding."""
+    """How values are encoded: the configured choices, and what follows from the database's encoding."""
     records = config.records
     return Encodings(
         numeric=records.numeric,
         time=records.time,
         binary=records.binary,
         json=records.json_,
-        # The server converts every encoding to UTF-8 but this one, of which it knows nothing.
+        # The server converts every encoding to UTF-8 except this one, about which it knows nothing.
         checked=server_encoding == "SQL_ASCII",
         recoded=server_encoding not in ("UTF8", "SQL_ASCII"),
     )
@@ -48,7 +48,7 @@ def record_options(
     server_encoding: str,
     dead_letters: DeadLetterOptions | None,
 ) -> RecordOptions:
-    """What the encoder is to do: the configuration's choices, and what it must know of the server."""
+    """The encoder's options: the configured choices, and what it must know about the server."""
     records = config.records
     return RecordOptions(
         version=__version__,

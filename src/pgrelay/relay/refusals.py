@@ -1,8 +1,8 @@
 """What topics have refused, so that `errors.on_record: dead_letter` can set such records aside beforehand.
 
 A broker refuses a whole batch, and says neither which of its records was too large nor how large one may be.
-So a topic that refused is asked for its own limits; with them the encoder knows the next time, before it
-writes, and the producer makes batches so small that no record is refused for the company it is in.
+So a topic that refused is asked for its limits. With these, the encoder knows before it writes, and the
+producer makes batches so small that no record is refused because of the others in its batch.
 """
 
 from typing import Final
@@ -18,12 +18,12 @@ from pgrelay.kafka.producer_options import largest_batch, largest_record
 
 _log = structlog.get_logger(__name__)
 
-# What a batch of one record has beside it: 61 bytes in Kafka's record format 2, and some to spare.
+# What a batch of one record adds to it: 61 bytes in Kafka's record format 2, and some to spare.
 _FRAMING: Final = 1_024
 
 
 class Refusals:
-    """The limits of those topics that have refused a record, for as long as the process lives."""
+    """The limits of the topics that have refused a record, kept as long as the process lives."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -39,7 +39,7 @@ class Refusals:
 
     @property
     def sink_config(self) -> SinkConfig:
-        """The configuration of the sink; its batches are no larger than every topic takes."""
+        """The sink's configuration, with batches no larger than each of these topics takes."""
         sink = self._config.sink
         if not self._limits:
             return sink

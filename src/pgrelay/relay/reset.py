@@ -1,10 +1,10 @@
-"""`pgrelay reset`: drop the slot and forget its position, so that the next run begins anew.
+"""`pgrelay reset`: drop the slot and delete its position, so that the next run starts over.
 
-It is the way on after a gap. What was written between the old slot and the new one is relayed by neither,
-which is why the tables have to be copied. No commit can ask for what the old slot had prepared.
+This is the way out of a gap. Neither the old slot nor the new one relays what was written between them, so
+the tables have to be copied. No commit can ask for what was prepared under the old slot: it is deleted.
 
-With `keep_slot` the position alone is forgotten: for a slot that somebody else moved, and relayed what they
-passed. What is prepared in it may be committed yet, so what is kept of that stays.
+With `keep_slot`, only the position is deleted: for a slot that someone else moved, relaying what it passed.
+What is prepared there may still be committed, so it stays on disk.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ _PATIENCE_S: Final = 30.0
 
 
 async def reset(config: Config, *, keep_slot: bool = False) -> str:
-    """Forget the slot on both sides, and what is kept of it here; says what was there.
+    """Delete the slot on both sides, and what is kept of it here; returns a summary of what was there.
 
-    `keep_slot`: the next run goes on where the slot stands. Raises SetupError where a relay runs, where there
-    is no slot to keep, where it is synchronised from a primary, and where what is kept here could be another
-    account's; SourceUnavailable where source.dsn leads to two servers.
+    `keep_slot`: the next run goes on where the slot stands. Raises SetupError if a relay runs, if there is no
+    slot to keep, if the slot is synchronised from a primary, or if the spool could be another account's;
+    SourceUnavailable if source.dsn leads to two servers.
     """
     name = config.source.slot
     require_own_base(config.transactions.spool_dir)
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
-        # Or one server's slot would go, and what is kept here of another's.
+        # Otherwise one server's slot would be dropped, and the files of another's deleted.
         await check_same(catalog, source)
         slot = await catalog.slot(name)
         if slot is not None:
@@ -53,7 +53,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
         offsets = offsets_of(config, systemid, catalog.database)
         sink = Sink(config.sink)
         try:
-            # Both ends must be there: a slot that is gone and a position that is not is a gap.
+            # Reach Kafka first: a slot that is gone while its position is not is a gap.
             await sink.connect()
             if slot is not None and not keep_slot:
                 await catalog.drop_slot(name)
@@ -71,7 +71,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 
 
 def _told(forgotten: set[str], systemid: str) -> str:
-    """What became of the positions of these clusters, of which ours is `systemid`."""
+    """What became of the positions of these clusters; ours is `systemid`."""
     if not forgotten:
         return "Kafka had no position of it"
     others = ", ".join(sorted(forgotten - {systemid}))
@@ -79,7 +79,7 @@ def _told(forgotten: set[str], systemid: str) -> str:
 
 
 async def _forget(sink: Sink, offsets: Offsets) -> set[str]:
-    """The clusters whose positions of the slot Kafka had."""
+    """Delete the slot's positions in Kafka. Returns the clusters that had one."""
     if offsets.topic not in sink.topics:
         return set()
     tombstones = await offsets.forgetting()

@@ -1,4 +1,4 @@
-"""Where this process's next stream goes on, and whether the server that it meets now can go on from there."""
+"""Where this process's next stream begins, and whether the server that it finds can go on from there."""
 
 from pgrelay.errors import BEGIN_ANEW, GapError
 from pgrelay.kafka.offsets import Delivered
@@ -10,9 +10,9 @@ from pgrelay.relay.gap_checks import began_at, check_reached, check_received, ch
 class ResumePoint:
     """How far this process's earlier streams came, and on which cluster; `system` is None before the first.
 
-    `flush_lsn` is where the next stream begins, `confirmed_lsn` what the server was last told, `relayed_lsn`
-    how far what consumers may have reaches, acknowledged or not. `delivered_lsn` is up to where all is in
-    Kafka, also by what Kafka has kept of others.
+    `flush_lsn` is where the next stream begins, `confirmed_lsn` what the server was last told. `relayed_lsn`
+    is how far the records reach that consumers may have, acknowledged or not. `delivered_lsn` is the LSN up
+    to which everything is in Kafka, also by the positions of others that Kafka has kept.
     """
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class ResumePoint:
     def check_cluster(self, system: System, standby: bool) -> None:
         """Refuse another cluster, or this one restored to an earlier state. Raises GapError.
 
-        `standby`: the server is one. Raises SourceUnavailable if we streamed from its primary, since it may
-        be promoted yet.
+        `standby`: the server is one. Raises SourceUnavailable if we streamed from its primary, since the
+        standby may yet be promoted.
         """
         if self.system is None:
             return
@@ -67,7 +67,7 @@ class ResumePoint:
             self._taken_over = True
 
     def may_have_moved(self, slot: Slot) -> bool:
-        """Whether someone else may have moved the slot; only Kafka knows then what was delivered."""
+        """Whether someone else may have moved the slot. Then only Kafka knows what was delivered."""
         moved = (slot.confirmed_flush_lsn or 0) > self.confirmed_lsn
         return self.system is None or self._taken_over or moved
 
@@ -78,7 +78,7 @@ class ResumePoint:
             check_skips_nothing(slot.confirmed_flush_lsn or 0, self.confirmed_lsn)
 
     def started(self, system: System, slot: Slot, walsender_pid: int, standby: bool) -> None:
-        """The stream has begun, so nobody else can move the slot: take its position for ours.
+        """The stream has begun, so nobody else can move the slot: adopt its position.
 
         `standby`: the server is one.
         """
@@ -89,12 +89,12 @@ class ResumePoint:
         self._taken_over = False
 
     def learn(self, kept: Delivered | None) -> None:
-        """Take in a position that Kafka has kept, and that fits the server."""
+        """Adopt a position that Kafka has kept and that fits the server."""
         if kept is not None:
             self.delivered_lsn = max(self.delivered_lsn, kept.lsn)
 
     def advance(self, flush_lsn: int, confirmed_lsn: int, relayed_lsn: int = 0) -> None:
-        """A stream came this far; no LSN ever goes back."""
+        """Note that a stream came this far; no LSN ever goes back."""
         self.flush_lsn = max(self.flush_lsn, flush_lsn)
         self.confirmed_lsn = max(self.confirmed_lsn, confirmed_lsn)
         self.relayed_lsn = max(self.relayed_lsn, self.flush_lsn, relayed_lsn)

@@ -1,4 +1,4 @@
-"""The server that a session starts on: which cluster it is, and what a position in Kafka is held against."""
+"""The server that a session starts on: its cluster, and what a position in Kafka is checked against."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,7 +12,7 @@ from pgrelay.relay.gap_checks import Upstream, offsets_of
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`system` is its cluster and timeline, `standby` whether it is one; `catalog` asks it for more."""
+    """`system` is its cluster and timeline, `standby` says if it is a standby, `catalog` answers the rest."""
 
     config: Config
     catalog: Catalog
@@ -21,8 +21,7 @@ class Server:
 
     @classmethod
     async def identify(cls, config: Config, catalog: Catalog, source: Source) -> Self:
-        # First: a standby that is promoted between the two questions must not pass for a primary that is
-        # still on the timeline that it leaves.
+        # Asked first: a standby promoted in between must not pass for a primary on its old timeline.
         standby = await catalog.in_recovery()
         return cls(config, catalog, await source.identify(), standby)
 
@@ -32,6 +31,6 @@ class Server:
         return offsets_of(self.config, self.system.systemid, self.catalog.database)
 
     def upstream(self, slot: Slot) -> Upstream:
-        """What a position of `slot` is held against."""
+        """What a position of `slot` is checked against."""
         primary = None if self.standby else self.system
         return Upstream(slot.confirmed_flush_lsn or 0, self.catalog.wal_end, primary)

@@ -1,7 +1,7 @@
-"""What the stream does not tell, so that the server is asked for it every few seconds, beside the stream.
+"""What the stream does not say: the server is asked for it every few seconds, beside the stream.
 
 That is: how far behind the slot is, which tables are published, and which prepared transactions the server
-can't ask for any more.
+can no longer ask for.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.tasks import cancelled
 
-# Less often if a poll takes long, as with thousands of tables: it rests this many times as long as it took.
+# If a poll takes long, as with thousands of tables, the pause after it is this many times as long.
 _EVERY_S: Final = 2.0
 _REST: Final = 10
 
-# Prepared transactions that are let go of in one turn.
+# Prepared transactions that are deleted in one turn.
 _PURGED_AT_ONCE: Final = 10
 
 
 class ServerPoll:
-    """`wal` is what the server last said of its WAL and the slot, `published` the tables that it then sent
-    rows of, as `schema.table`; both are None before the first answer.
+    """`wal` is what the server last said about its WAL and the slot; `published` is the tables whose rows it
+    then sent, as `schema.table`. Both are None before the first answer.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class ServerPoll:
 
     @property
     def wal_end(self) -> int:
-        """Where the server's WAL ended when it was last asked; 0 before."""
+        """Where the server's WAL ended when last asked; 0 before the first answer."""
         return 0 if self.wal is None else self.wal.wal_end
 
     def turn(self, relayed_lsn: int) -> None:
-        """Raise what was wrong in the last poll, and begin the next if it is due.
+        """Raise the last poll's error, if any, and begin the next poll if it is due.
 
-        `relayed_lsn`: up to where all is in Kafka, to be named in errors.
+        `relayed_lsn`: the LSN up to which everything is in Kafka, to be named in errors.
         """
         if self._task is not None and self._task.done():
             self._task.result()
@@ -84,6 +84,6 @@ class ServerPoll:
 
     async def _purge_prepared(self, restart_lsn: int) -> None:
         """Delete prepared transactions whose commit the server can't send again."""
-        while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - no poll, as it works
+        while self._prepared.purge(restart_lsn, _PURGED_AT_ONCE):  # noqa: ASYNC110 - each round does work
             # Let the stream have its turn.
             await asyncio.sleep(0)

@@ -1,22 +1,22 @@
 """One connection's life: from START_REPLICATION until it is stopped or something breaks.
 
-Theory of operation. The loop takes turns. A turn takes in Kafka's reports, moves the flush LSN, tells the
-server when it is time, and then does one bounded slice of work, the first of these that there is:
+Theory of operation. The loop takes turns. A turn takes in Kafka's delivery reports, moves the flush LSN,
+sends a status update if one is due, and then does one bounded slice of work, the first of these that applies:
 
-1. records that the producer had no room for: until they are gone nothing else is read or encoded
-2. a commit to Kafka that is due (exactly once), or what the encoder needs from outside: an errand is sent for
-   it, and all else waits
-3. a transaction that is being replayed from the spool
-4. frames that were read and not yet taken
-5. frames that the socket has
+1. hand over records that the producer had no room for; until they are gone, nothing else is read or encoded
+2. start an errand: a due commit to Kafka (exactly once), or what the encoder needs from outside; until it is
+   done, all else waits
+3. replay a transaction from the spool
+4. take in frames that were read and not yet taken
+5. read frames from the socket
 
 The last two wait while the ledger is full. So memory is bounded by one slice, the ledger and the producer's
-queue, and keepalives are answered in the middle of any transaction. Where there is nothing to do the loop
-rests until bytes arrive, a report may have come, the next status update or look at the server is due, or one
-that was under way has ended. Nothing awaits per row.
+queue, and keepalives are answered in the middle of any transaction. If there is nothing to do, the loop rests
+until bytes arrive, a report may have come, the next status update or server poll is due, or an errand or poll
+has ended. Nothing awaits per row.
 
-A session ends by returning, when asked to stop, or by raising; either way it confirms nothing that is not
-acknowledged, and the next one begins at the ledger's flush LSN.
+A session ends by returning, when asked to stop, or by raising. Either way it confirms nothing that is not
+acknowledged, and the next session begins at the ledger's flush LSN.
 """
 
 import asyncio
@@ -42,20 +42,20 @@ from pgrelay.relay.supply import Supply
 from pgrelay.relay.tasks import cancelled
 from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
 
-# A slice: enough to be worth the turn, little enough to take a few milliseconds.
+# A slice: large enough to be worth the turn, small enough to take a few milliseconds.
 _SLICE_FRAMES: Final = 500
 _SLICE_BYTES: Final = 256 * 1024
 
-# While records are in flight: how long to rest before looking for reports again, from and up to.
+# While records are in flight: the first and the longest rest before looking for reports again.
 _REST_LEAST_S: Final = 0.001
 _REST_MOST_S: Final = 0.05
 
-# How long a stop waits for the last position once all else is acknowledged; without it rows are repeated.
+# How long a stop waits for the last position once all else is acknowledged; without it, rows are repeated.
 _KEEP_S: Final = 2.0
 
 
 class Session:
-    """Its parts are public for whoever looks on.
+    """Its parts are public for the observer and the daemon.
 
     `committing` is true while a commit to Kafka is under way, `recovering` until it is known what was
     delivered.
@@ -112,12 +112,12 @@ class Session:
         finally:
             await self.server_poll.close()
             if not self.committing:
-                # A commit under way must run to its end, or nobody would know whether it took effect.
+                # A commit under way must run to its end, or nobody would know if it took effect.
                 await cancelled(self._errand)
                 self._errand = None
 
     async def finish(self, grace_s: float) -> bool:
-        """Wait up to `grace_s` for what is in flight, and confirm it; false if the time was not enough."""
+        """Wait up to `grace_s` for what is in flight, and confirm it; false if time ran out."""
         drained = await self.sink.drain(self._finishing, grace_s)
         if drained:
             await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
@@ -125,27 +125,27 @@ class Session:
         return drained
 
     async def close(self) -> None:
-        """Drop whatever is left, a commit among it that has failed or not ended."""
+        """Drop whatever is left, including a commit that has failed or not ended."""
         await cancelled(self._errand)
         self.assembler.close()
         self.assembler.spool.close()
 
     def _finishing(self) -> bool:
-        """As `_settling`, with status updates: the server's patience may be shorter than the grace."""
+        """Like `_settling`, with status updates: the server may cut a silent client within the grace."""
         unsettled = self._settling()
         self.confirmations.turn()
         return unsettled
 
     async def settle(self, timeout_s: float) -> None:
-        """After trouble with Postgres: give what the producer holds a moment to be acknowledged."""
+        """After trouble elsewhere: give the producer's queue a moment to be acknowledged."""
         await self.sink.drain(self._settling, timeout_s)
 
     def _settling(self) -> bool:
         """True while a whole transaction waits for Kafka; hands over what the producer had no room for.
 
-        A record that was refused is never acknowledged, so its transaction would wait for ever, and all
-        behind it. Those before it may yet be acknowledged, as long as the producer has anything to report and
-        Kafka lets us in.
+        A refused record is never acknowledged, so its transaction and all behind it would wait for ever.
+        Those before it may still be acknowledged, as long as the producer has anything to report and Kafka
+        lets us in.
         """
         self._advance()
         if self._commits is not None:
@@ -158,12 +158,12 @@ class Session:
         return True
 
     def _committing(self, commits: Commits) -> bool:
-        """As `_settling`, for exactly once: true while a commit is under way, or one more is to be made."""
+        """Like `_settling`, for exactly once: true while a commit is under way, or one more is needed."""
         if self._errand is not None and not self._errand_done(self._errand):
             return True
         self._advance()
         if self._refused:
-            # A commit would cover the record that is not there.
+            # A commit would cover the refused record, which is not in Kafka.
             return False
         if not self.ledger.waiting or self.ledger.in_transaction or not commits.pending:
             return False
@@ -179,9 +179,9 @@ class Session:
 
     @property
     def standing(self) -> tuple[int, int] | None:
-        """What moves whenever Kafka acknowledges a record of the oldest transaction; None where it has all.
+        """Changes whenever Kafka acknowledges a record of the oldest transaction; None if it has them all.
 
-        Exactly once it is None too: there a commit waits for every partition.
+        None with exactly once, too: there a commit waits for every partition.
         """
         return self.ledger.standing if self._commits is None else None
 
@@ -201,7 +201,7 @@ class Session:
         self.confirmations.turn()
 
     def _work(self) -> bool:
-        """One slice; false where there was nothing to do."""
+        """Do one slice; false if there was nothing to do."""
         if self._errand is not None and not self._errand_done(self._errand):
             return False
         if self._outbox:
@@ -235,7 +235,7 @@ class Session:
         return self._send_on_errand(commits.commit())
 
     def _send_on_errand(self, errand: Coroutine[None, None, None]) -> bool:
-        """Begin what must be awaited before encoding goes on; meanwhile the loop turns."""
+        """Start what must be awaited before encoding goes on; the loop turns meanwhile."""
         self._errand = asyncio.create_task(errand)
         self._errand.add_done_callback(lambda _: self.source.wake())
         return False
@@ -244,23 +244,23 @@ class Session:
         if not errand.done():
             return False
         self._errand = None
-        # A server that is not held up sends a keepalive behind each transaction.
+        # Transactions may have piled up, each followed by a keepalive: `_read` goes past those.
         self._behind = self._behind or not self.committing
         self.committing = False
         errand.result()
         return True
 
     def _read(self) -> bool:
-        """Fetch what the socket has, up to a keepalive or, where we have fallen behind, past those."""
+        """Fetch what the socket has, up to a keepalive or, if we have fallen behind, past keepalives."""
         self._frames = self._fetch()
         self._taken = 0
         size = sum(len(frame) for frame in self._frames) if self._behind else 0
-        # So that what many small transactions need is asked for together.
+        # So that the needs of many small transactions are met together.
         while self._behind and size < _SLICE_BYTES and len(self._frames) < _SLICE_FRAMES:
             try:
                 more = self._fetch()
             except PgrelayError:
-                # It comes again, behind what was there before it.
+                # It is raised again, once the frames before it are taken.
                 break
             self._behind = bool(more)
             self._frames += more
@@ -268,14 +268,14 @@ class Session:
         return bool(self._frames)
 
     def _fetch(self) -> list[bytes]:
-        """What the socket has, up to a keepalive, some of which want an answer at once."""
+        """Fetch what the socket has, up to a keepalive. Some keepalives want an answer at once."""
         frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
         if frames and frames[-1][0] == KEEPALIVE and PrimaryKeepalive.parse(frames[-1]).reply:
             self.confirmations.ask_for_one()
         return frames
 
     def _encode(self) -> None:
-        """Encode what was fed, into the ledger and the outbox, and hand it to the producer."""
+        """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
         to_end = self._commits is not None and self._commits.wants_boundary
         encoded = list(self.encoder.encode(time.time_ns() // 1000, to_end))
         truncates = [out for out in encoded if isinstance(out, Segment) and out.has_truncate]
@@ -285,7 +285,7 @@ class Session:
             self._enter(encoded)
 
     async def _enter_truncates(self, truncates: list[Segment], encoded: list[Segment | Reached]) -> None:
-        """A truncate goes to every partition of its topic, of which there may be more by now."""
+        """A truncate goes to every partition of its topic, and there may be more of them by now."""
         records = [record for segment in truncates for record in segment.records]
         await self.sink.topics.recount({topic for topic, _, _, _, partition in records if partition == EVERY})
         self._enter(encoded)
@@ -295,12 +295,12 @@ class Session:
         self._hand_over()
 
     def _hand_over(self) -> bool:
-        """Hand the outbox to the producer; false where it has no room for anything now."""
+        """Hand the outbox to the producer; false if it has no room for anything now."""
         return self._outbox.hand_over(self.sink.produce)
 
     async def _rest(self) -> None:
-        """Wait for bytes, for a report, or for the next status update or look at the server."""
-        # A commit sends all that is queued, but not before there is room in the queue for the rest.
+        """Wait for bytes, for a report, or for the next status update or server poll."""
+        # With exactly once, a commit sends what is queued; but the outbox needs room in the queue first.
         if (self._commits is None or self._outbox) and self.sink.hurry():
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
@@ -312,10 +312,10 @@ class Session:
             # Nothing is read meanwhile, so bytes that arrive must not end the rest.
             await asyncio.wait((self._errand,), timeout=max(rest_s, 0))
         elif self._outbox or self.ledger.full:
-            # Bytes may have arrived, but there is no room for what they hold.
+            # Bytes may have arrived, but there is no room for their records.
             await asyncio.sleep(max(rest_s, 0))
         else:
             if self.assembler.in_segment:
-                # The server flushes every row; those that wait for a commit may as well come a few at once.
+                # The server flushes every row. These wait for a commit anyway, so let a few arrive.
                 await asyncio.sleep(_REST_LEAST_S)
             await self.source.wait_readable(max(rest_s, 0))

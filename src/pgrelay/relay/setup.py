@@ -1,4 +1,4 @@
-"""What must be true before a stream begins: of the slot, the publications, the topics and the connections."""
+"""What must hold before a stream begins, for the slot, the publications, the topics and the connections."""
 
 import structlog
 
@@ -22,10 +22,10 @@ async def prepare(
     resume_point: ResumePoint,
     slot: Slot | None,
 ) -> Slot:
-    """Make the publication and the slot where the configuration says so, and return the slot.
+    """Create the publication and the slot if the configuration says so, and return the slot.
 
     `slot` is the slot as it was found, None if there is none. Raises SetupError if something is missing or
-    not what it should be, GapError if the slot is gone.
+    wrong, GapError if the slot is gone.
     """
     if slot is None and resume_point.system is not None:
         raise GapError(
@@ -40,7 +40,7 @@ async def prepare(
 
 
 async def check_topics(catalog: Catalog, config: Config) -> None:
-    """Refuse published tables that would share a topic by accident, before one of their rows comes.
+    """Refuse published tables that would share a topic by accident, before a row of theirs comes.
 
     Raises SetupError. Tables that can't be listed now, or are published later, are checked when their first
     row comes.

@@ -1,7 +1,7 @@
-"""`pgrelay skip`: relay up to one transaction, leave that out, confirm past it, and end.
+"""`pgrelay skip`: relay up to one transaction, leave that one out, confirm past it, and end.
 
-It is a run like any other, of a slot that must be free: everything before the transaction is relayed and
-acknowledged as ever, so that nothing else is lost.
+It is a run like any other, of a slot that must be free. Everything before the transaction is relayed and
+acknowledged as usual, so that nothing else is lost.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from pgrelay.status.health import Health
 
 _log = structlog.get_logger(__name__)
 
-# Earlier runs have sent records of it, up to the one that was refused and, to other partitions, beyond.
+# Earlier runs sent its records up to the refused one and, to other partitions, beyond.
 _MAY_BE_THERE: Final = "; with at_least_once others of its records may be in Kafka already"
 _TRIES: Final = 10
 _TRY_EVERY_S: Final = 0.2
@@ -36,15 +36,15 @@ _TRY_EVERY_S: Final = 0.2
 async def skip(config: Config, lsn: int) -> str:
     """Leave out the transaction that commits at `lsn`, or that has a change there which can't be relayed.
 
-    Returns what was left out, for the user. Raises SetupError if there is no such transaction, and what
-    `pgrelay.relay.run` raises; nothing was left out then. Raises Interrupted if asked to stop before the end.
+    Returns what was left out, for the user. Raises SetupError if there is no such transaction, and whatever
+    `pgrelay.relay.run` raises; nothing was left out then. Raises Interrupted if asked to stop before.
     """
     requests = StopRequests()
     stop_on_signals(requests.stop)
-    # A slot that is not there has nothing to skip.
+    # Don't create a slot: a new one has nothing to skip.
     source = config.source.model_copy(update={"create": False})
     config = config.model_copy(update={"source": source})
-    # A server that is not there yet is waited for, as a run does.
+    # Wait for a server that is not up yet, as a run does.
     with contextlib.suppress(SourceUnavailable):
         await requests.ending(_require_free(source))
     try:
@@ -74,13 +74,13 @@ async def skip(config: Config, lsn: int) -> str:
 
 
 async def _require_free(source: SourceConfig) -> None:
-    """Raises SetupError where a relay runs: it would be waited for without end."""
+    """Raises SetupError if a relay runs: waiting for it would never end."""
     async with Catalog(source.dsn) as catalog:
         slot = await catalog.slot(source.slot)
         for _ in range(_TRIES):
             if slot is None or slot.active_pid is None:
                 return
-            # One that has just ended is gone in a moment.
+            # A relay that has just ended lets go of the slot in a moment.
             await asyncio.sleep(_TRY_EVERY_S)
             slot = await catalog.slot(source.slot)
     if slot is not None:
@@ -88,13 +88,13 @@ async def _require_free(source: SourceConfig) -> None:
 
 
 async def _leave_out(config: Config, lsn: int, requests: "StopRequests") -> "Passing":
-    """Leave out the transaction; or, if it is what is refused, the message outside any that ends at `lsn`."""
+    """Leave out the transaction, or the message outside transactions that ends at `lsn` and is refused."""
     try:
         return await _pass(config, lsn, requests, message=False)
     except RecordError as error:
         if error.commit_lsn != lsn:
             raise
-    # The transaction was left out, and nothing confirmed: it is not lost by this.
+    # The transaction was left out, but nothing was confirmed: it is not lost.
     return await _pass(config, lsn, requests, message=True)
 
 
@@ -107,7 +107,7 @@ async def _pass(config: Config, lsn: int, requests: "StopRequests", message: boo
 
 
 class StopRequests:
-    """Remembers whether a stop was asked for, and passes it on to whoever runs now."""
+    """Remembers whether a stop was requested, and passes the request on to whoever runs now."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -119,13 +119,13 @@ class StopRequests:
             self._tell()
 
     def go_to(self, tell: Callable[[], object]) -> None:
-        """Have `tell` called when it is asked; at once where it was."""
+        """Have `tell` called when a stop is requested; at once if it was already."""
         self._tell = tell
         if self._asked:
             tell()
 
     async def ending(self, work: Coroutine[None, None, None]) -> None:
-        """Do the work to its end, or raise Interrupted as soon as it is asked."""
+        """Do the work to its end, or raise Interrupted as soon as a stop is requested."""
         task = asyncio.ensure_future(work)
         self.go_to(partial(cut, task))
         try:
@@ -137,10 +137,11 @@ class StopRequests:
 
 
 class Passing:
-    """The goal of such a run: behind the transaction that is left out, or where WAL ended when it began.
+    """The goal of a skip: to get past the transaction that is left out, or to where WAL ended at the start.
 
-    With `message` it is a message outside any transaction. `begin` and `end` are those two ends of the run;
-    `changes` is how many it had, None where it never came; `reached` is false where asked to stop before.
+    With `message`, a message outside transactions is left out instead. `begin` and `end` are the LSNs between
+    which the run looks. `changes` is how many were left out, None if the transaction never came. `reached` is
+    false if the run was stopped before.
     """
 
     def __init__(self, lsn: int, message: bool) -> None:

@@ -1,10 +1,9 @@
 """How each session begins: what must be there and fit at both ends, in the order that loses nothing.
 
-Theory of operation. Whatever may refuse a start is checked before a slot is made, since one that is made and
-then read by nobody holds back WAL for ever. A slot is made only before the first stream of the process, and
-is looked up again after every wait. The stream begins last, since the server cuts a client that is silent.
-Only from then on is the slot ours: if it has moved since it was held against Kafka's position, it is held
-against it once more.
+Theory of operation. Whatever may refuse a start is checked before a slot is created, because a new slot that
+nobody reads holds back WAL for ever. A slot is created only before the first stream of the process, and is
+looked up again after every wait. The stream begins last, because the server cuts a silent client. Only from
+then on is the slot ours: if it has moved since it was checked against Kafka's position, it is checked again.
 """
 
 import contextlib
@@ -47,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Starts:
-    """Begins the sessions of one process, and keeps what outlives one: the producer, the registry's client.
+    """Begins the sessions of one process, and keeps what outlives them: the producer and the registry client.
 
     `resume_point` is where the next session begins. `sink_is_spent`: the producer's open transaction belongs
     to the last session; a new producer aborts it.
@@ -66,15 +65,15 @@ class Starts:
         self.sink_is_spent = False
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
-        """A session whose stream has begun. Raises what stands in its way."""
+        """Begin a session and its stream. Raises whatever stands in the way."""
         config = self._config
         await check_same(catalog, source)
-        # Whatever is waited for from here on, how far behind the slot is stays true.
+        # Published now: it stays true whatever the start waits for from here on.
         self._observer.asked(await catalog.slot_wal(config.source.slot))
         server = await Server.identify(config, catalog, source)
         self.resume_point.check_cluster(server.system, server.standby)
         self.resume_point.check_history(server.system)
-        # Ahead of the slot: what is refused here must not leave one that nobody reads.
+        # Before a slot is created: a refusal here must not leave one that nobody reads.
         require_own_base(config.transactions.spool_dir)
         if self._sink is None:
             self._sink = self._make_sink(server.offsets)
@@ -83,7 +82,7 @@ class Starts:
         before = await self._make_ready(server, self._sink)
         options = stream_options(config.source, source.server_version)
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
-        # Ours only now; until then another relay, or anybody else, may have moved it.
+        # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
             await self._hold_against_kafka(server, self._sink, slot)
@@ -95,14 +94,14 @@ class Starts:
         return await self._make_session(server, source, self._sink, slot, delivered)
 
     def ended(self, session: Session) -> None:
-        """Keep what a session has learnt of the position, whatever ended it."""
+        """Keep what a session has learnt about the position, whatever ended it."""
         self.resume_point.advance(
             session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.entries.relayed_lsn
         )
         self.sink_is_spent = isinstance(self._sink, TransactionalSink)
 
     async def close_sink(self, after: Exception | None = None) -> None:
-        """Close the producer, if there is one. Only once the session has ended, which refers to it.
+        """Close the producer, if there is one. The session refers to it, so it must have ended.
 
         `after`: the error that made it necessary.
         """
@@ -117,26 +116,26 @@ class Starts:
             await self._registry.close()
 
     async def _make_ready(self, server: Server, sink: Sink) -> Slot:
-        """Check that both ends are there and fit each other, and return the slot, made if it was missing."""
+        """Check that both ends are there and fit each other. Returns the slot, created if it was missing."""
         config, catalog = self._config, server.catalog
         first = self.resume_point.system is None
         found = await catalog.slot(config.source.slot)
         if server.standby and found is not None:
             check_own(found, config.source.slot)
         if first and found is None:
-            # If Kafka is away the slot is made all the same, so that nothing is missed meanwhile; it is
-            # checked below. What Kafka refuses, such as a topic, must not leave a slot that nobody reads.
+            # If Kafka is away, create the slot all the same, so that nothing is missed meanwhile; Kafka is
+            # checked below. If Kafka refuses, a topic for example, no slot may be left that nobody reads.
             with contextlib.suppress(KafkaUnavailable):
                 await refuse_new_slot(sink, server.offsets, server.standby)
                 if config.source.create:
                     await self._require_topics(sink)
-            # Kafka may have taken its time, and another relay may have made the slot.
+            # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
         slot = await prepare(catalog, config.source, self._publications, self.resume_point, found)
         await check_topics(catalog, config)
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)
-        # Before the stream: while we wait here we would be silent, and the server would cut it.
+        # Before the stream: we are silent while we wait here, and the server would cut it.
         await sink.connect()
         await self._require_topics(sink)
         await self._hold_against_kafka(server, sink, slot)
@@ -147,10 +146,10 @@ class Starts:
     async def _hold_against_kafka(self, server: Server, sink: Sink, slot: Slot) -> None:
         """At least once: check that the slot skips nothing. Raises GapError, PositionError.
 
-        Where Kafka does not let us keep positions the run goes on without.
+        If Kafka does not let us keep positions, the run goes on without them.
         """
         if isinstance(sink, TransactionalSink):
-            # Exactly once checks after the stream has begun, when nobody else can write any more.
+            # Exactly once checks this after the stream has begun, when nobody else can write any more.
             return
         if not self.resume_point.may_have_moved(slot) and server.offsets.topic in sink.topics:
             return
@@ -166,7 +165,7 @@ class Starts:
             self.resume_point.learn(kept)
 
     def _tell_unkept(self, reason: str) -> None:
-        """Once for each reason, however many sessions meet it."""
+        """Log each reason once, however many sessions meet it."""
         if reason != self._unkept:
             self._unkept = reason
             _log.warning(
@@ -177,9 +176,9 @@ class Starts:
     async def _make_session(
         self, server: Server, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None
     ) -> Session:
-        """A session with state of its own; the stream has begun, and `delivered` was known before it did."""
+        """A session with its own state. The stream has begun; `delivered` was known before it did."""
         config, catalog, systemid = self._config, server.catalog, server.system.systemid
-        # Ahead of the spool, which is open from there on until the session closes it.
+        # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
@@ -214,7 +213,7 @@ class Starts:
         return TransactionalSink(self._refusals.sink_config, offsets)
 
     async def _require_topics(self, sink: Sink) -> None:
-        """The topics that every relay has, whatever its tables."""
+        """Require the topics that every relay has, whatever its tables."""
         topics = topics_of(self._config)
         await sink.topics.require(topics.schema, "schemas")
         if self._config.records.transaction_topic:
@@ -224,9 +223,9 @@ class Starts:
 
 
 def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
-    """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed.
+    """Open the slot's spool. Whoever has the slot owns its directory, so what an earlier run left is removed.
 
-    A slot of that name on another server of the cluster is another one: its relay must not be there as well.
+    A slot of the same name on another server of the cluster is another slot; it can't share this directory.
     """
     spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
     spool.open()
@@ -236,7 +235,7 @@ def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, Prepa
         prepared.load()
         prepared.purge(slot.restart_lsn or 0)
     except BaseException:
-        # Nobody else will.
+        # Nobody else would close it.
         spool.close()
         raise
     return spool, prepared

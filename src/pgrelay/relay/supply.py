@@ -1,4 +1,4 @@
-"""What the encoder needs from outside: facts of the catalogue, topics, schemas that the registry knows."""
+"""What the encoder needs from outside: facts of the catalogue, topics, and schemas in the registry."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.facts import Facts
 from pgrelay.relay.tasks import each
 
-# Topics whose schemas are asked of the registry at a time: after a connection was lost, those of every table.
+# How many topics' schemas are registered at a time. After a reconnect, those of every table are due.
 _AT_ONCE: Final = 16
 
 
@@ -24,11 +24,11 @@ class Supply:
         self._facts = Facts(catalog)
         self._sink = sink
         self._registry = registry
-        # Topics that were asked for ahead together, when one of them was refused.
+        # Topics that were announced ahead together when one of them was refused.
         self._doubtful: set[str] = set()
 
     async def meet(self, need: Need) -> None:
-        """Get what the encoder needs, with what the need names ahead where that can be had, and give it."""
+        """Get what the encoder needs, and what the need names ahead if possible, and pass it on."""
         match need:
             case FactsNeeded(relation, xid, ahead):
                 facts = await self._facts.of(relation, xid)
@@ -48,14 +48,14 @@ class Supply:
             try:
                 return await self._announce([need, *need.ahead])
             except (SetupError, RecordError):
-                # Asked for ahead again, it would make each announcement before its own fail once more.
+                # Announced ahead again, it would make each announcement before its own fail once more.
                 self._doubtful |= ahead
         return await self._announce([need])
 
     async def _announce(
         self, announcements: list[Announcement]
     ) -> tuple[SchemaIds | None, list[SchemaIds | None]]:
-        """Announce them all, and return the schema ids of the first and of the others."""
+        """Announce them all. Returns the schema ids of the first, and those of the others."""
         await self._sink.topics.require_all([announcement.topic for announcement in announcements])
         ids = await each(self._register, [announcement.schemas for announcement in announcements], _AT_ONCE)
         await self._sink.publish([announcement.record for announcement in announcements])

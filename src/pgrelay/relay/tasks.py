@@ -1,4 +1,4 @@
-"""Tasks beside the loop: those that the relay can do without, several at a time, and the end of any."""
+"""Tasks beside the loop: optional ones, several at a time, and how to end one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -12,14 +12,14 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 U = TypeVar("U")
 
-# psycopg has the server end a query first, and waits twice for 5 s where that does not answer.
+# When cancelled, psycopg first asks the server to end the query, and waits twice 5 s for the answer.
 _AGAIN_S: Final = 1.0
 
 
 def optional(work: Coroutine[object, object, None], what: str) -> asyncio.Task[None]:
-    """Start `work`, which no record needs: if it fails, it says so in the log, and ends nothing.
+    """Start `work`, which no record needs: if it fails, that is logged, and ends nothing.
 
-    `what` it is completes the warning `going on without`.
+    `what` completes the warning `going on without`.
     """
     task = asyncio.create_task(work)
     task.add_done_callback(partial(_tell, what))
@@ -34,9 +34,9 @@ def _tell(what: str, task: asyncio.Task[None]) -> None:
 
 
 async def each(do: Callable[[T], Awaitable[U]], of: Iterable[T], at_once: int) -> list[U]:
-    """The results in the order of what they are of, at most `at_once` of which are under way at a time.
+    """Run `do` on each item, at most `at_once` at a time. Returns the results in the order of the items.
 
-    Raises the first error that comes, with all others cut.
+    Raises the first error that comes, with all other tasks cancelled.
     """
     room = asyncio.Semaphore(at_once)
 
@@ -54,14 +54,14 @@ async def each(do: Callable[[T], Awaitable[U]], of: Iterable[T], at_once: int) -
 
 
 def cut(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and where it takes longer over its end than a moment, there too, as often as it does."""
+    """Cancel a task, and again each second until it has ended: its cleanup may wait for long, too."""
     if not task.done():
         task.cancel()
         asyncio.get_running_loop().call_later(_AGAIN_S, cut, task)
 
 
 async def cancelled(task: asyncio.Task[None] | None) -> None:
-    """End a task that nobody waits for any more, by `cut`; what it would have raised matters no longer."""
+    """End a task that nobody waits for any more, by `cut`; what it raises no longer matters."""
     if task is not None:
         cut(task)
         await asyncio.gather(task, return_exceptions=True)
