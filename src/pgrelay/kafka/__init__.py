@@ -1,1 +1,1 @@
-"""What is asked of Kafka and the schema registry: producers, topics, positions. Nothing of Postgres."""
+"""What talks to Kafka and the schema registry: producers, topics, positions. Nothing of Postgres."""

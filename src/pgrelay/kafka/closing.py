@@ -1,4 +1,4 @@
-"""How Kafka's clients are closed, so that none of their memory, threads or sockets lives on."""
+"""How Kafka's clients are closed, so that none of their memory, threads or sockets stays behind."""
 
 import contextlib
 import traceback
@@ -10,9 +10,9 @@ _PURGE_S: Final = 5.0
 
 
 def clear_frames(error: BaseException | None) -> None:
-    """Drop the local variables that an error refers to by its traceback, and all errors that led to it.
+    """Clear the local variables in the tracebacks of an error and of all errors that led to it.
 
-    If a client's call failed they hold its bound methods, for as long as anybody has the error.
+    If a client's call failed, they hold its bound methods for as long as anybody keeps the error.
     """
     errors, seen = [error], set[int]()
     while errors:
@@ -25,9 +25,9 @@ def clear_frames(error: BaseException | None) -> None:
 
 
 def close_clients(clients: list[Any]) -> None:
-    """Take in what the first, a purged producer, still reports, and drop the references to all of them.
+    """Take in what the first client, a purged producer, still reports, and drop the references to them all.
 
-    Blocks until their threads have ended, which may be looking up a broker's name.
+    Blocks until their threads have ended; one may be resolving a broker's name.
     """
     # A report that is not taken in is never freed, nor is what it refers to.
     with contextlib.suppress(KafkaException):

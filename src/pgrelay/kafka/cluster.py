@@ -1,6 +1,6 @@
-"""What is asked of Kafka by its admin interface: by a check, and of a topic that has refused a record.
+"""Questions to Kafka's admin interface, for a check and about a topic that has refused a record.
 
-Nothing is produced, and no topic created: the cluster is asked if it would.
+Nothing is produced, and no topic created: the cluster only says if it could be.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that is there: `replicas` and `in_sync` are those of its worst partition.
+    """An existing topic: `replicas` and `in_sync` are those of its worst partition.
 
-    `led`: each partition has a leader. Of one without, the brokers go on naming the last that was in sync.
+    `led`: each partition has a leader. For one without, brokers go on naming the last in-sync replica.
     """
 
     partitions: int
@@ -55,7 +55,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a topic is configured to take and to keep. `cleanup` is delete, compact or both."""
+    """What a topic is configured to accept and to keep. `cleanup` is delete, compact or both."""
 
     message_bytes: int
     min_in_sync: int
@@ -72,16 +72,16 @@ class TopicConfig:
 
     @property
     def keeps_latest(self) -> bool:
-        """Of each key, whatever its age."""
+        """The latest record of each key is kept, whatever its age."""
         return self.cleanup == "compact" or self.keeps_all
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """`defaults` are for topics to come.
+    """`defaults` are those for new topics.
 
-    `transaction_replicas`: of the topic in which the cluster keeps Kafka transactions, once it is made.
-    `transaction_max_ms`: the longest timeout of one.
+    `transaction_replicas`: the replication factor of the topic that keeps Kafka transactions, once created.
+    `transaction_max_ms`: the longest timeout that a transaction may have.
     """
 
     defaults: TopicConfig
@@ -92,7 +92,7 @@ class Broker:
 class Cluster:
     """An admin client, until its block ends.
 
-    `complaint` is what librdkafka said first when something went wrong.
+    `complaint` is the first error that librdkafka reported.
     """
 
     def __init__(self, config: SinkConfig) -> None:
@@ -107,7 +107,7 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Its callback refers to us, and its threads are waited for: see `Sink.close`.
+        # The client's callback refers to us, and closing it waits for its threads: see `Sink.close`.
         clients = [self._admin]
         del self._admin
         await asyncio.to_thread(clients.clear)
@@ -117,7 +117,7 @@ class Cluster:
             self.complaint = self.complaint or error
 
     async def overview(self) -> Overview:
-        """What the cluster tells of itself. Raises KafkaException if it does not answer."""
+        """The cluster's brokers and topics. Raises KafkaException if it does not answer."""
         try:
             metadata = await self._metadata()
         finally:
@@ -135,7 +135,7 @@ class Cluster:
         return Overview(brokers, topics)
 
     async def _metadata(self) -> ClusterMetadata:
-        """In tries that are short, and longer each time."""
+        """Ask in tries that start short: a process that ends waits for the current one's thread."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _TIMEOUT_S
         try_s = _TRY_S
@@ -148,7 +148,7 @@ class Cluster:
                 try_s = min(try_s * 2, _TRY_MOST_S)
 
     async def broker(self, broker: int) -> Broker:
-        """Asked of that broker itself, at the address that it advertises."""
+        """Ask that broker itself, at the address that it advertises."""
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
         values = await _result(futures[resource])
@@ -159,7 +159,7 @@ class Cluster:
         )
 
     async def topic_configs(self, names: Sequence[str]) -> dict[str, TopicConfig]:
-        """Of topics that are there; those that we may not see are left out."""
+        """The configurations of existing topics; those that we may not see are left out."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         futures = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
         found = {}
@@ -172,14 +172,14 @@ class Cluster:
         return found
 
     async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
-        """Those of the topics, all there, for which we have no right to the operation."""
+        """Those of these existing topics on which we have no right to the operation."""
         futures = self._admin.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_TIMEOUT_S
         )
         return [name for name, future in futures.items() if not await _is_allowed(future, operation)]
 
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
-        """Have the cluster validate topics as if it created them; those it refuses, and why."""
+        """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
         futures = self._admin.create_topics(list(topics), validate_only=True, request_timeout=_TIMEOUT_S)
         refused = {}
         for name, future in futures.items():
@@ -195,7 +195,7 @@ async def _result(future: "Future[T]") -> T:
 
 
 async def _is_allowed(description: "Future[Any]", operation: AclOperation) -> bool:
-    """Of a broker that does not tell, nothing is claimed."""
+    """Whether the operation is allowed; true if the broker does not say."""
     try:
         allowed = (await _result(description)).authorized_operations
     except KafkaException as error:
@@ -213,6 +213,6 @@ def _config_of(values: Mapping[str, Any], size: str, cleanup: str, retention: st
 
 
 def _number(values: Mapping[str, Any], name: str, otherwise: int) -> int:
-    """`otherwise` where a broker, of another make than Apache's, has no such setting."""
+    """A setting's value; `otherwise` if the broker, which may not be Apache's, has no such setting."""
     value = values[name].value if name in values else None
     return otherwise if value is None else int(value)

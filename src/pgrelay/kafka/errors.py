@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for us: what can be retried, what a user can cure, which record is refused."""
+"""What Kafka's errors mean for us: which can be retried, which a user can cure, which refuse a record."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,29 +10,29 @@ from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.lsn import format_lsn
 
-# What rights cure, and what means that we are not let in at all.
+# Errors that a grant cures, and errors that mean that we are not let in at all.
 UNAUTHORIZED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
 UNKNOWN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
 DENIED: Final = UNAUTHORIZED | UNKNOWN
-# By the same codes librdkafka tells that nobody has answered: a broker amid the handshake of SASL, or whoever
-# gives out tokens, who refuses in the words of OAuth (RFC 6749, section 5.2).
+# librdkafka uses the same codes if nobody has answered: a broker in the middle of a SASL handshake, or the
+# token endpoint, which if it refuses does so in the words of OAuth (RFC 6749, section 5.2).
 _UNHEARD: Final = "broker's supported mechanisms: (n/a)"
 _NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
 TOKEN_REFUSALS: Final = ("invalid_", "unauthorized_client", "unsupported_")
 _REFUSED_TOKEN: Final = (*TOKEN_REFUSALS, "sasl.oauthbearer.config")
-# What librdkafka says where security.protocol is not the listener's, or where a broker goes away amid the
+# What librdkafka says if security.protocol is not the listener's, or if a broker goes away during the
 # handshake; and what a broker says on a listener without SASL.
 _OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")
 _NO_SASL: Final = "Request not valid in current SASL state"
 _AUTHENTICATION: Final = "_AUTHENTICATION"
-# Who connects by another protocol and is hung up on hears no reason.
+# A client that connects by the wrong protocol is disconnected without a reason.
 SPEECHLESS: Final = (
     "set security.protocol in sink.kafka as the listener wants it (PLAINTEXT, SSL, SASL_SSL, ...), "
     "or see whether the broker is well"
 )
-# What librdkafka's text or the name of its code holds, and what to do about it; the first that fits counts.
+# Parts of librdkafka's text or of its code's name, and what to do about it; the first match counts.
 _CURES: Final = (
     (
         _NO_TOKEN,
@@ -54,7 +54,7 @@ _CURES: Final = (
     (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
 )
 _OTHERWISE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
-# What passes by itself where a topic is to be made; `KafkaError.retriable` is of transactions alone.
+# Transient errors of topic creation; `KafkaError.retriable` is only about transactions.
 _LATER: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -69,7 +69,7 @@ _LATER: Final = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-# Names that a file may use for options which librdkafka's errors call otherwise.
+# Option names that a file may use, and the names for them in librdkafka's errors.
 _ALIASES: Final[Mapping[str, str]] = {
     "linger.ms": "queue.buffering.max.ms",
     "compression.type": "compression.codec",
@@ -80,7 +80,7 @@ _ALLOW_MORE: Final = (
     "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
     "small records that is too large, lower batch.size there"
 )
-# Errors that no retry makes better, and their cures.
+# Errors that no retry cures, and their cures.
 POISON: Final[Mapping[int, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
     KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
@@ -90,12 +90,12 @@ POISON: Final[Mapping[int, str]] = {
     KafkaError.POLICY_VIOLATION: "look into the broker's log",
 }
 
-# The characters of a key that are shown; no character has more than four bytes.
+# How many characters of a key are shown; no character has more than four bytes.
 _KEY_SHOWN: Final = 200
 _KEY_BYTES: Final = 4 * _KEY_SHOWN
 
-# What librdkafka says of a topic that it knew, once the brokers have not known it for a while. The last is of
-# records that were still in a partition's queue when it let go of the partition.
+# What librdkafka says about a topic that it knew, once the brokers have not known it for a while. The last is
+# for records that were still in a partition's queue when it dropped the partition.
 _GONE: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,
@@ -106,7 +106,7 @@ _GONE: Final = frozenset(
 )
 
 
-# What it means that the broker has not got what went before. Its own error is the last that it gives of it.
+# What it means if the broker lacks earlier records. It reports that once, so the message must say it all.
 DESYNCHRONIZED: Final = (
     "the topic may have lost records that were acknowledged, as by an unclean leader election; copy the "
     "tables that it has anew"
@@ -114,14 +114,14 @@ DESYNCHRONIZED: Final = (
 
 
 def desynchronized(error: KafkaError) -> bool:
-    """Whether a broker misses records between those that it has of us and the next."""
+    """Whether a broker lacks records between those that it has from us and the next."""
     return (
         error.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER or "sequence desynchronization" in error.str()
     )
 
 
 def denied(error: KafkaError) -> bool:
-    """Whether a complaint of librdkafka's is a refusal, of us or of a right: it stands until it is cured."""
+    """Whether librdkafka reports a refusal, of us or of a right: it stands until somebody cures it."""
     if error.code() not in DENIED:
         return False
     text = error.str()
@@ -131,25 +131,25 @@ def denied(error: KafkaError) -> bool:
 
 
 def cure(told: str) -> str:
-    """What to do about a complaint of librdkafka's: its text, with its code's name where that is known."""
+    """What to do about an error of librdkafka's. `told` is its text, with the code's name if known."""
     return next((cure for parts, cure in _CURES if any(part in told for part in parts)), _OTHERWISE)
 
 
 def denial(reason: str) -> SetupError:
-    """What it means that we are `denied`, for a reason that librdkafka gave."""
+    """The error if we are `denied`; `reason` is what librdkafka says."""
     return SetupError(f"Kafka refuses us: {reason}; {cure(f'{_AUTHENTICATION} {reason}')}")
 
 
 def unreached(reason: str) -> KafkaUnavailable:
-    """The error where no broker answers, for the reason that librdkafka gave."""
+    """The error if no broker answers; `reason` is what librdkafka says."""
     return KafkaUnavailable(f"Kafka can't be reached: {reason}; {cure(reason)}")
 
 
 def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None) -> PgrelayError:
     """The error for a record that was refused for good.
 
-    `commit_lsn` is 0 if it is of no transaction. `key` is None also if a broker refused the record: a broker
-    refuses whole batches, and what is wrong may be another record of it.
+    `commit_lsn` is 0 if the record is of no transaction. `key` is None also if a broker refused the record:
+    it refuses whole batches, and another record of the batch may be the wrong one.
     """
     code = error.code()
     if code in POISON:
@@ -180,7 +180,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
 def _named(key: bytes | None) -> str:
     if key is None:
         return ""
-    # In one line whatever is in it: an Avro key is no text.
+    # In one line whatever it holds: an Avro key is not text.
     text = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in key[:_KEY_BYTES].decode(errors="backslashreplace")
@@ -190,7 +190,7 @@ def _named(key: bytes | None) -> str:
 
 
 def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
-    """The error for a topic that could not be made."""
+    """The error for a topic that could not be created."""
     if reason.code() in _LATER or fenced(reason):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
@@ -200,12 +200,12 @@ def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
 
 
 def unheard(topic: str) -> KafkaUnavailable:
-    """The error for a topic that is there by one broker's word, while another does not know of it yet."""
+    """The error for a topic that exists according to one broker, while another does not know it yet."""
     return KafkaUnavailable(f"topic {topic} is there, and the broker that we ask has not heard of it yet")
 
 
 def fenced(reason: KafkaError) -> bool:
-    """Whether a topic could not be made because all brokers are fenced: they start, or were out of touch.
+    """Whether a topic could not be created because all brokers are fenced: starting, or out of touch.
 
     Kafka has one code for this and for a replication factor that is too large; its text tells them apart.
     """
@@ -213,18 +213,18 @@ def fenced(reason: KafkaError) -> bool:
 
 
 def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
-    """The error where librdkafka refuses the options of `sink.kafka`."""
+    """The error if librdkafka refuses the options of `sink.kafka`."""
     if (missing := unreadable(options)) is not None:
         return SetupError(f"sink.kafka.{missing}; correct the path")
     told = " ".join(what_it_says(error).split())
     for alias, name in _ALIASES.items():
-        # Under the name that the file has.
+        # Use the name that the file uses.
         if alias in options and name not in options:
             told = told.replace(f'"{name}"', f'"{alias}"')
     return SetupError(f"sink.kafka: {mask_complaint(told, options)}; see librdkafka's CONFIGURATION.md")
 
 
 def what_it_says(error: Exception) -> str:
-    """The text of an error of Kafka's client, or of another."""
+    """The text of an error of Kafka's client, or of any other error."""
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first)

@@ -1,4 +1,4 @@
-"""Which topics there are, as far as a producer has been told, and how those come about that are missing."""
+"""Which topics exist, as far as a producer has been told, and how missing ones are created."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,18 +18,18 @@ from pgrelay.kafka.topics import TopicOf, new_topic
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
 
-# What the cluster tells of all its topics, or of one.
+# Asks the cluster for the metadata of all topics, or of one.
 Ask = Callable[[str | None], Awaitable[ClusterMetadata]]
 
 
 class KnownTopics:
-    """Topics by name, and how many partitions each has, as the cluster told when it was asked last.
+    """Topics by name, and how many partitions each has, as the cluster said when last asked.
 
-    `made` are those that were made here.
+    `made` are the topics that were created here.
     """
 
     def __init__(self, config: SinkConfig, admin: AdminClient, ask: Ask) -> None:
-        """`ask` raises KafkaUnavailable where nobody answers, and so do the methods that await it."""
+        """`ask` raises KafkaUnavailable if nobody answers, and so do the methods that await it."""
         self.made: set[str] = set()
         self._config = config
         self._admin = admin
@@ -40,35 +40,35 @@ class KnownTopics:
         return topic in self._partitions
 
     async def learn(self) -> None:
-        """Ask the cluster for its topics, unless it has told them."""
+        """Ask the cluster for its topics, unless they are known."""
         if not self._partitions:
             self._partitions = await self._counts()
 
     async def require(self, topic: str, of: TopicOf = "rows") -> None:
-        """Return once the topic exists, creating it where the configuration says so: see `new_topic`.
+        """Return once the topic exists. It is created if the configuration says so: see `new_topic`.
 
-        Raises SetupError where it must not or cannot be created.
+        Raises SetupError if it must not or can't be created.
         """
         if topic not in self._partitions:
             await self._require([new_topic(topic, of, self._config)])
 
     async def require_all(self, topics: Iterable[str]) -> None:
-        """The same for topics of tables, of which many may be missing."""
+        """The same for topics of tables, many of which may be missing."""
         missing = sorted({topic for topic in topics if topic not in self._partitions})
         if missing:
             await self._require([new_topic(topic, "rows", self._config) for topic in missing])
 
     async def recount(self, topics: Iterable[str]) -> None:
-        """Learn how many partitions they have by now."""
+        """Learn how many partitions the topics have by now."""
         for topic in topics:
             counts = await self._counts(topic)
             self._partitions |= {name: count for name, count in counts.items() if count}
 
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
-        """The same records, those for every partition of their topic once for each."""
+        """The same records; one for every partition of its topic is repeated for each."""
         spread: list[Record] = []
         for topic, key, value, headers, partition in records:
-            # Of a topic that is hidden from us: the producer tells which right we lack.
+            # 1 if the topic is hidden from us: the producer's error then says which right we lack.
             targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
@@ -77,7 +77,7 @@ class KnownTopics:
         if self._config.create_topics:
             await self._create(wanted)
             return
-        # They may have been made since we last asked.
+        # They may have been created since we last asked.
         self._partitions = await self._counts()
         for new in wanted:
             if new.topic not in self._partitions:
@@ -86,12 +86,12 @@ class KnownTopics:
                 )
 
     async def _create(self, wanted: list[NewTopic]) -> None:
-        """Make topics; what passes by itself is tried again, as a session that ends sends rows twice."""
+        """Create topics. Retries transient errors here, because a session that ends sends rows twice."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CREATE_TIMEOUT_S
         left_s = _CREATE_TIMEOUT_S
         while failures := await self._try_to_create(wanted, left_s):
-            # Ahead of the pause, which may last longer: a try takes no negative time.
+            # Computed ahead of the pause, which may last longer: a try can't take a negative time.
             left_s = deadline - loop.time() - _CREATE_RETRY_S
             for failure in failures.values():
                 if verdict(failure) is Verdict.STOP or left_s <= 0:
@@ -100,7 +100,7 @@ class KnownTopics:
             await asyncio.sleep(_CREATE_RETRY_S)
 
     async def _try_to_create(self, wanted: list[NewTopic], timeout_s: float) -> dict[str, PgrelayError]:
-        """Returns what went wrong, by topic."""
+        """Returns the errors, by topic."""
         futures: dict[str, Future[Any]] = self._admin.create_topics(
             wanted, operation_timeout=timeout_s, request_timeout=timeout_s
         )
@@ -126,10 +126,10 @@ class KnownTopics:
         return failures
 
     async def _counts(self, only: str | None = None) -> dict[str, int]:
-        """How many partitions each has."""
+        """How many partitions each topic has."""
         return {name: len(each.partitions) for name, each in (await self._ask(only)).topics.items()}
 
     async def _is_unheard(self, topic: str) -> bool:
-        """Whether the broker that is asked does not know it, instead of hiding it from us."""
+        """Whether the broker that is asked does not know the topic, rather than hiding it from us."""
         error = (await self._ask(topic)).topics[topic].error
         return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

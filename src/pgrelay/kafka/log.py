@@ -4,7 +4,7 @@ import logging
 
 
 def quiet_log() -> logging.Logger:
-    """For each client: what is critical alone, since of the rest it complains to us as well."""
+    """The logger for each client: critical lines only, because the rest also reaches our callbacks."""
     log = logging.getLogger("librdkafka")
     log.setLevel(logging.CRITICAL)
     return log

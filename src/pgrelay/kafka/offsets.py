@@ -1,9 +1,9 @@
 """The offsets topic: what Kafka has of each slot's stream, whatever Postgres was told.
 
-It is compacted and keeps one record for each cluster, database and slot; a position is read at a start and
-held against the server. A relay that delivers exactly once writes its position in the transaction of the
-rows; one that delivers at least once, ahead of every confirmation. What is delivered stays so: a record that
-says less than one before it, as the late one of a relay that was replaced, does not take the position back.
+It is compacted and keeps one record for each cluster, database and slot. A position is read at a start and
+checked against the server. With exactly once, a relay writes its position in the Kafka transaction of the
+rows; with at least once, ahead of every confirmation. What is delivered stays delivered: a record with a
+lower position than one before it, such as a late one of a replaced relay, does not take the position back.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError
 from pgrelay.kafka.errors import refused_options
 from pgrelay.kafka.log import quiet_log
 
-# How long Kafka may be silent, in tries that each look whether anybody still waits. Where one begins anew, as
-# what comes too late for it is dropped, each is longer than the last.
+# How long Kafka may be silent, in tries: between them the reader looks if anybody still waits. An answer that
+# comes after its try is dropped, so each try is longer than the last.
 _TRY_S: Final = 1.0
 _TRY_MOST_S: Final = 4.0
 _TRIES: Final = 10
@@ -35,9 +35,9 @@ _READER: Final[Mapping[str, Any]] = {
     "enable.partition.eof": True,
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
-    # A broker holds back the news that there is nothing more, and a start waits for it.
+    # A broker holds back the answer that there is nothing more, and a start waits for that.
     "fetch.wait.max.ms": 10,
-    # A position is small. Sizes in the configuration are the producer's; a consumer wants them to fit.
+    # A position is small. Sizes in the configuration are meant for the producer, and may not fit a consumer.
     "message.max.bytes": 1_000_000,
     "fetch.max.bytes": 52_428_800,
     "receive.message.max.bytes": 100_000_000,
@@ -46,7 +46,7 @@ _READER: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose position it is."""
+    """The slot that a position belongs to."""
 
     systemid: str
     db: str
@@ -57,10 +57,10 @@ class Identity:
 class Delivered:
     """Every transaction that ends at `lsn` or before is in Kafka.
 
-    Of a transaction too large for one Kafka transaction, so are the records below `seq`, if it commits at
-    `commit_lsn`. `timeline` is the primary's then; None of a standby, whose slots are its own. Two servers
-    may give a timeline the same number: `timeline_began` is the LSN at which that one branched off the last,
-    None where that is not known, and of the first.
+    If a transaction was too large for one Kafka transaction, so are its records below `seq`; it commits at
+    `commit_lsn`. `timeline` is the primary's at the time; None on a standby, whose slots are its own. Two
+    servers may give a timeline the same number: `timeline_began` is the LSN at which this one branched off
+    the previous one; None if unknown, and for the first.
     """
 
     lsn: int
@@ -71,7 +71,7 @@ class Delivered:
 
     @property
     def reaches(self) -> int:
-        """Where the WAL ends at the earliest that has all this: behind where that commit begins."""
+        """The earliest WAL end that includes all this: past the beginning of that commit, if there is one."""
         return max(self.lsn, self.commit_lsn + 1) if self.commit_lsn is not None and self.seq else self.lsn
 
 
@@ -80,7 +80,7 @@ T = TypeVar("T", Identity, Delivered)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A position as the topic has it, under the record's own key."""
+    """A position as the topic has it, with the record's own key."""
 
     key: bytes
     identity: Identity
@@ -100,11 +100,11 @@ class Offsets:
         return self.topic, _json(self.identity), _json(position), None, 0
 
     async def read(self) -> Delivered | None:
-        """The position, None if there is none yet.
+        """The position; None if there is none yet.
 
-        Raises GapError where the slot's name has a position of another cluster, KafkaUnavailable where the
-        topic can't be read to its end, SetupError where we may not, PositionError on a record that is none,
-        or where a consumer does not take the options that the producer took.
+        Raises GapError if a slot of that name has a position in another cluster, KafkaUnavailable if the
+        topic can't be read to its end, SetupError if we may not, PositionError if a record can't be parsed,
+        or if a consumer refuses the options that the producer took.
         """
         kept = await self._latest()
         mine = [each.position for each in kept if each.identity == self.identity]
@@ -120,7 +120,7 @@ class Offsets:
         return None
 
     async def forgetting(self) -> list[Record]:
-        """The tombstones that make the topic forget the slot, in any cluster. Raises as `read`."""
+        """The tombstones that delete the slot's positions, of any cluster. Raises as `read`."""
         return [(self.topic, each.key, None, None, 0) for each in self._of_slot(await self._latest())]
 
     def _of_slot(self, kept: Iterable[Kept]) -> list[Kept]:
@@ -133,9 +133,9 @@ class Offsets:
         try:
             messages = await asyncio.to_thread(self._read, given_up)
         finally:
-            # If cut: the process ends no sooner than its threads.
+            # If cancelled: the process can't end before its threads.
             given_up.set()
-        # Only now, so that one that is no position may have been replaced since.
+        # Parsed only now: a record that is no position may have been replaced by a later one.
         return [self._kept(message) for message in messages.values()]
 
     def _kept(self, message: Message) -> Kept:
@@ -150,12 +150,12 @@ class Offsets:
             ) from error
 
     def _read(self, given_up: threading.Event) -> dict[bytes, Message]:
-        """The committed record of each key that counts, without those that have no value. Blocks.
+        """The committed record of each key that counts, tombstones left out. Blocks.
 
-        A reader of committed records stops at any transaction that is open, whosever it is, and does not see
-        what was committed behind it: so the end is only where there are no records at all. Nor is it there
-        where a broker lets us read to: one that has just taken the lead does not know at first of all that
-        was acknowledged, and until then says nothing else of the end than that (KIP-207).
+        A reader of committed records stops at any open transaction, whoever's it is, and does not see what
+        was committed behind it. So the end is only where there are no records at all. Nor is it where a
+        broker lets us read to: one that has just become leader does not know at first of everything that was
+        acknowledged, and until it does, it says nothing about the end but that (KIP-207).
         """
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
         consumer = self._consumer()
@@ -195,7 +195,7 @@ class Offsets:
             raise PositionError(f"topic {self.topic} can't be read: {refused}") from None
 
     def _end(self, consumer: Consumer, partition: TopicPartition, given_up: threading.Event) -> int | None:
-        """An offset that all which was acknowledged and committed lies below; None where nobody knows."""
+        """An offset above everything that was acknowledged and committed; None if nobody knows."""
         deadline = time.monotonic() + _TRIES * _TRY_S
         try_s = _TRY_S
         while not given_up.is_set() and time.monotonic() < deadline:
@@ -215,13 +215,13 @@ class Offsets:
 
 
 def _readable_to(consumer: Consumer, partition: TopicPartition) -> int:
-    """Where the broker that we read from has said that its records end."""
+    """The end of the records, according to the broker that we read from."""
     _, end = consumer.get_watermark_offsets(partition, cached=True) or (0, 0)
     return end
 
 
 def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
-    """What comes next; None where Kafka is silent, or nobody waits for it any more."""
+    """The next message; None if Kafka is silent, or nobody waits for it any more."""
     for _ in range(_TRIES):
         if given_up.is_set():
             break
@@ -235,7 +235,7 @@ def _reached(position: Delivered) -> tuple[int, int, int]:
 
 
 def _goes_back(before: Message, message: Message) -> bool:
-    """Whether both are positions, and the later one says less."""
+    """Whether both are positions, and the later one is lower."""
     try:
         was, now = (_parse(Delivered, each.value() or b"", int) for each in (before, message))
     except (ValueError, TypeError):
@@ -246,7 +246,7 @@ def _goes_back(before: Message, message: Message) -> bool:
 def _parse(kind: type[T], text: bytes, value: type) -> T:
     """What `_json` was given; fields that a later version has added are left out.
 
-    Raises ValueError or TypeError where it was not: fields without a default must be of the type `value`.
+    Raises ValueError or TypeError on other text: a field must be of type `value`, or be its own default.
     """
     document = json.loads(text)
     if not isinstance(document, dict):

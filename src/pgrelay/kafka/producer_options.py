@@ -1,4 +1,4 @@
-"""The options that a producer is made with, and how large what it sends may be."""
+"""The options of a producer, and how large its records and batches may be."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,9 +9,9 @@ _QUEUE: Final = "queue.buffering.max.kbytes"
 _QUEUE_KBYTES: Final = 32_768
 _BATCH_BYTES: Final = 1_000_000
 
-# The user's own options come on top of these. A stream that is not behind does not linger: see `hurry`. An
-# idempotent producer has one batch of a partition in flight, and where others have lingered meanwhile,
-# librdkafka's thread spins until it is acknowledged: a core for a broker that is some milliseconds away.
+# The user's own options override these. A stream that is not behind does not linger: see `hurry`. An
+# idempotent producer has one batch of a partition in flight. If the linger time of other records is over by
+# then, librdkafka's thread spins until the batch is acknowledged: a core if the broker is milliseconds away.
 _DEFAULTS: Final[Mapping[str, object]] = {
     "client.id": "pgrelay",
     "linger.ms": 100,
@@ -26,10 +26,10 @@ _MESSAGE_BYTES: Final = 1_000_000
 
 LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 
-# What the guarantees stand on; the configuration refuses anything that contradicts these.
+# What the guarantees rest on; the configuration refuses anything that contradicts these.
 FIXED: Final[Mapping[str, object]] = {
     "acks": "all",
-    # True by librdkafka's default for producers, whose table of options shows the consumers' alone.
+    # librdkafka's default for producers is true; its table of options shows only the one for consumers.
     "allow.auto.create.topics": False,
     "enable.idempotence": True,
     "partitioner": "murmur2_random",
@@ -38,7 +38,7 @@ FIXED: Final[Mapping[str, object]] = {
 
 
 def largest_record(options: Mapping[str, str]) -> int:
-    """The bytes of a record, by `record_size`, that the producer lets pass."""
+    """The bytes that a record may have, by `record_size`, for the producer to let it pass."""
     given = options.get("message.max.bytes", "")
     return int(given) if given.isdecimal() else _MESSAGE_BYTES
 
@@ -49,14 +49,14 @@ def largest_batch(options: Mapping[str, str]) -> int:
 
 
 def defaults_for(options: Mapping[str, str]) -> dict[str, object]:
-    """The defaults, and the queue that these options need. Raises SetupError where they leave it no room."""
+    """The defaults, and the queue size that these options need. SetupError if they allow too little."""
     return {**_DEFAULTS, _QUEUE: _queue_kbytes(options)}
 
 
 def _queue_kbytes(options: Mapping[str, str]) -> int:
     """How much the producer's queue holds. A record larger than all of it would wait for room for ever.
 
-    Raises SetupError where the options say so.
+    Raises SetupError if the options allow such a record.
     """
     least = largest_record(options) // 1024 + 1
     given = options.get(_QUEUE, "")

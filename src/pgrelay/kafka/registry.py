@@ -1,10 +1,10 @@
 """The schema registry: schemas in, ids out, by Confluent's own client, which works with several registries.
 
-Asked when a table's schema is announced, never for a row; the client caches the answers, until another
-session begins: a registry that was restored, or lost what it had, gives other ids since. Nothing blocks: the
-client is asynchronous. A registry that does not answer, or answers with a server error, will be asked again
-(RegistryUnavailable); one that refuses a schema or us is a SetupError. Source: Confluent's "Schema Registry
-API Reference" and confluent-kafka's SchemaRegistryClient.
+It is asked when a table's schema is announced, never for a row. The client caches the answers until another
+session begins: by then a registry that was restored, or lost what it had, may give other ids. Nothing blocks:
+the client is asynchronous. If a registry does not answer, or answers with a server error, it will be asked
+again (RegistryUnavailable). If it refuses a schema or us, that is a SetupError. Source: Confluent's "Schema
+Registry API Reference" and confluent-kafka's SchemaRegistryClient.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The user's own options come on top. Patience is ours: whoever waits longer here keeps a stop waiting.
+# The user's own options override these. The limits are short, since a longer wait here would delay a stop.
 _DEFAULTS: Final[Mapping[str, object]] = {"timeout": 10, "max.retries": 1, "retries.wait.ms": 200}
 
-# The client wants these as numbers, and the configuration has nothing but text.
+# The client wants these as numbers; the configuration has only text.
 _NUMBERS: Final = frozenset(
     {
         "timeout",
@@ -44,17 +44,17 @@ _NUMBERS: Final = frozenset(
 _INCOMPATIBLE: Final = 409
 _MALFORMED: Final = 422
 _DENIED: Final = (401, 403)
-# It took too long over the question, or has too many of them.
+# The request took too long, or there are too many.
 _LATER: Final = (408, 429)
 _ILL: Final = 500
-# Not an HTTP status, but the registry's own word, with 422: its mode, or the subject's, lets nobody register.
+# Not an HTTP status but the registry's own code, sent with 422: its mode, or the subject's, forbids it.
 _NOT_PERMITTED: Final = 42205
-# How an issuer of tokens refuses us, where it does so without OAuth's words (RFC 6749, section 5.2).
+# The statuses with which a token endpoint refuses us, if it does not use OAuth's words (RFC 6749, 5.2).
 _TOKEN_REFUSED: Final = (400, 401)
 
 
 class Registry:
-    """One registry, by `records.schema_registry`. Raises SetupError where these options can't be right."""
+    """One registry, by `records.schema_registry`. Raises SetupError if these options can't be right."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         try:
@@ -75,7 +75,7 @@ class Registry:
                 {**_DEFAULTS, **{name: _typed(name, value) for name, value in options.items()}}
             )
         except ImportError as error:
-            # Of a proxy only, and the environment may name it.
+            # Raised only for a proxy, which the environment may name.
             told = mask_complaint(" ".join(str(error).split()), options)
             raise SetupError(
                 f"records.schema_registry: {told.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
@@ -85,9 +85,9 @@ class Registry:
             raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
-        """Return once the registry answers, even if it refuses us. What it answered before is forgotten.
+        """Return once the registry answers, even if it refuses us. Forgets its earlier answers.
 
-        Raises RegistryUnavailable, or SetupError where we are refused the token for it.
+        Raises RegistryUnavailable, or SetupError if we are refused the token for it.
         """
         forget: Callable[[], Any] = self._client.clear_caches
         forgetting = forget()
@@ -107,9 +107,9 @@ class Registry:
         return SchemaIds(key, await self._register(f"{schemas.topic}-value", schemas.value, schemas.about))
 
     async def refusing(self, topics: Iterable[str], envelope: str) -> list[str]:
-        """Of these topics' values the subjects that have another writer's schema, and would not take ours.
+        """The subjects of these topics' values that have another writer's schema and would not take ours.
 
-        Raises RegistryUnavailable, or SetupError where we may not look.
+        Raises RegistryUnavailable, or SetupError if we may not look.
         """
         try:
             there = await self._answer(self._subjects())
@@ -144,7 +144,7 @@ class Registry:
         return found
 
     async def _answer(self, asked: Awaitable[T]) -> T:
-        """What the client was asked for. Raises the client's own error where the registry refuses."""
+        """The client's answer. Raises the client's own error if the registry refuses."""
         try:
             return await asked
         except self._http.HTTPError as error:
@@ -152,7 +152,7 @@ class Registry:
         except self._tokenless as error:
             raise self._no_token(error) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            # The client takes what is JSON of the expected form for granted: a page for people is not.
+            # The client takes JSON of the expected form for granted: a web page is not that.
             raise self._away(
                 f"what answers is no schema registry ({type(error).__name__}: {error})"
             ) from error
@@ -164,7 +164,7 @@ class Registry:
         )
 
     def _no_token(self, error: "OAuthTokenError") -> PgrelayError:
-        # The client tells neither the status nor OAuth's word for it, but from what it failed.
+        # The client's error lacks the status and OAuth's word for it; the error that caused it has them.
         reason = error.__context__ or error
         shown = next(iter(str(reason).splitlines()), "") or type(reason).__name__
         told = f"no token for schema registry {self._url}: {mask_complaint(shown, self._options)}"
@@ -198,12 +198,12 @@ class Registry:
 
 
 def _http_library() -> Any:
-    """The module whose errors the client raises where no answer came: it has the one or the other."""
+    """The module whose errors the client raises if no answer came: the client uses the one or the other."""
     return import_module("httpx2" if find_spec("httpx2") else "httpx")
 
 
 def _typed(name: str, value: str) -> Any:
-    """An option as the client wants it. Raises ValueError for what should be a number, 0 or more."""
+    """An option as the client wants it. Raises ValueError if it should be a number, 0 or more, and is not."""
     if name in _NUMBERS:
         try:
             number = float(value)

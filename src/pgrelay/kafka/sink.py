@@ -1,10 +1,10 @@
 """The Kafka producer: records in, acknowledgements out.
 
-Every record has a delivery report, and a transaction is done when all of its records have a good one: the
-report on the last record alone would say yes although the broker refused the one before it. The producer is
-idempotent with acks=all; it retries for ever inside librdkafka, in order, and gives up no record because of
-time. What it refuses for good becomes an error that `poll` raises. Source: librdkafka's CONFIGURATION.md and
-"Introduction to librdkafka", "Message reliability".
+Every record has a delivery report, and a transaction is done when all of its records have a successful one:
+the report on the last record alone could be one although the broker refused the record before it. The
+producer is idempotent with acks=all. It retries for ever inside librdkafka, in order, and gives up no record
+because of time. What Kafka refuses for good becomes an error that `poll` raises. Source: librdkafka's
+CONFIGURATION.md and "Introduction to librdkafka", "Message reliability".
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
 from pgrelay.progress import InFlight
 
-# A try is short because nothing else is noticed meanwhile, such as that we are refused or asked to stop. What
-# comes too late for one is dropped, so each is longer than the last.
+# A try is short because nothing else is noticed during it, such as a refusal or a request to stop. An answer
+# that comes after its try is dropped, so each try is longer than the last.
 _METADATA_TRY_S: Final = 1.0
 _METADATA_TRY_MOST_S: Final = 4.0
 _METADATA_TROUBLED_S: Final = 3.0
@@ -49,18 +49,18 @@ _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
 _HURRY_AGAIN_S: Final = 0.01
 
-# What librdkafka adds to a complaint, and differs each time: it would look like something new.
+# What librdkafka adds to an error text. It differs each time, and would look like something new.
 _PARTICULARS: Final = re.compile(r" \(after \d+ms in state [^()]*(\(s\)[^()]*)?\)")
 
 
 class Sink:
     """One producer, and the topics that it knows of.
 
-    `problem` is what librdkafka complained of last, since it was last cleared.
+    `problem` is the last error that librdkafka reported since `problem` was cleared.
     """
 
     def __init__(self, config: SinkConfig, more: Mapping[str, object] | None = None) -> None:
-        """`more`: options of librdkafka that a kind of sink stands on."""
+        """`more`: options of librdkafka that a kind of sink needs."""
         self._config = config
         self._failure: PgrelayError | None = None
         self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
@@ -77,7 +77,7 @@ class Sink:
             self._producer = Producer({**ours, **common, **FIXED, **(more or {})}, logger=log)
             self._admin = AdminClient(common, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
-            # Not from the error, whose text a traceback would show.
+            # Not `from error`: a traceback would show its text.
             raise refused_options(error, config.kafka) from None
         self.topics = KnownTopics(config, self._admin, self._metadata)
 
@@ -103,7 +103,7 @@ class Sink:
 
     @property
     def failed(self) -> bool:
-        """A record was refused for good, or we are; `poll` raises that, again and again."""
+        """A record was refused for good, or we are; `poll` raises that error each time."""
         return self._failure is not None
 
     @property
@@ -112,14 +112,14 @@ class Sink:
         return len(self._producer)
 
     def poll(self) -> int:
-        """Take in the reports that have come; returns how many events. Raises the error of a refusal."""
+        """Take in the reports that have come. Returns how many events. Raises the error of a refusal."""
         return self._serve(self._producer.poll, 0)
 
     def hurry(self) -> bool:
-        """Send what is queued without lingering, unless what was last sent so is still on its way.
+        """Send what is queued without lingering, unless what the last call sent is still under way.
 
-        For when there is nothing else to do: blocks for a millisecond at most, and returns true if it did.
-        Does nothing if the configuration says how long to linger.
+        For when there is nothing else to do: it blocks for a millisecond at most, and returns true if it did.
+        It does nothing if the configuration says how long to linger.
         """
         if self._lingers or not self.in_queue:
             return False
@@ -133,24 +133,24 @@ class Sink:
     def _serve(
         self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
-        """Take in reports by `poll` or `flush`, of librdkafka. Raises what has failed, unless `known`."""
+        """Take in reports by librdkafka's `poll` or `flush`. Raises what has failed, unless it is `known`."""
         try:
             events = serve(timeout_s)
         except KafkaException as error:
-            # What is fatal to a producer the client raises, in place of complaining.
+            # An error that is fatal to the producer is raised by the client, not passed to `error_cb`.
             raise self._failure or self._lost(error.args[0]) from error
         if self._failure is not None and self._failure is not known:
             raise self._failure
         return events
 
     def _lost(self, error: KafkaError) -> PgrelayError:
-        """The error for a producer that can't be used any more."""
+        """The error for a producer that can no longer be used."""
         lost = f"the producer's identity is lost: {error.str()}"
         return KafkaUnavailable(f"{lost}: {DESYNCHRONIZED}" if desynchronized(error) else lost)
 
     def take_acknowledged(self) -> bool:
         """Whether any record was acknowledged since the last call."""
-        # librdkafka's own events are in its queue as well, so this may count too few for a while.
+        # librdkafka's own events are in its queue too, so this may count too few for a while.
         reported = self._handed_over - self.in_queue
         if reported <= self._reported:
             return False
@@ -167,11 +167,11 @@ class Sink:
         return Delivery(inflight, commit_lsn, self.refused)
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
-        """Take in that a record was refused for good."""
+        """Note that a record was refused for good."""
         self._fail(delivery_error(error, message.topic() or "?", commit_lsn))
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
-        """Hand over the records from index `start`; returns the index of the first there was no room for.
+        """Hand over the records from index `start`; returns the index of the first that found no room.
 
         Raises the error for a record that librdkafka does not take at all.
         """
@@ -196,11 +196,11 @@ class Sink:
         for record in records:
             await self._enqueue(record, delivery)
         while sent.acknowledged < len(records):
-            # Whoever turns the loop polls as well, but rests between: here something waits for the answer.
+            # The session's loop polls too, but rests in between: here something waits for the answer.
             await self._await_report(_ANSWER_S)
 
     async def _await_report(self, timeout_s: float, known: PgrelayError | None = None) -> None:
-        """Take in what comes within a time, as `_serve` does; no record lingers meanwhile."""
+        """Take in what comes within a time, like `_serve`; no record lingers meanwhile."""
         serve = self._producer.flush if self.in_queue else self._producer.poll
         await asyncio.to_thread(self._serve, serve, timeout_s, known)
 
@@ -212,11 +212,11 @@ class Sink:
             await asyncio.sleep(_FULL_RETRY_S)
 
     async def connect(self) -> None:
-        """Return once the cluster has told its topics. Raises KafkaUnavailable where nobody answers."""
+        """Return once the cluster has named its topics. Raises KafkaUnavailable if nobody answers."""
         await self.topics.learn()
 
     async def _metadata(self, only: str | None) -> ClusterMetadata:
-        """Of every topic, or of one. Raises KafkaUnavailable where nobody answers."""
+        """The metadata of every topic, or of one. Raises KafkaUnavailable if nobody answers."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try_s = _METADATA_TRY_S
@@ -231,10 +231,10 @@ class Sink:
                     raise unreached(self.problem or what_it_says(error)) from error
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
-        """Take in reports until nothing is pending any more; false where the time was not enough.
+        """Take in reports until nothing is pending any more; false if time ran out.
 
         Raises what fails meanwhile. What had failed before was raised already, and must not keep us from
-        learning what Kafka took all the same.
+        learning what else Kafka took.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         known = self._failure
@@ -246,15 +246,15 @@ class Sink:
         return True
 
     async def close(self, after: BaseException | None = None) -> None:
-        """Drop what was not delivered, and so was not confirmed either. The sink is of no use afterwards.
+        """Drop what was not delivered, and so not confirmed either. The sink can't be used afterwards.
 
-        `after`: the error that made it necessary, if any; only its text is of use afterwards.
+        `after`: the error that made it necessary, if any; only its text can be used afterwards.
         """
         self._producer.purge()
-        # Ours must be the last references: dropping others later would block the loop, or leave threads.
+        # Our references must be the last: others, dropped later, would block the loop or leave threads.
         clear_frames(after)
         clear_frames(self._failure)
-        # They refer to us, by callbacks: unless dropped here, they would live until cycles are collected.
+        # Their callbacks refer to us: not dropped here, the clients would live until cycles are collected.
         clients: list[Any] = [self._producer, self._admin]
         del self._producer, self._admin, self.topics
         await asyncio.to_thread(close_clients, clients)

@@ -1,4 +1,4 @@
-"""Topics as a relay makes them, by what they are of."""
+"""Topics as a relay creates them, by what they hold."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -9,14 +9,14 @@ from pgrelay.config import SinkConfig
 
 TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
 
-# These are read from their beginning, so what the configuration says of cleaning is of the others.
+# These are read from their beginning, so the configured cleanup is only for the others.
 _KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
     "schemas": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "dead letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
-    # Only a closed segment is compacted, and a reader goes through all that is not: so they are small.
+    # Only closed segments are compacted, and a reader goes through the rest: so segments are small.
     "offsets": {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "3600000"},
 }
-# What the configuration says of how safe a record is holds for all: a position that is lost is a gap.
+# The configured safety of records holds for all topics: a position that is lost is a gap.
 _SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
@@ -26,7 +26,7 @@ def lasting(of: TopicOf) -> bool:
 
 
 def made_with(of: TopicOf, config: SinkConfig) -> dict[str, str]:
-    """The options that such a topic is made with."""
+    """The options that such a topic is created with."""
     given = config.topic_config
     if of not in _KEPT:
         return dict(given)
@@ -34,7 +34,7 @@ def made_with(of: TopicOf, config: SinkConfig) -> dict[str, str]:
 
 
 def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
-    """A topic as the configuration wants it made."""
+    """A topic as the configuration wants it created."""
     return NewTopic(
         name,
         num_partitions=1 if lasting(of) else config.partitions,

@@ -1,9 +1,9 @@
 """The producer for exactly-once delivery: records and the position they reach, in one Kafka transaction.
 
 Readers with isolation.level=read_committed see both or neither. The position is a record in the offsets
-topic; after a crash it tells what was delivered. The transactional.id is made of the same three names as the
-position's key, so that initialising it fences a relay that still believes in itself, and aborts what that one
-left open. Source: librdkafka's "Introduction to librdkafka", "Transactional producer", and KIP-98.
+topic; after a crash it tells what was delivered. The transactional.id has the same three names as the
+position's key. So initialising it fences a relay that still believes that it has the slot, and aborts what
+that relay left open. Source: librdkafka's "Introduction to librdkafka", "Transactional producer", and KIP-98.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from pgrelay.progress import InFlight
 # librdkafka's own default, in milliseconds.
 _TRANSACTION_TIMEOUT: Final = 60_000
 
-# How long one try of a transactional call takes at most: no stop waits longer for the thread that it is on.
+# How long one try of a transactional call takes at most: a stop waits no longer for its thread.
 _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 _CALL_REST_S: Final = 0.01
 
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-# Brokers tell a producer by these that another was initialised, and also that its transaction timed out.
+# Brokers send a producer these if another was initialised, and also if its transaction timed out.
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _CURES: Final[Mapping[int, str]] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on TransactionalId pgrelay-*",
@@ -43,12 +43,12 @@ _CURES: Final[Mapping[int, str]] = {
 
 
 def transaction_timeout_ms(options: Mapping[str, str]) -> int:
-    """After so long brokers abort a transaction."""
+    """How long a transaction may be open before brokers abort it."""
     return int(options.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT))
 
 
 class TransactionalSink(Sink):
-    """A sink whose records become visible at `commit`. Reports still come, for what is refused."""
+    """A sink whose records become visible at `commit`. Delivery reports only tell what is refused."""
 
     def __init__(self, config: SinkConfig, offsets: Offsets) -> None:
         of = offsets.identity
@@ -57,7 +57,7 @@ class TransactionalSink(Sink):
         self._begun = False
         self._calling = False
         self._purged: PgrelayError | None = None
-        # When the transaction at hand began, by the monotonic clock.
+        # When the current transaction began, by the monotonic clock.
         self._begun_s = 0.0
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
 
@@ -71,7 +71,7 @@ class TransactionalSink(Sink):
     def _serve(
         self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
-        # A transactional call serves the reports itself: two threads at it would fight for each of them.
+        # A transactional call takes in the reports itself: a second thread would compete for each of them.
         if self._calling:
             return 0
         events = super()._serve(serve, timeout_s, known)
@@ -122,9 +122,9 @@ class TransactionalSink(Sink):
             self._begun, self._begun_s = True, time.monotonic()
 
     async def recover(self) -> Delivered | None:
-        """Fence every other producer of this identity, and read what was delivered; None: nothing yet.
+        """Fence every other producer of this identity, and read what was delivered; None if nothing yet.
 
-        Raises GapError where the slot's name has a position of another cluster.
+        Raises GapError if a slot of that name has a position in another cluster.
         """
         await self.topics.require(self._offsets.topic, "offsets")
         await self._initialise()
@@ -148,7 +148,7 @@ class TransactionalSink(Sink):
         self._begun = False
 
     async def _call(self, step: Callable[[float], None]) -> None:
-        """Make one transactional call in a thread, repeated for as long as librdkafka calls it retriable."""
+        """Make one transactional call in a thread; repeat it while librdkafka calls its error retriable."""
         while True:
             self._calling = True
             try:
@@ -156,7 +156,7 @@ class TransactionalSink(Sink):
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():
-                    # The report on the record that was refused says more, and which topic's it was.
+                    # The report on the refused record says more, and names its topic.
                     super()._serve(self._producer.poll, 0)
                     raise self._lost(reason) from error
             else:
@@ -166,7 +166,7 @@ class TransactionalSink(Sink):
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:
-    """The error for a failed call: the next producer of the id aborts what is open, and nothing is lost."""
+    """The error for a failed call. Nothing is lost: the next producer of the id aborts what is open."""
     if error.code() in _CURES:
         return SetupError(f"Kafka refuses transactions: {error.str()}; {_CURES[error.code()]}")
     failed = f"a Kafka transaction failed: {error.str()}"
