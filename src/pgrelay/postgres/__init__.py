@@ -1,1 +1,1 @@
-"""What is asked of Postgres: the replication stream, and the catalogue beside it. Nothing of Kafka."""
+"""What talks to Postgres: the replication stream, and the catalogue beside it. Nothing of Kafka."""

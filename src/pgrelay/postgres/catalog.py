@@ -1,7 +1,7 @@
 """The few explicit look-ups in Postgres's catalogue, on an ordinary connection beside the stream.
 
-Never called from a decoder: the relay looks up at start, and now and then, what the slot, its WAL and the
-publications are; for tables and types see facts.py. Source: PostgreSQL manual, "System Catalogs" and "System
+Never called from a decoder. The relay looks up the slot, its WAL and the publications at a start and now and
+then. For tables and types see facts.py. Source: PostgreSQL manual, "System Catalogs" and "System
 Views".
 """
 
@@ -42,7 +42,7 @@ LASTING: Final = sql.SQL(
     "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
     "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
 )
-# Only from this version on can a publication hold a partitioned table.
+# From this version on a publication can hold a partitioned table.
 PARTITIONED_SINCE: Final = 130000
 
 # pg_replication_slots.invalidation_reason, for people.
@@ -58,9 +58,9 @@ _INVALIDATED: Final = {
 class Slot:
     """A row of pg_replication_slots.
 
-    `wal_status` is None before PostgreSQL 13, `invalidation_reason` before 17, and where there is none.
-    One that is `synced` was copied from a primary: nobody can read it on a standby; promoted, it can.
-    `inactive_s`, since when nobody reads it, in seconds, is None before 17 and while somebody does.
+    `wal_status` is None before PostgreSQL 13; `invalidation_reason` is None before 17, and if there is none.
+    A `synced` slot was copied from a primary: it can be read only once the standby is promoted.
+    `inactive_s`: for how many seconds nobody has read it; None before 17 and while somebody does.
     """
 
     plugin: str | None
@@ -76,7 +76,7 @@ class Slot:
 
     @property
     def lost_because(self) -> str | None:
-        """Why nobody can read it any more; None where that is not so."""
+        """Why nobody can read the slot any more; None if it can be read."""
         if self.wal_status != "lost":
             return None
         reason = self.invalidation_reason or "wal_removed"
@@ -85,11 +85,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotWal:
-    """The server's WAL, and what a slot has to do with it. `wal_end` is where it ends now.
+    """The server's WAL, and how a slot stands to it. `wal_end` is where WAL ends now.
 
-    `confirmed_lsn` and `restart_lsn`, from where it still needs the WAL, are the slot's, None where there is
-    none. `safe` are the bytes that may follow until the slot is lost, inf where there is no limit (before
-    PostgreSQL 13 there is none).
+    `confirmed_lsn` and `restart_lsn` (from where it still needs WAL) are the slot's; None without a slot.
+    `safe` is how many bytes may follow until the slot is lost; inf without a limit, as before 13.
     """
 
     wal_end: int
@@ -99,7 +98,7 @@ class SlotWal:
 
     @property
     def retained(self) -> float:
-        """Bytes that are kept for the slot; nan where it needs none."""
+        """Bytes that are kept for the slot; nan if it needs none."""
         return math.nan if self.restart_lsn is None else self.wal_end - self.restart_lsn
 
 
@@ -114,11 +113,11 @@ class Catalog:
 
     async def __aenter__(self) -> Self:
         self._connection = await connect(self._dsn)
-        # A server's process that waits for a lock does not notice that we have gone.
+        # A backend that waits for a lock does not notice that we have gone.
         try:
             await self.rows(sql.SQL("SELECT set_config('statement_timeout', %s, false)"), (_SERVER_GIVES_UP,))
         except BaseException:
-            # Nobody else will: a block that was not entered is not left.
+            # Nobody else would close it: a block that was not entered is not left.
             await self._connection.close()
             raise
         return self
@@ -162,7 +161,7 @@ class Catalog:
             try:
                 yield self._connection
             except psycopg.Error as error:
-                # Whoever waited for the turn meanwhile finds the connection closed, for the same reason.
+                # A query that waited for its turn then finds the connection closed, for the same reason.
                 unanswered = self._given_up or isinstance(error, psycopg.errors.QueryCanceled)
                 raise SourceUnavailable(_UNANSWERED) if unanswered else query_error(error) from error
             finally:
@@ -174,7 +173,7 @@ class Catalog:
         return str(rows[0][0])
 
     async def wal_sender_timeout_s(self) -> float:
-        """Seconds; 0 where the server never cuts a silent client."""
+        """Seconds; 0 if the server never cuts a silent client."""
         query = sql.SQL("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
         return int((await self.rows(query))[0][0]) / 1000
 
@@ -196,7 +195,7 @@ class Catalog:
         return Slot(plugin, slot_type, database, pid, _lsn(confirmed), _lsn(restart), *rest)
 
     async def create_slot(self, name: str) -> None:
-        """Returns once every transaction that runs now has ended: the server waits for them."""
+        """Returns once every transaction that runs now has ended, because the server waits for them."""
         query = sql.SQL("SELECT FROM pg_create_logical_replication_slot(%s, 'pgoutput')")
         async with self._asking(patience_s=None) as connection, connection.transaction():
             await connection.execute("SET LOCAL statement_timeout = 0")
@@ -206,12 +205,12 @@ class Catalog:
         await self.rows(sql.SQL("SELECT FROM pg_drop_replication_slot(%s)"), (name,))
 
     async def publications(self, names: Sequence[str]) -> dict[str, int]:
-        """The OIDs of those that there are, by name."""
+        """The OIDs of those that exist, by name."""
         query = sql.SQL("SELECT pubname, oid FROM pg_publication WHERE pubname = ANY (%s)")
         return dict(await self.rows(query, (list(names),)))
 
     async def changed_publications(self, names: Sequence[str], slot: str) -> list[str]:
-        """Those that were made or altered since the position that the slot decodes from, by their xmin."""
+        """Those created or altered since the position that the slot decodes from, by their xmin."""
         query = sql.SQL(
             "SELECT pubname FROM pg_publication p, pg_replication_slots s WHERE pubname = ANY (%s) "
             "AND slot_name = %s AND age(p.xmin) BETWEEN 0 AND age(s.catalog_xmin) ORDER BY 1"
@@ -219,10 +218,10 @@ class Catalog:
         return [row[0] for row in await self.rows(query, (list(names), slot))]
 
     async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]] | None:
-        """Schema and name of what these publications send rows of: of partitions, or of their root.
+        """Schema and name of the tables whose rows these publications send: partitions, or their root.
 
-        None where that can't be known now, since the view opens each: somebody, such as a prepared
-        transaction, has locked one of them, or one was dropped meanwhile, or there are too many.
+        None if that can't be known now, since the view opens each table: somebody, such as a prepared
+        transaction, has locked one, or one was dropped meanwhile, or there are too many.
         """
         query = sql.SQL(
             "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
@@ -254,7 +253,7 @@ class Catalog:
         return parse_lsn((await self.rows(sql.SQL("SELECT {}::text").format(WAL_END)))[0][0])
 
     async def snapshot(self) -> str:
-        """Which transactions queries see now, as the server prints it."""
+        """Which transactions queries see now: a snapshot as the server prints it."""
         function = "pg_current_snapshot" if self.server_version >= 130000 else "txid_current_snapshot"
         return str((await self.rows(sql.SQL(f"SELECT {function}()::text")))[0][0])
 
@@ -269,7 +268,7 @@ class Catalog:
         if not exists:
             safe_wal = math.nan
         elif safe_size is None:
-            # NULL stands for both: no limit, and lost.
+            # NULL means either: no limit, or lost.
             safe_wal = 0.0 if status == "lost" else math.inf
         else:
             # Below 0 past the limit, until the next checkpoint.
@@ -290,7 +289,7 @@ class Catalog:
     async def publication_statement(
         self, name: str, tables: Sequence[tuple[str, str | None]]
     ) -> sql.Composed:
-        """Publish tables given as (schema, table), (schema, None) for a whole schema; none given: all."""
+        """CREATE PUBLICATION for (schema, table), or (schema, None) for a whole schema; none given: all."""
         parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]
         if tables:
             schemas = [schema for schema, table in tables if table is None]
@@ -308,7 +307,7 @@ class Catalog:
         return create + sql.SQL(", ").join(parts)
 
     async def publishable(self, names: Sequence[tuple[str, str | None]]) -> list[tuple[int, str, str]]:
-        """OID, schema and name of what a publication of these can hold: as in `publication_statement`."""
+        """OID, schema and name of what a publication of `names`, as in `publication_statement`, can hold."""
         query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
         parameters: list[object] = [
             ["r", "p"] if self.server_version >= PARTITIONED_SINCE else ["r"],

@@ -1,4 +1,4 @@
-"""How both connections to Postgres are made, and what its errors mean to us."""
+"""How both connections to Postgres are opened, and what its errors mean to us."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from pgrelay.errors import (
 from pgrelay.postgres.cures import MISTAKES, cure
 
 # Whatever role, database, dsn or environment say, values are printed one way (manual, "Client Connection
-# Defaults"). They are set in the walsender's own session too, since it is there that pgoutput prints.
+# Defaults"). These are set in the walsender's own session too, because pgoutput prints there.
 _PINNED: Final[Mapping[str, str]] = {
     "datestyle": "ISO",
     "intervalstyle": "iso_8601",
@@ -34,46 +34,46 @@ _PINNED: Final[Mapping[str, str]] = {
     "statement_timeout": "0",
     "lock_timeout": "0",
 }
-# Since PostgreSQL 14 and 17. To decode a transaction is one itself, and lasts as long as Kafka holds us up.
+# Since PostgreSQL 14 and 17. Decoding runs in a transaction itself, which lasts while Kafka holds us up.
 _UNLIMITED: Final = "'idle_session_timeout', 'transaction_timeout'"
 PIN: Final = "SELECT {}, count(set_config(name, '0', false)) FROM pg_settings WHERE name IN ({})".format(
     ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _PINNED.items()), _UNLIMITED
 )
 
-# Ahead of any other: a hot standby refuses every query of a session whose transactions are serializable.
+# Runs before any other statement: a hot standby refuses every query of a session in serializable isolation.
 _ISOLATION: Final = "SET default_transaction_isolation TO 'read committed'"
 
-# When the server was started, in microseconds since 1970: two servers of a cluster differ in it.
+# When the server was started, in microseconds since 1970: it differs between two servers of a cluster.
 STARTED_US: Final = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 
 _CONNECT_TIMEOUT_S: Final = 10
-# For the first answer of a server that has let us in.
+# How long the first answer may take once the server has let us in.
 _PATIENCE_S: Final = 10.0
-# How long the other host's TCP may acknowledge nothing of what we send. By itself ours waits for a quarter of
-# an hour, and nothing else tells that the network swallows the stream alone.
+# How long the other host's TCP may acknowledge nothing that we send. The default is a quarter of an hour, and
+# nothing else shows that the network swallows only the stream.
 _UNACKNOWLEDGED_MS: Final = 60_000
 
 # SQLSTATE classes and codes of trouble that passes (manual, "PostgreSQL Error Codes").
 _PASSING: Final = ("08", "40", "53", "57", "58", "XX000")
-# A character that is not in the one encoding, or has no equivalent in the other.
+# A character that is invalid in one encoding, or has no equivalent in the other.
 _NO_UTF_8: Final = ("22021", "22P05")
 _UNDEFINED_FILE: Final = "58P01"
-# As files of WAL are called, whatever language the server speaks (manual, "WAL Internals").
+# The name of a WAL file, whatever language the server speaks (manual, "WAL Internals").
 _SEGMENT: Final = re.compile("[0-9A-F]{24}")
 _IN_USE: Final = "55006"
 _UNDEFINED_OBJECT: Final = "42704"
 _NOT_IN_PREREQUISITE_STATE: Final = "55000"
 
-# PostgreSQL 14 to 18.4: how it fails, while it streams, to find a table that a large transaction altered,
-# rolled back to a savepoint, and altered again. Sent whole at its commit, that transaction is no trouble.
-# From 15 on also where a PREPARE was rolled back before it is decoded, if the slot has two-phase commit.
+# PostgreSQL 14 to 18.4: the error if streaming does not find a table that a large transaction altered, rolled
+# back to a savepoint, and altered again. Sent whole at its commit, that transaction is no trouble. From 15 on
+# also if a PREPARE was rolled back before it is decoded and the slot has two-phase commit.
 _UNMAPPED: Final = ("could not map filenode", "could not map filenumber")
 
-# Of a gigabyte, which neither a value that is printed nor a row of them may pass.
+# The limit is a gigabyte, for a printed value and for a row of them.
 _PROGRAM_LIMIT_EXCEEDED: Final = "54000"
 _UNPRINTABLE: Final = "invalid memory alloc request size"
 
-# libpq tells a refused connection by text alone, so these are all there is to go by.
+# libpq reports a refused connection only as text, so these are all there is to go by.
 _REFUSALS: Final = (
     "password authentication failed",
     "authentication failed",
@@ -92,7 +92,7 @@ _REFUSALS: Final = (
 async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, ...]]:
     """An autocommit connection with our session settings.
 
-    Raises SourceUnavailable, or SetupError where the server refuses us.
+    Raises SourceUnavailable, or SetupError if the server refuses us.
     """
     given = conninfo_to_dict(dsn)
     if not (given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT")):
@@ -106,13 +106,13 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
     except psycopg.Error as error:
         raise connection_error(error, dsn) from error
     except UnicodeError as error:
-        # Of a name that can't be looked up, which is no OSError; the configuration's own is refused before.
+        # A name that can't be looked up, which is no OSError. One in the configuration was refused before.
         raise SetupError(f"a host that can't be one: {one_line(error)}; correct PGHOST") from error
     return connection
 
 
 async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
-    """Make its settings ours, or close it. Raises SourceUnavailable where the server does not answer."""
+    """Pin the session's settings, or close it. Raises SourceUnavailable if the server does not answer."""
     loop = asyncio.get_running_loop()
     timer = loop.call_later(_PATIENCE_S, hang_up, connection)
     try:
@@ -131,7 +131,7 @@ async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
 def hang_up(connection: psycopg.AsyncConnection[Any]) -> None:
     """End the wait for an answer that does not come.
 
-    To cancel psycopg's query is no way out: it asks the server to, and waits for the answer again.
+    Cancelling psycopg's query is no way out: it asks the server to cancel, and waits for an answer again.
     """
     with socket.socket(fileno=os.dup(connection.fileno())) as twin:
         twin.shutdown(socket.SHUT_RDWR)
@@ -139,7 +139,7 @@ def hang_up(connection: psycopg.AsyncConnection[Any]) -> None:
 
 def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
     """The error for a failed connection: most failures pass, a refusal does not."""
-    # libpq asks back, `Is the server running on that host?`; the cure is the answer.
+    # libpq adds a question, `Is the server running on that host?`; the cure answers it.
     text = one_line("\n".join(line for line in str(error).splitlines() if not line.endswith("?")))
     if any(refusal in text for refusal in _REFUSALS):
         return SetupError(f"source.dsn: {text}; {cure(text, dsn)}")
@@ -149,7 +149,7 @@ def connection_error(error: psycopg.Error, dsn: str) -> PgrelayError:
 def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayError:
     """Our error for one of the server's, by its SQLSTATE; an unknown one stops the relay.
 
-    `context` is what the server says about where it happened; while it decodes, that has an LSN.
+    `context` is the server's CONTEXT field; while it decodes, that has an LSN.
     """
     if sqlstate == _UNDEFINED_FILE:
         if _SEGMENT.search(text):
@@ -177,7 +177,7 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
 
 
 def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | None:
-    """The error for a change that the server is known to be unable to send; None for anything else."""
+    """The error if it is known that the server can't send such a change; None for anything else."""
     if sqlstate in _NO_UTF_8:
         return RecordError(
             f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
@@ -196,12 +196,12 @@ def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | 
 
 
 def query_error(error: psycopg.Error) -> PgrelayError:
-    """`server_error` for an error that psycopg raised, and so outside a stream."""
+    """`server_error` for an error that psycopg raised, which is outside a stream."""
     if error.sqlstate == _NOT_IN_PREREQUISITE_STATE:
-        # Of the server, as its wal_level; of a slot it is said where its stream begins.
+        # About the server, such as its wal_level; for a slot, the stream's start says so.
         return SetupError(f"{one_line(error)}; change that on the server, and restart it")
     if error.sqlstate in _NO_UTF_8:
-        # Nothing of rows is asked for there.
+        # These queries read no rows of users' tables.
         return SetupError(
             f"the server can't tell a name: {one_line(error)}; rename the table or column that is not UTF-8"
         )
@@ -209,5 +209,5 @@ def query_error(error: psycopg.Error) -> PgrelayError:
 
 
 def one_line(error: BaseException | str) -> str:
-    """The lines joined by commas: a semicolon would stand for the cure that follows it."""
+    """The lines joined by commas: a semicolon would mark what follows as the cure."""
     return ", ".join(line.strip() for line in str(error).splitlines() if line.strip())

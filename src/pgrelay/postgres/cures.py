@@ -1,4 +1,4 @@
-"""What to do where Postgres can't be reached or does not let us in."""
+"""What to do if Postgres can't be reached or does not let us in."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,18 +25,18 @@ _BAD_OPTIONS: Final = (
     "invalid command-line argument",
     "invalid value for parameter",
 )
-# libpq's rules for the file, which a secret mounted in a container seldom meets by itself.
+# libpq's rules for the key file; a secret mounted in a container often breaks them.
 _BAD_KEY: Final = ("private key file",)
-# The server is not as require_auth or channel_binding want it.
+# The server does not offer what require_auth or channel_binding demand.
 _UNMET: Final = ("authentication method requirement", "channel binding")
-# A line that says reject; one that is missing is told by `no pg_hba.conf entry`.
+# A line in pg_hba.conf that says reject. If no line matches, the text is `no pg_hba.conf entry`.
 _REJECTED: Final = ("pg_hba.conf rejects",)
 _POOLER: Final = ("unsupported startup parameter", "replication connections are not")
-# What no later try makes better.
+# What no later try cures.
 MISTAKES: Final = _BAD_PARAMETERS + _BAD_OPTIONS + _BAD_KEY + _UNMET + _REJECTED + _POOLER
 
-# What libpq's or the server's text holds, and what to do about it, the first that fits; no cure holds a
-# semicolon, which is what it is told apart by.
+# Parts of libpq's or the server's text, and what to do about it; the first match counts. No cure has a
+# semicolon: the last one in a message separates its cure.
 _CURES: Final = (
     (
         ("no password supplied", "password authentication failed"),
@@ -102,7 +102,7 @@ def cure(text: str, dsn: str) -> str:
     names = {
         "user": given.get("user") or "<role>",
         "database": given.get("dbname") or "<database>",
-        # Where none is named, libpq takes the one that is called as the user.
+        # If none is named, libpq takes the database that has the user's name.
         "correct": "correct" if given.get("dbname") else "name",
     }
     fitting = (cure for fragments, cure in _CURES if _holds(text, fragments))

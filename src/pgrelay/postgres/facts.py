@@ -1,4 +1,4 @@
-"""What the catalogue tells of relations and types that the stream does not.
+"""What the catalogue knows about relations and types and the stream does not say.
 
 Source: PostgreSQL manual, "System Catalogs".
 """
@@ -15,7 +15,7 @@ from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.snapshot import snapshot, wait_shown
 from pgrelay.wire.pgoutput import Relation
 
-# The primary key's columns, in the table's order, of the row `c` of pg_class; empty where it has none.
+# The primary key's columns, in the table's order, of the row `c` of pg_class; empty if there is none.
 PRIMARY_KEY: Final = sql.SQL(
     "ARRAY(SELECT a.attname::text FROM pg_constraint k JOIN pg_attribute a "
     "ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) "
@@ -24,25 +24,25 @@ PRIMARY_KEY: Final = sql.SQL(
 
 
 class Facts:
-    """Asked for by one connection; its queries raise as the catalogue's do."""
+    """The facts that one connection asks for; its queries raise as the catalogue's do."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        # Types that are not built in. One that was dropped is kept, for rows that were written before.
+        # Types that are not built in. A dropped one is kept, for rows that were written before.
         self._types: dict[int, ColumnType] = {}
 
     async def of(self, relation: Relation, xid: int | None) -> RelationFacts:
-        """What the Relation message does not tell: the primary key under FULL, types, arrays' dimensions.
+        """What the Relation message does not say: the primary key under FULL, types, arrays' dimensions.
 
-        Asked once queries see `xid`, the transaction that brought it. Raises SourceUnavailable where that
-        takes long.
+        It is asked once queries see `xid`, the transaction that brought the Relation. Raises
+        SourceUnavailable if that takes long.
         """
         if _asks(relation):
             await wait_shown(self._catalog, xid)
         return await self._ask(relation)
 
     async def ahead(self, wanted: Iterable[tuple[Relation, int | None]]) -> list[RelationFacts]:
-        """The same of several, without waiting: up to the first whose transaction queries don't see yet."""
+        """The same for several, without waiting: up to the first whose transaction queries don't see yet."""
         now = None
         found: list[RelationFacts] = []
         for relation, xid in wanted:
@@ -79,17 +79,17 @@ class Facts:
         return tuple(rows[0][0]) if rows else ()
 
     async def _partition_unlike(self, relation_oid: int) -> str:
-        """A partition whose old rows the server does not send whole; empty where there is none."""
+        """A partition whose old rows the server does not send whole; empty if there is none."""
         if self._catalog.server_version < 130000:
             return ""
-        # Not by pg_partition_tree, which would wait for whoever has locked one of them.
+        # Not by pg_partition_tree, which would wait for a lock on any of them.
         query = sql.SQL(
             "WITH RECURSIVE part AS (SELECT inhrelid FROM pg_inherits WHERE inhparent = %s UNION ALL "
             "SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.inhrelid) "
             "SELECT format('%%I.%%I', n.nspname, c.relname) FROM part JOIN pg_class c ON c.oid = inhrelid "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relispartition AND c.relkind <> 'p' "
-            # A root that is FULL no more was when the rows were written, and so may its partitions have been:
-            # by then the stream tells of each.
+            # A root that is no longer FULL was when the rows were written, and its partitions may have been,
+            # too: then the stream describes each.
             "AND EXISTS (SELECT FROM pg_class r WHERE r.oid = %s AND r.relreplident = 'f') "
             # Without an index that identifies its rows Postgres refuses to change them.
             "AND c.relreplident <> 'f' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND "
@@ -102,7 +102,7 @@ class Facts:
     async def types(self, wanted: set[int]) -> dict[int, ColumnType]:
         """The types by OID, with those that they are made of, domains resolved to their base type.
 
-        One that is gone is what it was when it was asked for before, and left out if it never was.
+        A type that is gone is as it was when last asked for, or left out if it never was.
         """
         known: dict[int, CatalogType] = {}
         ask = set(wanted)
@@ -129,6 +129,6 @@ class Facts:
 
 
 def _asks(relation: Relation) -> bool:
-    """Whether the catalogue knows more of a relation than the stream tells."""
+    """Whether the catalogue knows more about a relation than the stream says."""
     built_in = [builtin_type(column.type_oid) for column in relation.columns]
     return relation.replica_identity == FULL or any(of is None or of.is_array for of in built_in)

@@ -1,6 +1,6 @@
-"""The timelines that a server was on before its own: each promotion begins another where the last one ends.
+"""The timelines that a server was on before its own: each promotion begins one where the previous one ends.
 
-Source: PostgreSQL manual, "Continuous Archiving and Point-in-Time Recovery", "Timelines"; and of the protocol
+Source: PostgreSQL manual, "Continuous Archiving and Point-in-Time Recovery", "Timelines"; and the protocol's
 TIMELINE_HISTORY.
 """
 
@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from pgrelay.lsn import parse_lsn
 
-# The reason that follows is anybody's text, and lines may be comments.
+# The reason that follows is free text, and lines may be comments.
 _LEFT: Final = re.compile(r"^\s*([0-9]+)\s+([0-9A-F]+/[0-9A-F]+)\b", re.MULTILINE)
 
 
@@ -22,17 +22,17 @@ class History:
 
     @classmethod
     def parse(cls, content: str) -> Self:
-        """What a history file holds: a line "timeline LSN reason" for each."""
+        """Parse a history file: a line "timeline LSN reason" for each."""
         return cls(tuple((int(number), parse_lsn(lsn)) for number, lsn in _LEFT.findall(content)))
 
     def left_at(self, timeline: int) -> int | None:
-        """The LSN at which the server left a timeline; None where it was never on it, or has not left it."""
+        """The LSN at which the server left a timeline; None if it was never on it, or has not left it."""
         return next((lsn for number, lsn in self.left if number == timeline), None)
 
     def began_at(self, timeline: int) -> int | None:
-        """The LSN at which a timeline branched off the one before it; None of the first."""
+        """The LSN at which a timeline branched off the one before it; None for the first."""
         return next((lsn for number, lsn in reversed(self.left) if number < timeline), None)
 
 
-# That of the first timeline.
+# The history of the first timeline.
 NONE: Final = History()

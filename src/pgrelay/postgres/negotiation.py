@@ -1,7 +1,7 @@
-"""What to ask of a server of a given version: the options of START_REPLICATION.
+"""What to ask for from a server of a given version: the options of START_REPLICATION.
 
-`auto` takes the best that the server has; what was asked for by name and is not there is refused. Source:
-PostgreSQL manual, "Logical Streaming Replication Parameters", of each version.
+`auto` takes the best that the server has. An option that is set explicitly and that the server lacks is
+refused. Source: PostgreSQL manual, "Logical Streaming Replication Parameters", of each version.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ _SINCE: Final = {
 
 
 def stream_options(config: SourceConfig, server_version: int) -> StreamOptions:
-    """The options for a server, its version as libpq counts (180004). Raises SetupError."""
+    """The options for a server of this version, as libpq numbers it (180004). Raises SetupError."""
     protocol = _protocol(config, server_version)
     return StreamOptions(
         proto_version=protocol,
@@ -63,7 +63,7 @@ def _streaming(config: SourceConfig, protocol: int, server_version: int) -> str:
 
 
 def _messages(config: SourceConfig, server_version: int) -> bool:
-    """On by default where the server has them; refused where it has not only if asked for by name."""
+    """On by default if the server has them. If it has not, they are refused only if set explicitly."""
     if "messages" not in config.model_fields_set and server_version < _SINCE["messages"]:
         return False
     return _offered("messages", config.messages, server_version)

@@ -1,7 +1,7 @@
 """Whether queries see a transaction that the stream has brought.
 
 The server sends a transaction as soon as its commit is in the WAL. Queries see it only once its backend has
-ended it: a moment later, or where there are synchronous standbys, when these have it as well. Source:
+ended it: a moment later or, with synchronous standbys, once they have it too. Source:
 PostgreSQL, xact.c, RecordTransactionCommit; manual, "Transaction ID and Snapshot Information Functions".
 """
 
@@ -13,12 +13,12 @@ from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 
 _PATIENCE_S: Final = 5.0
-# Where it may be us that the commit waits for, as one of the standbys.
+# If the commit may be waiting for us, as one of the standbys.
 _PATIENCE_WITH_OURSELVES_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.005
 _LOOK_AGAIN_MOST_S: Final = 0.1
 
-# The stream has ids of 32 bits, which begin again.
+# The stream has ids of 32 bits, which wrap around.
 _XID: Final = 0xFFFF_FFFF
 _LATER: Final = 0x8000_0000
 
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r'"((?:[^"]|"")+)"|([^\s,()"]+)')
 
 
 class Snapshot:
-    """What queries see: no transaction from `xmax` on, and none that is `running`; both have 64 bits."""
+    """What queries see: no transaction from `xmax` on, and none that is `running`. Both are 64-bit ids."""
 
     def __init__(self, xmax: int, running: frozenset[int]) -> None:
         self._xmax = xmax
@@ -34,19 +34,19 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """As the server prints it: `xmin:xmax:running,running`."""
+        """Parse what the server prints: `xmin:xmax:running,running`."""
         _, xmax, running = text.split(":")
         return cls(int(xmax), frozenset(int(xid) for xid in running.split(",") if xid))
 
     def shows(self, xid: int | None) -> bool:
-        """Whether a transaction, by its id of 32 bits, has ended; None stands for none at all."""
+        """Whether queries see a transaction, by its 32-bit id; true for None, which is no transaction."""
         if xid is None:
             return True
         return (xid - self._xmax) & _XID >= _LATER and xid not in self._running
 
 
 def names(standbys: str, application: str) -> bool:
-    """Whether synchronous_standby_names, as the server has it, names an application, or every one."""
+    """Whether synchronous_standby_names, as the server has it, names an application or all of them."""
     named = {(quoted.replace('""', '"') or plain).lower() for quoted, plain in _NAME.findall(standbys)}
     return bool(named & {"*", application.lower()})
 
@@ -57,9 +57,9 @@ async def snapshot(catalog: Catalog) -> Snapshot:
 
 
 async def wait_shown(catalog: Catalog, xid: int | None) -> None:
-    """Return once queries see the transaction; or soon, where its commit may be waiting for us.
+    """Return once queries see the transaction, or soon if its commit may be waiting for us.
 
-    Raises SourceUnavailable where it takes long.
+    Raises SourceUnavailable if it takes long.
     """
     if (await snapshot(catalog)).shows(xid):
         return

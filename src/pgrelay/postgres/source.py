@@ -24,11 +24,11 @@ from pgrelay.wire.replication import StandbyStatusUpdate, StreamOptions, start_r
 
 _CLOSE_TIMEOUT_S: Final = 2.0
 
-# For a command. Ahead of a stream, the server may have much to remove that an earlier one has spilled.
+# For a command. Before a stream begins, the server may have to remove much that an earlier one spilled.
 _PATIENCE_S: Final = 60.0
 _FLUSH_RETRY_S: Final = 0.01
 _LOOK_AGAIN_S: Final = 0.1
-# What is read at once of a stream that is left: frames and bytes.
+# How much is read at once from a stream that is being left: frames and bytes.
 _PASSED_BY: Final = (500, 1 << 20)
 _WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -37,7 +37,7 @@ _WHOLE: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 class System:
     """What IDENTIFY_SYSTEM says: the cluster, its timeline, and where its WAL ends now.
 
-    `history` has the timelines before, and is None where the server lacks the file of it.
+    `history` has the timelines before it; None if the server lacks its history file.
     """
 
     systemid: str
@@ -49,8 +49,8 @@ class System:
 class Source:
     """One replication connection. Every method raises SourceUnavailable when the server goes.
 
-    `walsender_pid` is as the server's own views have it, `server_started_us` when the server was started, in
-    microseconds since 1970: no two of a cluster have that in common.
+    `walsender_pid` is as in the server's own views. `server_started_us` is when the server was started, in
+    microseconds since 1970: it differs between two servers of a cluster.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -68,13 +68,13 @@ class Source:
         self._connection = await connect(self._dsn, replication="database")
         self._pgconn = self._connection.pgconn
         self._pgconn.nonblocking = 1
-        # Kept, since libpq knows it no longer once the server has cut the connection.
+        # Kept, because libpq forgets it once the server has cut the connection.
         self._socket = self._pgconn.socket
         try:
-            # What libpq knows of the process may be a proxy's own number.
+            # Asked, because the PID that libpq knows may be a proxy's own number.
             told = await self._execute(f"SELECT pg_backend_pid(), {STARTED_US}")
         except BaseException:
-            # Nobody else will: a block that was not entered is not left.
+            # Nobody else would close it: a block that was not entered is not left.
             await self._connection.close()
             raise
         self.walsender_pid, self.server_started_us = (int(told.get_value(0, n) or b"0") for n in range(2))
@@ -91,7 +91,7 @@ class Source:
 
     @property
     def server_version(self) -> int:
-        """As libpq counts: 180004."""
+        """As libpq numbers it: 180004."""
         return self._pgconn.server_version
 
     @property
@@ -106,25 +106,25 @@ class Source:
 
     async def _history(self, timeline: int) -> History | None:
         if timeline == 1:
-            # Of the first there is none, which the server would call removed.
+            # The first has no file; the server would report it as removed.
             return NONE
         try:
             result = await self._execute(f"TIMELINE_HISTORY {timeline}")
         except SetupError:
-            # Most starts need none: whoever does says what is missing.
+            # Most starts need none; a check that does says what is missing.
             return None
         return History.parse((result.get_value(0, 1) or b"").decode(errors="replace"))
 
     async def start(self, slot: str, lsn: int, options: StreamOptions) -> None:
         """Begin streaming from `lsn`, or where the slot stands if that is later."""
         if self.server_encoding == "SQL_ASCII":
-            # Or the server would end the stream at a value that is no UTF-8, without a word of where it is.
+            # Otherwise the server would end the stream at a value that is not UTF-8, without saying where.
             await self._execute("SET client_encoding TO SQL_ASCII")
         await self._execute(start_replication(slot, lsn, options))
         self._streaming = True
 
     async def _execute(self, command: str) -> pq.abc.PGresult:
-        """One command of the replication grammar. Raises what the server's error means."""
+        """Run one command of the replication grammar. Raises what the server's error means."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 result = await self._ask(command)
@@ -142,7 +142,7 @@ class Source:
         await self._flush()
         result = await self._result()
         if result is not None and result.status != pq.ExecStatus.COPY_BOTH:
-            # The connection is idle again only once the end of the results was read; an error may close it.
+            # The connection is idle again only once all results were read; an error may close it.
             with contextlib.suppress(psycopg.OperationalError):
                 while await self._result() is not None:
                     pass
@@ -150,7 +150,7 @@ class Source:
 
     async def _result(self) -> pq.abc.PGresult | None:
         while self._pgconn.is_busy():
-            # TLS may hold back decrypted bytes that the socket no longer announces.
+            # TLS may hold decrypted bytes that the socket no longer announces.
             await self.wait_readable(_LOOK_AGAIN_S)
             self._pgconn.consume_input()
         return self._pgconn.get_result()
@@ -172,9 +172,9 @@ class Source:
         )
 
     async def wait_readable(self, timeout_s: float | None) -> None:
-        """Return once bytes have arrived, `wake` was called (also if before), or `timeout_s` is over."""
+        """Return once bytes have arrived, `wake` was called (even before), or `timeout_s` is over."""
         loop = asyncio.get_running_loop()
-        # Only now: while nothing is read, bytes that wait would make the loop spin.
+        # Registered only now: while nothing is read, waiting bytes would make the loop spin.
         loop.add_reader(self._socket, self._readable.set)
         try:
             async with asyncio.timeout(timeout_s):
@@ -190,9 +190,9 @@ class Source:
         self._readable.set()
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """The CopyData messages that have arrived, as many as asked for at most. A keepalive is always last.
+        """The CopyData messages that have arrived, at most as many as asked for. A keepalive is always last.
 
-        Empty where nothing has arrived. Raises what the server's error means when it ends the stream.
+        Empty if nothing has arrived. Raises what the server's error means if it ends the stream.
         """
         if self._ended_by is not None:
             raise self._ended_by
@@ -205,14 +205,14 @@ class Source:
                 raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
             return frames
         if not goes_on:
-            # libpq tells the reason once: keep it until the frames before it are taken.
+            # libpq gives the reason once: keep it until the frames before it are taken.
             self._ended_by = self._result_error(pgconn.get_result())
             if not frames:
                 raise self._ended_by
         return frames
 
     def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
-        """Tell the server how far we are; `flush_lsn` moves the slot. False where it takes nothing now."""
+        """Send a StandbyStatusUpdate; `flush_lsn` moves the slot. False if it can't be sent now."""
         if self._ended_by is not None:
             return False
         update = StandbyStatusUpdate(received_lsn, flush_lsn, flush_lsn, time.time_ns() // 1000)
@@ -224,7 +224,7 @@ class Source:
         return sent == 1
 
     async def _end_copy(self) -> None:
-        """Leave the stream as the protocol wants it, so that the slot is free when we return."""
+        """End the stream as the protocol wants it, so that the slot is free when we return."""
         pgconn = self._pgconn
         try:
             while not pgconn.put_copy_end():
@@ -234,7 +234,7 @@ class Source:
             while take_frames(unread, pgconn.get_copy_data, pgconn.consume_input, *_PASSED_BY):
                 await self.wait_readable(0 if unread else None)
                 unread.clear()
-            # It lets go of the slot behind its own end of the copy, and ahead of the command's.
+            # The server releases the slot after its CopyDone, and before the command completes.
             while pgconn.is_busy():
                 await self.wait_readable(None)
                 pgconn.consume_input()
