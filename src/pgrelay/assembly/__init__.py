@@ -1,1 +1,1 @@
-"""From the order of arrival to the order of commit; what waits for its commit does so here, or on disk."""
+"""From the order of arrival to the order of commit. Open transactions wait here, in memory or on disk."""

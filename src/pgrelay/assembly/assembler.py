@@ -7,18 +7,18 @@ streamed   StreamStart, changes, StreamStop, in as many segments as it takes and
            transactions; then StreamCommit, StreamAbort, or StreamPrepare
 prepared   BeginPrepare, changes, Prepare; and long after, CommitPrepared or RollbackPrepared
 
-Streamed and prepared ones wait as raw frames in the spool. A StreamAbort of a subtransaction drops only the
-changes that carry its xid; of the transaction itself, everything. At the commit the frames are replayed, less
-the aborted ones, as if they had been sent then. A replay may be huge, so it is taken in slices: `receive`
-must not be called while `replaying`.
+Streamed and prepared transactions wait as raw frames in the spool. A StreamAbort of a subtransaction drops
+only the changes with its xid; one of the transaction itself drops everything. At the commit the frames are
+replayed, without the aborted ones, as if they were sent only then. A replay may be huge, so it is taken in
+slices: `receive` must not be called while `replaying`.
 
-Out come events, in commit order: TransactionBegin, frames, TransactionEnd, again and again; and now and then
-a Reached, an LSN that is safe to confirm once everything before it is, such as a keepalive's WAL end. A frame
-is a whole CopyData message; in a transaction that is `streamed` the body of an XLogData frame begins after
-the 4-byte xid that follows the tag (but Origin has none). Relation and Type come outside of transactions too.
+The output is events in commit order: TransactionBegin, frames, TransactionEnd, repeatedly, and sometimes a
+Reached: an LSN, such as a keepalive's WAL end, that is safe to confirm once everything before it is. A frame
+is a whole CopyData message. In a `streamed` transaction, the body of an XLogData frame begins after the
+4-byte xid that follows the tag (but Origin has none). Relation and Type come outside of transactions too.
 
-Half-streamed transactions are worth nothing after a reconnect, since the server sends them again from their
-first segment: begin with a new Assembler and `close` the old one. Prepared ones are kept on disk.
+After a reconnect half-streamed transactions are useless, since the server sends them again from their first
+segment: begin with a new Assembler and `close` the old one. Prepared ones are kept on disk.
 
 Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical Decoding", "Streaming of Large
 Transactions" and "Two-phase Commit Support".
@@ -52,7 +52,7 @@ class OpenTransaction:
         self.frames = frames
         self.aborted: set[int] = set()
         self.described = StreamedRelations()
-        # The session's Relations as they were when the first change that needs them came.
+        # By OID, the session's Relation when the first change that needs it came.
         self.relied_on: dict[int, bytes] = {}
 
 
@@ -60,8 +60,7 @@ class Assembler:
     """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
-    position that the server has named where a transaction ends; what ends at `delivered_lsn` or before is in
-    Kafka already.
+    position that the server has named outside of a transaction's changes. What ends by `delivered_lsn` is in Kafka.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Assembler:
         self._segment: OpenTransaction | None = None
         self._preparing: OpenTransaction | None = None
         self._replay: Replay | None = None
-        # Also for transactions that outlive the session.
+        # Also written with prepared transactions, which outlive the session.
         self._relations = Relations()
 
     @property
@@ -89,7 +88,7 @@ class Assembler:
 
     @property
     def in_segment(self) -> bool:
-        """What comes next is of a transaction that is streamed, and waits for its commit."""
+        """What comes next belongs to a streamed transaction, and waits for its commit."""
         return self._segment is not None
 
     @property
@@ -135,7 +134,7 @@ class Assembler:
             self._control(frame)
 
     def _keepalive(self, frame: bytes) -> None:
-        """Every commit before a keepalive's WAL end has been sent, save one that is being sent right now."""
+        """Every commit before a keepalive's WAL end has been sent, except one that is being sent now."""
         if frame[0] != KEEPALIVE:
             raise ProtocolError(f"unknown replication message {chr(frame[0])!r}")
         wal_end = PrimaryKeepalive.parse(frame).wal_end
@@ -150,7 +149,7 @@ class Assembler:
             largest = max(self.held(), key=lambda held: held.frames.in_memory)
             self._spill(largest)
             if self._two_phase:
-                # So a PREPARE finds little left to sync: gigabytes would hold up all else for long.
+                # So a PREPARE has little left to sync: syncing gigabytes would hold up all else for long.
                 largest.frames.sync()
 
     def _spill(self, transaction: OpenTransaction) -> None:
@@ -158,7 +157,7 @@ class Assembler:
         transaction.frames.spill()
 
     def held(self) -> list[OpenTransaction]:
-        """What waits for its commit: xid, and frames in memory and on disk."""
+        """The transactions that wait for their commit."""
         held = list(self._open.values())
         if self._preparing is not None:
             held.append(self._preparing)
@@ -169,7 +168,7 @@ class Assembler:
         del self._open[transaction.xid]
 
     def _schema(self, tag: int, frame: bytes) -> None:
-        """A Relation or Type outside a stream belongs to the session at once, a prepared one's as well."""
+        """A Relation or Type outside a stream is the session's at once, even in a prepared transaction."""
         self._relations.learn(tag, frame)
         self._events.append(frame)
         if self._preparing is not None:
@@ -192,8 +191,7 @@ class Assembler:
     def _standalone(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
 
-        Its LSN is where its WAL record ends. A commit record may begin there: to confirm any more would be to
-        confirm that.
+        Its LSN is where its WAL record ends. A commit record may begin there, so confirming more would confirm it.
         """
         message = self._parse(frame)
         if not isinstance(message, pgoutput.Message) or message.transactional:
@@ -224,7 +222,7 @@ class Assembler:
         return "outside any transaction"
 
     def _control(self, frame: bytes) -> None:
-        """Everything that begins, ends or cuts a transaction; rare beside the changes."""
+        """Everything that begins, ends or cuts a transaction; rare compared with changes."""
         message = self._parse(frame)
         self.server_lsn = max(self.server_lsn, frame_lsn(frame))
         inside = self._plain is not None or self._segment is not None or self._preparing is not None
@@ -253,12 +251,12 @@ class Assembler:
             case transactions.BeginPrepare():
                 self._preparing = self._begin_prepare(message.xid)
             case transactions.Prepare():
-                # PostgreSQL 18 sends it alone where there is nothing to decode, such as a mere lock.
+                # PostgreSQL 18 sends it alone if there is nothing to decode, such as only a lock.
                 self._prepare(self._begin_prepare(message.xid), message)
             case transactions.CommitPrepared():
                 self._commit_prepared(message)
             case transactions.RollbackPrepared():
-                # With no Prepare before it there is nothing to drop: it was rolled back while we were away.
+                # Without a Prepare there is nothing to drop: it was rolled back while we were away.
                 self._prepared.rolled_back(message.xid, message.gid)
                 self._events.append(Reached(message.end_lsn))
             case _:
@@ -341,7 +339,7 @@ class Assembler:
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
         entry = self._prepared.find(commit.xid, commit.gid)
         if entry is None and commit.end_lsn <= self.delivered_lsn:
-            # A promoted standby's slot may stand where its primary's was before we deleted the rows.
+            # A promoted standby's slot may stand where its primary's stood before we deleted the rows.
             self._events.append(Reached(commit.end_lsn))
             return
         if entry is None:
@@ -358,7 +356,7 @@ class Assembler:
         self._replay = Replay(chunks, commit.end_lsn, set(entry.aborted), None, [])
 
     def replay(self, size: int) -> None:
-        """Give out the next frames of a committed transaction, about `size` bytes, and at last its end."""
+        """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""
         replay = self._replay
         assert replay is not None, "nothing is being replayed"
         for frame in replay.take(size):

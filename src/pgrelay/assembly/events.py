@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class TransactionBegin:
     """`xid` is None for a logical message outside any transaction; `commit_us` since 1970.
 
-    `streamed`: frames carry an xid. `scoped`: its relations are its own and end with it.
+    `streamed`: its frames have an xid. `scoped`: its relations are its own and end with it.
     """
 
     xid: int | None
@@ -26,7 +26,7 @@ class TransactionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """An LSN with nothing to deliver: a keepalive's, or a transaction was put on disk or rolled back."""
+    """An LSN with nothing to deliver: a keepalive's, or that of a transaction put on disk or rolled back."""
 
     lsn: int
 

@@ -1,7 +1,7 @@
 """Prepared transactions on disk, from PREPARE TRANSACTION to some time after COMMIT PREPARED.
 
-Once the end of a Prepare is confirmed, the server sends only CommitPrepared, without the rows: they must be
-ours by then. So a prepared transaction is two files, written in this order and each synced to disk:
+Once the end of a Prepare is confirmed, the server sends only CommitPrepared, without the rows: we must have
+them by then. So a prepared transaction is two files, written in this order and each synced to disk:
 
 NAME.frames     its raw XLogData frames, as the spool writes them
 NAME.prepared   JSON: xid, gid, end_lsn, streamed, aborted subtransactions, size of NAME.frames, the
@@ -10,7 +10,7 @@ NAME.prepared   JSON: xid, gid, end_lsn, streamed, aborted subtransactions, size
 The second makes the pair valid; frames without it are left-overs. A committed transaction's pair stays until
 the slot's restart_lsn has passed its commit: until then a crashed server may ask for it again.
 
-Since nobody sends these rows again, a file of them that is damaged is a gap, not trouble that passes.
+Since nobody sends these rows again, a damaged file is a gap, not trouble that passes.
 """
 
 import base64
@@ -57,18 +57,18 @@ _FIELDS: Final = frozenset(each.name for each in fields(Prepared))
 
 
 def remove_all(directory: Path) -> None:
-    """Delete what relays of a slot have kept in its directory, and that too. Raises SpoolError."""
+    """Delete what relays of a slot have kept in its directory, and the directory. Raises SpoolError."""
     try:
         os.stat(directory)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        # It is in one that we may not search, such as a relay's that runs under another account.
+        # Its parent is one that we may not search, such as that of a relay under another account.
         raise spool_error(directory, error) from error
     for suffix in _OURS:
         for path in files_ending(directory, suffix):
             remove_file(path)
-    # With a file of somebody else's in it, it stays.
+    # It stays if somebody else's file is in it.
     with contextlib.suppress(OSError):
         directory.rmdir()
 
@@ -113,7 +113,7 @@ class PreparedStore:
         replaced = self._known.get((xid, gid))
         self._known[xid, gid] = entry
         if replaced is not None and replaced.name != name:
-            # Of another life of the cluster: read again after a restart, it could pass for this one.
+            # From an earlier state of the cluster: loaded after a restart, it could pass for this one.
             self._remove(replaced)
 
     def find(self, xid: int, gid: str) -> Prepared | None:
@@ -122,7 +122,7 @@ class PreparedStore:
     def chunks(self, entry: Prepared) -> Iterator[list[bytes]]:
         """The Relation and Type frames that the rows rely on, then the transaction's own, chunk by chunk.
 
-        Raises GapError where they are not what was kept, SpoolError where they can't be read now.
+        Raises GapError if they are not what was kept, SpoolError if they can't be read now.
         """
         yield [base64.b64decode(frame) for frame in entry.relations]
         try:
@@ -134,7 +134,7 @@ class PreparedStore:
             ) from damage
 
     def committed(self, entry: Prepared, end_lsn: int) -> None:
-        """Note where its commit ends, so that `purge` can tell when it is no longer needed."""
+        """Note where its commit ends, so that `purge` knows when it is no longer needed."""
         entry = replace(entry, committed=end_lsn)
         self._write(entry)
         self._known[entry.xid, entry.gid] = entry
@@ -146,9 +146,9 @@ class PreparedStore:
             del self._known[xid, gid]
 
     def purge(self, restart_lsn: int, most: int | None = None) -> int:
-        """Delete what was committed before `restart_lsn`, where decoding can never begin again.
+        """Delete what was committed before `restart_lsn`: decoding never begins before that.
 
-        Not more than `most`, since each takes some tenths of a millisecond; returns how many.
+        At most `most`, since each takes some tenths of a millisecond. Returns how many.
         """
         passed = (e for e in self._known.values() if e.committed is not None and e.committed <= restart_lsn)
         gone = list(islice(passed, most))
@@ -178,7 +178,7 @@ class PreparedStore:
 def _read(path: Path) -> Prepared:
     try:
         written = json.loads(path.read_bytes())
-        # A later version may have more of them.
+        # A later version may have more fields.
         return Prepared(**{name: written[name] for name in written if name in _FIELDS})
     except (ValueError, TypeError) as error:
         raise GapError(

@@ -1,11 +1,11 @@
-"""The session's Relations: for each table, the description by which the server sends its next rows.
+"""The session's Relations: for each table, the description that the server's next rows follow.
 
-Theory of operation. The server describes a table once, and again when it has changed. For each transaction
-that it streams it does so inside the stream, and those Relations become the session's when it commits. The
-description in force is the one that the server sent last, which need not be that of the last commit: while a
-stream is open, another transaction may be sent a later one, since no lock keeps a column list or a schema's
-name from changing. So each Relation is numbered as it arrives, and behind the commit of a stream those of the
-session that were sent later than the stream's own are given out again.
+Theory of operation. The server describes a table once, and again when it has changed. For each streamed
+transaction it does so inside the stream, and those Relations become the session's at the commit. The Relation
+in force is the one that the server sent last, which need not be that of the last commit: while a stream is
+open, a later one may be sent to another transaction, since no lock keeps a column list or a schema's name
+from changing. So each Relation is numbered as it arrives. After the commit of a stream, those of the
+session's that were sent later than the stream's own are given out again.
 
 Source: PostgreSQL, pgoutput.c, maybe_send_schema and cleanup_rel_sync_cache.
 """
@@ -15,7 +15,7 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY, id_after_
 
 
 class StreamedRelations:
-    """Those of a streamed transaction: the number of the last to arrive, by (table's OID, xid)."""
+    """The Relations of a streamed transaction: the number of the last to arrive, by (table's OID, xid)."""
 
     def __init__(self) -> None:
         self.arrivals: dict[tuple[int, int], int] = {}
@@ -31,21 +31,21 @@ class Relations:
         self._count = 0
 
     def learn(self, tag: int, frame: bytes) -> None:
-        """Take in one that came outside of any stream."""
+        """Take in a Relation or Type that came outside of any stream."""
         self._keep(tag, frame)
         if tag == tags.RELATION:
             self._count += 1
             self._arrivals[id_after_tag(frame)] = self._count
 
     def describe(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
-        """Note one that came inside a stream. Raises ProtocolError where it has no OID."""
+        """Note a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""
         oid = id_after_tag(_without_xid(frame))
         if tag == tags.RELATION:
             self._count += 1
             stream.arrivals[oid, id_after_tag(frame)] = self._count
 
     def sent_later(self, stream: StreamedRelations, aborted: set[int]) -> list[bytes]:
-        """A stream commits, and will be replayed: the session's Relations that came later than its own."""
+        """For a stream that commits and will be replayed: the session's Relations that came after its own."""
         last: dict[int, int] = {}
         for (oid, xid), number in stream.arrivals.items():
             if xid not in aborted:
@@ -60,7 +60,7 @@ class Relations:
         self._keep(tag, _without_xid(frame))
 
     def restore(self, later: list[bytes]) -> list[bytes]:
-        """Put what `sent_later` gave in force again; returns those that differ from what was replayed."""
+        """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
         changed = []
         for frame in later:
             if self.latest[id_after_tag(frame)][HEADER_SIZE:] != frame[HEADER_SIZE:]:

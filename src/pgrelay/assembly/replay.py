@@ -8,10 +8,10 @@ from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
 
 
 class Replay:
-    """The frames of a transaction that ends at `end_lsn`, less those of its `aborted` subtransactions.
+    """The frames of a transaction that ends at `end_lsn`, without those of its `aborted` subtransactions.
 
     `buffer` is discarded at the end; None for a prepared transaction, whose files are kept. `sent_later` are
-    the session's Relations that came after the transaction's own of the same tables.
+    the session's Relations that came after the transaction's own for the same tables.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Replay:
     def take(self, size: int) -> list[bytes]:
         """The next frames, about `size` bytes; `done` once there are no more.
 
-        Raises SpoolError, and GapError where they are damaged and the server sends them no more.
+        Raises SpoolError, or GapError if they are damaged and the server does not send them again.
         """
         frames: list[bytes] = []
         given = 0
@@ -61,5 +61,5 @@ class Replay:
 
 
 def _subtransaction(frame: bytes) -> int:
-    """The xid of a change inside a stream; Origin, which has none, counts as 0, which no transaction is."""
+    """The xid of a change inside a stream; 0, which no transaction has, for Origin, which has no xid."""
     return 0 if frame[HEADER_SIZE] == tags.ORIGIN else id_after_tag(frame)

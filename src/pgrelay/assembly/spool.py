@@ -1,8 +1,8 @@
 """Where transactions wait for their commit: in memory first, then in files under one directory.
 
-A `FrameBuffer` holds the raw XLogData frames of one transaction in order. Frames gather in chunks of about
-1 MiB; spilled chunks go to the buffer's file, each behind its length and CRC, so that a torn file is found
-out and never replayed as if it were whole. Order on replay: the file, then what is still in memory.
+A `FrameBuffer` holds the raw XLogData frames of one transaction in order. Frames are gathered in chunks of
+about 1 MiB. Spilled chunks go to the buffer's file, each after its length and CRC, so that a torn file is
+detected and never replayed as if it were whole. Order on replay: the file, then what is still in memory.
 
 A file lives as long as its transaction is open in this process. What a crash leaves behind is removed by
 `Spool.remove_stale`, once the slot is ours. Prepared transactions outlive the process: see prepared.py.
@@ -32,7 +32,7 @@ SPOOL_SUFFIX: Final = ".spool"
 # Length of the chunk and its CRC-32, each 4 bytes unsigned.
 _CHUNK_HEADER: Final = Struct("!II")
 
-# Errors of a directory that can't be made, now or later.
+# Errors of a directory that can never be created.
 _NEVER_OURS: Final = frozenset(
     {
         errno.EACCES,
@@ -50,7 +50,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def base_directory(configured: Path | None) -> Path:
-    """The directory that has the spool directories of all relays of this account."""
+    """The directory for the spool directories of all relays of this account."""
     return configured or Path(_temporary(), f"pgrelay-{os.getuid()}")
 
 
@@ -58,12 +58,12 @@ def _temporary() -> str:
     try:
         return tempfile.gettempdir()
     except FileNotFoundError:
-        # gettempdir tries to write, which fails on a full disk: whoever makes the spool says what is wrong.
+        # gettempdir tries to write, which fails on a full disk: creating the spool reports what is wrong.
         return os.environ.get("TMPDIR") or "/tmp"
 
 
 def slot_directory(configured: Path | None, systemid: str, slot: str) -> Path:
-    """A slot's own directory in it, so that relays may share a disk."""
+    """A slot's own directory in the base directory, so that relays may share a disk."""
     return base_directory(configured) / f"{systemid}-{slot}"
 
 
@@ -77,7 +77,7 @@ class Spool:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Make the directory, and have it alone until `close`.
+        """Create the directory, and hold it exclusively until `close`.
 
         Raises SetupError if it can never be ours, SpoolError if the disk fails or another relay has it.
         """
@@ -94,7 +94,7 @@ class Spool:
         try:
             _make_private(self.directory)
         except OSError as error:
-            # A disk that turned read-only under a directory of ours may turn back.
+            # A disk that became read-only under a directory of ours may recover.
             turned = error.errno == errno.EROFS and self.directory.is_dir()
             if turned or error.errno not in _NEVER_OURS:
                 raise spool_error(self.directory, error) from error
@@ -103,14 +103,14 @@ class Spool:
             ) from error
 
     def remove_stale(self) -> int:
-        """Delete what transactions of an earlier run left behind; returns how many files."""
+        """Delete what an earlier run's transactions left behind; returns how many files."""
         stale = files_ending(self.directory, SPOOL_SUFFIX)
         for path in stale:
             remove_file(path)
         return len(stale)
 
     def count(self, size: int) -> None:
-        """Bytes were written, or with a negative size, let go of."""
+        """Count bytes written or, if negative, released."""
         self.on_disk += size
         self._written += max(size, 0)
 
@@ -177,9 +177,9 @@ class FrameBuffer:
         self._spool.count(size)
 
     def chunks(self) -> Iterator[list[bytes]]:
-        """All frames in order, a chunk's at a time.
+        """All frames in order, one chunk's at a time.
 
-        Raises SpoolDamaged where the file does not hold what was written to it.
+        Raises SpoolDamaged if the file does not hold what was written to it.
         """
         if self._file is not None:
             yield from read_chunks(self.path, self.on_disk)
@@ -189,7 +189,7 @@ class FrameBuffer:
             yield _split(self._writer.getvalue())
 
     def keep_as(self, path: Path) -> int:
-        """Put every frame on stable storage under `path` and let go of it; returns the file's size."""
+        """Put every frame on stable storage under `path` and forget it; returns the file's size."""
         self.spill()
         self.sync()
         assert self._file is not None
@@ -204,9 +204,9 @@ class FrameBuffer:
         return size
 
     def discard(self) -> None:
-        """Let go of the frames, whether their file could be written or not."""
+        """Drop the frames, whether their file could be written or not."""
         if self._file is not None:
-            # On a full disk closing fails too, over what is still buffered.
+            # On a full disk closing fails too, because of what is still buffered.
             with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None
@@ -223,17 +223,17 @@ class FrameBuffer:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory that only we may use, and likewise those above it that are missing."""
+    """Create a directory that only we may use, and likewise its missing parents."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
-        # Not left to mkdir: it takes away what the umask says.
+        # Not left to mkdir: the umask takes away bits of its mode.
         path.chmod(0o700)
     directory.chmod(0o700)
 
 
 def _locked(directory: Path) -> int:
-    """A descriptor that keeps others out, which ends with the process at the latest."""
+    """A descriptor whose lock keeps other relays out; it ends with the process at the latest."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError as error:
@@ -248,22 +248,22 @@ def _locked(directory: Path) -> int:
             "transactions.spool_dir"
         ) from error
     except OSError:
-        # Of a file system without locks, such as some of a network: then nobody is kept out.
+        # A file system without locks, such as some network file systems: then nobody is kept out.
         pass
     return descriptor
 
 
 def open_private(path: Path) -> BinaryIO:
-    """A new file that only we may read, emptied if it was there."""
+    """A new file that only we may read; an existing one is emptied."""
     file = os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
     os.fchmod(file.fileno(), 0o600)
     return file
 
 
 def files_ending(directory: Path, suffix: str) -> list[Path]:
-    """The files there whose names end so. Raises SpoolError where the directory can't be read."""
+    """The directory's files whose names end in `suffix`. Raises SpoolError if it can't be read."""
     try:
-        # Not glob: to it a directory that can't be read is an empty one.
+        # Not glob: it takes a directory that can't be read for an empty one.
         return [path for path in directory.iterdir() if path.name.endswith(suffix)]
     except OSError as error:
         raise spool_error(directory, error) from error
@@ -278,9 +278,9 @@ def remove_file(path: Path) -> None:
 
 
 def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
-    """The frames of a spool file that is known to hold `size` bytes, a chunk's at a time.
+    """The frames of a spool file that must hold `size` bytes, one chunk's at a time.
 
-    Raises SpoolDamaged where it does not, SpoolError where it can't be read now.
+    Raises SpoolDamaged if it does not, SpoolError if it can't be read now.
     """
     try:
         with path.open("rb") as file:
@@ -288,7 +288,7 @@ def read_chunks(path: Path, size: int) -> Iterator[list[bytes]]:
             while left:
                 length, crc = _CHUNK_HEADER.unpack(_read_exactly(file, _CHUNK_HEADER.size, path))
                 left -= _CHUNK_HEADER.size + length
-                # None is empty; but zeros, as a disk may leave them, look like empty ones, CRC and all.
+                # No chunk is empty; but zeros, which a disk may leave, look like empty chunks, CRC and all.
                 if left < 0 or length == 0:
                     raise SpoolDamaged(f"{path}: a chunk is damaged ({length} bytes long); check the disk")
                 chunk = _read_exactly(file, length, path)

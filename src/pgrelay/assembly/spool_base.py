@@ -1,4 +1,4 @@
-"""Who owns the directory under the system's temporary one that holds the spools if none is configured."""
+"""Who owns the directory that holds the spools if none is configured, in the system's temporary one."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ CURE: Final = "remove it, or set transactions.spool_dir to a directory that is o
 
 
 def why_not_ours(configured: Path | None) -> str | None:
-    """Why the directory may be another account's doing; None if it is ours alone, missing, or configured.
+    """Why another account may have made the directory; None if it is ours alone, missing, or configured.
 
-    A configured one may well belong to another account, such as a volume: who may write there is its owner's
-    decision.
+    A configured one, such as a volume, may well belong to another account: its owner decides who may write
+    there.
     """
     if configured is not None:
         return None
@@ -24,7 +24,7 @@ def why_not_ours(configured: Path | None) -> str | None:
     try:
         found = base.lstat()
     except OSError:
-        # Missing, or not to be looked at: whoever makes the spool says why it can't be made.
+        # Missing or inaccessible: creating the spool reports why it can't be created.
         return None
     others = found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if others or not stat.S_ISDIR(found.st_mode):
@@ -33,15 +33,15 @@ def why_not_ours(configured: Path | None) -> str | None:
 
 
 def require_own_base(configured: Path | None) -> None:
-    """Make the directory if it is missing, and check that nobody else can write there. Raises SetupError.
+    """Create the directory if it is missing, and check that nobody else can write there. Raises SetupError.
 
-    Its name can be guessed, so whoever made it before us could have us delete files of ours by a link in it.
+    Its name can be guessed, so whoever made it before us could plant a link that has us delete our own files.
     """
     if configured is None:
         base = base_directory(None)
         with contextlib.suppress(OSError):
             base.mkdir(mode=0o700)
-            # Not left to mkdir: it takes away what the umask says.
+            # Not left to mkdir: the umask takes away bits of its mode.
             base.chmod(0o700)
     if (why := why_not_ours(configured)) is not None:
         raise SetupError(f"{why}: {CURE}")
