@@ -19,7 +19,7 @@ def read_u32(data: bytes, pos: int) -> int:
 class Cursor:
     """Reads fields one after the other and refuses to read past the end, or to leave bytes behind.
 
-    `message` is the name that errors call the message by; `pos` is the offset of the next unread byte.
+    `message` is the message's name in errors; `pos` is the offset of the next unread byte.
     """
 
     def __init__(self, message: str, data: bytes, pos: int = 0) -> None:
@@ -58,13 +58,13 @@ class Cursor:
         return self.i64(what) & U64
 
     def unused_flags(self) -> None:
-        """Int8(0): a flag set here would change the message in a way that we do not know."""
+        """Int8(0): a flag set here would change the message in a way that we don't know."""
         flags = self.u8("flags")
         if flags != 0:
             raise ProtocolError(f"{self.message} has unknown flags 0x{flags:02X} at offset {self.pos - 1}")
 
     def count(self, value: int, what: str) -> int:
-        """Refuse a negative number of things."""
+        """Refuse a negative count."""
         if value < 0:
             raise ProtocolError(f"{self.message} has {value} {what} before offset {self.pos}")
         return value
@@ -82,7 +82,7 @@ class Cursor:
             )
         raw = self.data[self.pos : end]
         self.pos = end + 1
-        # An SQL_ASCII database does not convert; its identifiers survive as lone surrogates.
+        # An SQL_ASCII database does not convert; bytes that are not UTF-8 survive as lone surrogates.
         return raw.decode("utf-8", "surrogateescape")
 
     def end(self) -> None:

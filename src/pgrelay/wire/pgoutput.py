@@ -39,7 +39,7 @@ def _xid(cursor: Cursor, in_stream: bool) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the transaction was first committed; never has an xid prefix."""
+    """The node on which the transaction was first committed; it never has an xid prefix."""
 
     commit_lsn: int
     name: str
@@ -130,7 +130,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """`old` is the old key where `old_is_key`, else the whole old row; None where the server sent none."""
+    """`old` is the old key if `old_is_key`, else the whole old row; None if the server sent none."""
 
     xid: int | None
     relation_oid: int
@@ -153,7 +153,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """`old` is the old key where `old_is_key`, else the whole old row."""
+    """`old` is the old key if `old_is_key`, else the whole old row."""
 
     xid: int | None
     relation_oid: int
@@ -188,7 +188,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What pg_logical_emit_message wrote. `lsn` is where its WAL record ends."""
+    """A logical message, from pg_logical_emit_message. `lsn` is where its WAL record ends."""
 
     xid: int | None
     transactional: bool
@@ -269,8 +269,8 @@ _PLAIN: Final[dict[int, tuple[str, Callable[[Cursor], PgoutputMessage]]]] = {
 def parse(data: bytes, in_stream: bool = False, start: int = 0) -> PgoutputMessage:
     """Read the message that begins at `start` and runs to the end of `data`.
 
-    `in_stream` says that it stands between StreamStart and StreamStop. Raises ProtocolError, naming
-    message and offset, on truncated, oversized or unknown bytes.
+    `in_stream`: it came between StreamStart and StreamStop. Raises ProtocolError, naming message and offset,
+    on truncated, oversized or unknown bytes.
     """
     if start >= len(data):
         raise ProtocolError("an empty message has no tag")

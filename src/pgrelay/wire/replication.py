@@ -1,4 +1,4 @@
-"""The streaming replication protocol: what travels in CopyData, and the command that starts it.
+"""The streaming replication protocol: the messages inside CopyData, and the command that starts them.
 
 Formats: PostgreSQL manual, "Streaming Replication Protocol".
 """
@@ -18,7 +18,7 @@ KEEPALIVE: Final = ord("k")
 # XLogData is one tag byte, three 8-byte integers, then the payload: the per-row path relies on it.
 HEADER_SIZE: Final = 25
 
-# Where the body of a change begins in its frame: behind the tag, and behind the xid too within a stream.
+# Where the body of a change begins in its frame: after the tag and, within a stream, the xid.
 BODY: Final = 26
 STREAMED_BODY: Final = 30
 
@@ -127,16 +127,16 @@ class StreamOptions:
 
 
 def start_replication(slot: str, lsn: int, options: StreamOptions) -> str:
-    """The START_REPLICATION command. `lsn` 0 begins where the slot stands."""
+    """The START_REPLICATION command. `lsn` 0 starts at the slot's position."""
     listed = ", ".join(f"{name} {quote_literal(value)}" for name, value in options.pairs())
     return f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {format_lsn(lsn)} ({listed})"
 
 
 def quote_identifier(name: str) -> str:
-    """Quoted always: the server folds an unquoted publication name to lower case."""
+    """Always quoted: the server folds an unquoted publication name to lower case."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_literal(value: str) -> str:
-    """A literal in the replication grammar, which knows no backslash escapes."""
+    """A literal in the replication grammar, which has no backslash escapes."""
     return "'" + value.replace("'", "''") + "'"

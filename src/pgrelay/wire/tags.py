@@ -1,4 +1,4 @@
-"""The byte that each message of pgoutput begins with.
+"""The first byte of each message of pgoutput.
 
 Source: PostgreSQL manual, "Logical Replication Message Formats".
 """
@@ -25,7 +25,7 @@ COMMIT_PREPARED: Final = ord("K")
 ROLLBACK_PREPARED: Final = ord("r")
 STREAM_PREPARE: Final = ord("p")
 
-# Sets of them: changes of a row, what describes relations, and all that counts as a change.
+# Sets of tags: changes of a row, descriptions of relations, and everything that counts as a change.
 ROWS: Final = b"IUD"
 SCHEMA: Final = b"RY"
 CHANGES: Final = b"IUDTMO"

@@ -1,7 +1,7 @@
 """pgoutput's messages about transactions: their begin, end, segments, aborts and preparation.
 
 Formats: PostgreSQL manual, "Logical Replication Message Formats". Times are microseconds since 1970-01-01
-UTC. What may be confirmed to the server is always `end_lsn`; `commit_lsn` orders transactions.
+UTC. The LSN to confirm to the server is always `end_lsn`; `commit_lsn` orders transactions.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class StreamCommit:
 
 @dataclass(frozen=True, slots=True)
 class StreamAbort:
-    """Drops the subtransaction `subxid` of `xid`, or all of it where the two are equal.
+    """Drops the subtransaction `subxid` of `xid`, or the whole transaction if the two are equal.
 
     `abort_lsn` and `abort_us` come only with `streaming 'parallel'`; the LSN may be 0 after a crash.
     """

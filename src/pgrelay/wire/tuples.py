@@ -14,9 +14,9 @@ BINARY: Final = ord("b")
 
 @dataclass(frozen=True, slots=True)
 class TupleData:
-    """`kinds` is one byte a column (n, u, t or b); `values` has bytes where the kind is t or b, else None.
+    """`kinds` has one byte per column (n, u, t or b); `values` has bytes if the kind is t or b, else None.
 
-    `u` is an unchanged TOAST value that the server did not send, which is not null.
+    `u` is an unchanged TOAST value that the server did not send; it is not null.
     """
 
     kinds: bytes
