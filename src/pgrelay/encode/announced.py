@@ -1,4 +1,4 @@
-"""Which schema of each table consumers were told last."""
+"""Which schema of each table was announced to consumers last."""
 
 from pgrelay.encode.plan import Plan
 
@@ -6,8 +6,8 @@ from pgrelay.encode.plan import Plan
 class Announced:
     """The plans that were announced last, by relation and by name.
 
-    By both, since a table may take another's name and give it back: consumers go by the last plan of a name,
-    and a relation that changed supersedes its own earlier plan, whatever name that had.
+    By both, since a table may take another's name and give it back. Consumers use the last plan of a name; a
+    relation that changed replaces its own earlier plan, whatever name that had.
     """
 
     def __init__(self) -> None:
@@ -15,11 +15,11 @@ class Announced:
         self._by_name: dict[str, Plan] = {}
 
     def is_new(self, plan: Plan) -> bool:
-        """Whether neither its relation nor its name was announced before."""
+        """Whether neither the plan's relation nor its name was announced before."""
         return plan.relation.oid not in self._by_oid and plan.table not in self._by_name
 
     def add(self, plan: Plan) -> None:
-        """Mark a plan as announced, and the last ones of the same relation and name as no longer so."""
+        """Mark a plan as announced, and the previous ones of its relation and of its name as not."""
         for previous in (self._by_oid.get(plan.relation.oid), self._by_name.get(plan.table)):
             if previous is not None:
                 previous.announced = False

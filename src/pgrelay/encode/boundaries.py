@@ -1,7 +1,7 @@
 """The transaction topic: BEGIN and END of every transaction that has records, and each record's place in it.
 
 Shapes: Debezium's "Transaction metadata", with the commit LSN added. Events are counted by `seq`: a truncate
-that goes to several partitions, or a tombstone, does not count again. One id names BEGIN, END and records.
+that goes to several partitions counts once, and a tombstone not at all. BEGIN, END and records share one id.
 """
 
 from pgrelay.encode.envelope import Envelope
@@ -10,7 +10,7 @@ from pgrelay.encode.records import Opening, Record
 
 
 class Boundaries:
-    """Counts one transaction's events by collection, and writes what stands at its two ends."""
+    """Counts one transaction's events by collection, and writes the records at its two ends."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -26,13 +26,13 @@ class Boundaries:
         return bool(self._counts)
 
     def count(self, collection: str, envelope: Envelope) -> bytes:
-        """Count the next event, and return its place: what a record tells of its transaction."""
+        """Count the next event, and return its place: what its record says about the transaction."""
         order = self._counts.get(collection, 0) + 1
         self._counts[collection] = order
         return self._place(envelope, order)
 
     def take_back(self, collection: str) -> None:
-        """Count one event less: the last one's record can't be."""
+        """Count one event less: the last one can't become a record."""
         self._counts[collection] -= 1
         if not self._counts[collection]:
             del self._counts[collection]
@@ -55,7 +55,7 @@ class Boundaries:
         return b'{"id":"%b"}' % identity(envelope)
 
     def _value(self, envelope: Envelope, status: str, counts: dict[str, int] | None) -> bytes:
-        """`counts`: how many events each collection has had, told at the end."""
+        """`counts`: how many events each collection has had; only END has them."""
         events, collections = b"null", b"null"
         if counts is not None:
             events = b"%d" % sum(counts.values())

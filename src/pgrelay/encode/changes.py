@@ -1,8 +1,8 @@
-"""One change to its records: an insert, update, delete, truncate or logical message.
+"""Turns one change into its records: an insert, update, delete, truncate or logical message.
 
-Layout: manual, "Logical Replication Message Formats". The classes of the wire room are skipped for rows: the
-bytes of the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages;
-`body` is where the message's fields begin, after the tag and, inside a stream, the xid.
+Layout: manual, "Logical Replication Message Formats". Rows skip the classes of the wire room: the bytes of
+the tuple go straight into the value, by the relation's plan. Frames are whole XLogData messages; `body` is
+where the message's fields begin, after the tag and, inside a stream, the xid.
 """
 
 from librt.strings import BytesWriter
@@ -37,7 +37,7 @@ from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY, frame_lsn
 
 
 class Changes:
-    """Adds the records of each change to `segment`, that of the transaction on its way out."""
+    """Adds the records of each change to `segment`, which is the current transaction's."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
         self.envelope: Envelope = envelope_of(options)
@@ -118,7 +118,7 @@ class Changes:
         before: bytes,
         after: bytes,
     ) -> None:
-        """A change of the key: a delete by the old key, then a create by the new.
+        """A change of the key: a delete under the old key, then a create under the new.
 
         Each has the other key in a header, as JSON.
         """
@@ -172,7 +172,7 @@ class Changes:
             self.messages += 1
 
     def set_aside(self, plan: Plan, frame: bytes, body: int, op: str, error: RecordError) -> None:
-        """Make a dead letter of a change of a row that can't be encoded: as a record, it takes a `seq`."""
+        """Make a dead letter of a row's change that can't be encoded. Like a record, it takes a `seq`."""
         if self.segment is None:
             raise error
         streamed = body == STREAMED_BODY
@@ -181,7 +181,7 @@ class Changes:
         self._dead_letter(self._key_alone(plan, frame, body), error.value, error, headers)
 
     def _key_alone(self, plan: Plan, frame: bytes, body: int) -> bytes | None:
-        """The key of a row whose other columns can't all be encoded; None where it can't either."""
+        """The key of a row whose other columns can't all be encoded; None if the key can't be either."""
         self._image.truncate(0)
         try:
             self._row.write(self._image, plan, frame, body + 5, True, None, None)
@@ -202,7 +202,7 @@ class Changes:
         return self._row.key.getvalue() if plan.keyed else None
 
     def _emit(self, plan: Plan, key: bytes | None, frame: bytes, op: str, extra: Headers | None) -> bool:
-        """Add a row's record, as `_add` does. Without a key there is one partition, so that order holds."""
+        """Add a row's record, as `_add` does. Without a key all go to one partition, so that order holds."""
         return self._add(plan, plan.topic, key, 0 if key is None else BY_KEY, frame, op, extra)
 
     def _add(
@@ -215,9 +215,9 @@ class Changes:
         op: str,
         extra: Headers | None,
     ) -> bool:
-        """Close the value and add the record, with a tombstone behind a keyed delete.
+        """Close the value and add the record, with a tombstone after a keyed delete.
 
-        False where it became a dead letter, or was delivered before: then it is no record to be counted.
+        False if it became a dead letter, or was delivered before: then it does not count as a record.
         """
         segment, envelope = self.segment, self.envelope
         if segment is None:
@@ -249,7 +249,7 @@ class Changes:
     def _refuse(
         self, plan: Plan | None, topic: str, key: bytes | None, value: bytes, size: int, frame: bytes, op: str
     ) -> None:
-        """Make a dead letter of a record of `size` bytes, which its topic would not take."""
+        """Make a dead letter of a record of `size` bytes that its topic would not take."""
         table = "message" if plan is None else plan.table
         if self.boundaries is not None and self.envelope.in_transaction:
             self.boundaries.take_back(table)
@@ -273,7 +273,7 @@ class Changes:
 
 
 def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
-    """Raises SetupError or RecordError if the old row may be of a partition that does not send whole ones."""
+    """Raises SetupError or RecordError if the old row may be a partition's whose old rows are not whole."""
     if plan.unlike:
         raise SetupError(
             f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which "
@@ -289,7 +289,7 @@ def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
 
 
 def _is_key(kind: int, plan: Plan, what: str) -> bool:
-    """Whether an old tuple holds the key alone; the whole old row otherwise."""
+    """Whether an old tuple holds only the key, instead of the whole old row."""
     if kind != KEY_TUPLE and kind != OLD_TUPLE:
         raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
     if kind == KEY_TUPLE and not plan.has_key:

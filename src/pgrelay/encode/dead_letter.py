@@ -1,9 +1,9 @@
-"""What becomes of a change that no record can carry: a record of the dead letters' topic.
+"""What a change becomes that can't be a record of its own topic: a record of the dead letters' topic.
 
-Its key is the record's, where that could be made. Its value is what could not pass, as raw as it is known:
-the column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of them
-text, say which change it was and why; `docs/records.md` names them. Columns that the configuration hides are
-in none of this.
+Its key is the record's, if that could be made. Its value is what could not pass, as raw as possible: the
+column's bytes as the server sent them, or the record that a topic would refuse. Headers, all of them text,
+say which change it was and why; `docs/records.md` names them. Columns that the
+configuration hides are not in it.
 """
 
 import json
@@ -18,7 +18,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.wire import pgoutput
 from pgrelay.wire.tuples import BINARY, NULL, TupleData
 
-# A letter must pass where its record did not: these are far below what brokers and producers take by default.
+# A letter must pass although its record did not: these are far below the defaults of brokers and producers.
 _VALUE_MOST: Final = 256 * 1024
 _ROW_MOST: Final = 64 * 1024
 _COLUMN_MOST: Final = 1024
@@ -35,19 +35,19 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """Makes dead letters, and keeps account of them."""
+    """Makes dead letters, and counts them."""
 
     def __init__(self, topic: str, limits: Limits) -> None:
-        """`limits` are those of every topic."""
+        """`limits` are those that every topic has."""
         self._topic = topic
         self._most = min(_VALUE_MOST, limits.most_bytes // 4)
-        # Of a row's values; each of their bytes may take six, written as JSON.
+        # For a row's values: each of their bytes may take six as JSON.
         self._row_most = min(_ROW_MOST, limits.most_bytes // 16)
         self._counts: dict[str, int] = {}
         self._latest: list[DeadLetter] = []
 
     def record(self, key: bytes | None, value: bytes | None, error: RecordError, headers: Headers) -> Record:
-        """What stands for a change that failed by `error`, cut to what every topic takes."""
+        """The record that stands for a change that failed with `error`, cut to what every topic takes."""
         self._counts[error.table] = self._counts.get(error.table, 0) + 1
         if len(self._latest) < _REMEMBERED:
             self._latest.append(DeadLetter(error.table, str(error)))
@@ -78,12 +78,12 @@ class DeadLetters:
                 return b"{}"
 
     def take_counts(self) -> dict[str, int]:
-        """How many there were of each table since the last call."""
+        """The number of dead letters by table since the last call."""
         counts, self._counts = self._counts, {}
         return counts
 
     def take_latest(self) -> list[DeadLetter]:
-        """The first few since the last call."""
+        """The first few dead letters since the last call."""
         latest, self._latest = self._latest, []
         return latest
 

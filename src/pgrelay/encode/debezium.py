@@ -1,7 +1,7 @@
 """Debezium's envelope, as JSON: before, after, source, op, the times, transaction.
 
-`source` is mostly constant: its head for a table in a transaction, its middle for a transaction, its tail for
-a transaction and an operation at one instant. Only the change's own LSN and `seq` are written per record.
+`source` is mostly constant, so parts of it are cached: its head for a table in a transaction, its middle for
+a transaction, its tail for a transaction, an operation and an instant. Per record it has only LSN and `seq`.
 """
 
 from librt.strings import BytesWriter

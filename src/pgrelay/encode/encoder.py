@@ -1,12 +1,12 @@
-"""Events in commit order to segments of Kafka records.
+"""Turns events in commit order into segments of Kafka records.
 
-Theory of operation. The encoder keeps the relations that the session knows, as plans, and hands each change
-to the plan of its relation. Where it needs what only the outside can give, it stops and says so in `need`
-(needs.py); once that is answered, by `learn` or `met`, `encode` goes on where it stopped.
+Theory of operation. The encoder keeps the session's relations as plans, and encodes each change by the plan
+of its relation. If it needs something that only the outside can give, it stops and says so in `need`
+(needs.py). Once that is answered, by `learn` or `met`, `encode` goes on where it stopped.
 
-Each row is thus encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
+So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
 ago) brings its own relations and leaves the session's alone. A Relation outside any transaction came with a
-PREPARE, and what it tells may never be committed: it is read when a later row of the session needs it.
+PREPARE, and what it describes may never be committed: it is read when a later row of the session needs it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ _OPS: Final = {tags.INSERT: CREATE, tags.UPDATE: UPDATE, tags.DELETE: DELETE}
 
 
 class Encoder:
-    """One session's encoder: its relations, and the transaction on its way out."""
+    """One session's encoder: its relations, and the current transaction."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
         self._plans = Plans(options, topics)
@@ -44,17 +44,17 @@ class Encoder:
         self._session: dict[int, Plan | None] = {}
         self._scoped: dict[int, Plan | None] | None = None
         self._unread: dict[int, bytes] = {}
-        # A Relation that was the last of what was fed.
+        # A Relation that was the last of the events fed so far.
         self._last_relation: bytes = b""
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
-        # The transaction's changes are passed over: they were delivered before, or are left out.
+        # The current transaction's changes are passed over: delivered before, or left out on request.
         self._passing = False
         self._passed = 0
-        # Of what `leave_out` asked for, once it has come: how many changes it had, and where it ended.
+        # What `leave_out` asked for, once it has come: how many changes it had, and where it ended.
         self.left_out: tuple[int, int] | None = None
-        # What the next call of `encode` raises, once what was whole before it has been returned.
+        # What the next call of `encode` raises; whole transactions before it were returned first.
         self._refused: PgrelayError | None = None
 
     @property
@@ -69,7 +69,7 @@ class Encoder:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Commit LSN of the transaction on its way out, and the `seq` of its next record."""
+        """The commit LSN of the current transaction, and the `seq` of its next record."""
         return self._changes.envelope.commit_lsn, self._changes.envelope.seq
 
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
@@ -77,7 +77,7 @@ class Encoder:
         self._changes.passed_over.skip(lsn, cut_lsn, cut_seq)
 
     def leave_out(self, lsn: int, message: bool = False) -> None:
-        """Leave out what `PassedOver.leave_out` says, and all behind it; `left_out` tells when it came."""
+        """Leave out what `PassedOver.leave_out` says, and all after it; `left_out` is set once it came."""
         self._changes.passed_over.leave_out(lsn, message)
 
     @property
@@ -85,13 +85,13 @@ class Encoder:
         return self._changes.dead_letters
 
     def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of the records since the last call: no dead letters, nothing left out."""
+        """Table, op and number of the records since the last call, without dead letters and left-out ones."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
         self._changes.messages = 0
         return counts + self._plans.take_counts(self._session)
 
     def feed(self, events: list[Event]) -> None:
-        """Take more events; only once those before are all encoded."""
+        """Take more events; the earlier ones must all be encoded."""
         assert not self.pending, "events are fed before the earlier ones are encoded"
         self._events = events if self.left_out is None else []
         self._next = 0
@@ -102,10 +102,10 @@ class Encoder:
     def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
         """Encode what was fed, up to a `need`, or with `to_end` up to the next end of a transaction.
 
-        `now_us` is since 1970.
+        `now_us` is microseconds since 1970.
 
-        Raises ProtocolError, RecordError or SetupError, naming the LSN; if something whole comes before that,
-        it is returned first, and the next call raises.
+        Raises ProtocolError, RecordError or SetupError, with the LSN. If something whole comes before the
+        error, that is returned first, and the next call raises.
         """
         if self._refused is not None:
             raise self._refused
@@ -149,7 +149,7 @@ class Encoder:
             elif isinstance(event, TransactionEnd):
                 if changes.passed_over.left_out:
                     self.left_out = self._passed, event.end_lsn
-                    # What can't be relayed behind it would spoil the commit that covers it.
+                    # An error after it would prevent the commit that covers it.
                     events = self._events = []
                 self._passing = False
                 changes.end(event.end_lsn)
@@ -163,13 +163,13 @@ class Encoder:
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
         """Answer FactsNeeded; `ahead` has the facts of what it names ahead, or is empty.
 
-        Raises SetupError if the topic is another table's, or a key would be hidden.
+        Raises SetupError if the topic belongs to another table, or if a key would be hidden.
         """
         plan = self._needs.learn(facts, ahead)
         self._use(plan)
 
     def met(self, ids: SchemaIds | None = None, ahead: Sequence[SchemaIds | None] = ()) -> None:
-        """Answer an Announcement or a TopicNeeded, in Avro with the ids of its schemas.
+        """Answer an Announcement or a TopicNeeded; in Avro, with the ids of its schemas.
 
         `ahead` has the ids of what an Announcement names ahead, or is empty.
         """
@@ -180,7 +180,7 @@ class Encoder:
         return relations_ahead(self._events, self._next, self._body, envelope.commit_lsn, envelope.xid_number)
 
     def _use(self, plan: Plan) -> None:
-        """Encode the rows that follow by this plan, in the session or in a scoped transaction."""
+        """Encode following rows by this plan, in the session or in a scoped transaction."""
         known, oid = self._known(), plan.relation.oid
         before = known.get(oid)
         known[oid] = plan
@@ -199,11 +199,11 @@ class Encoder:
         except RecordError as error:
             self._fail(error.at(frame_lsn(frame)), frame)
         except PgrelayError as refused:
-            # A name of its own: compiled, a name has one type in a function, and `error` is a RecordError.
+            # Not called `error`: compiled, a name has one type in a function, and `error` is a RecordError.
             raise refused.at(frame_lsn(frame)) from refused
 
     def _fail(self, error: RecordError, frame: bytes) -> None:
-        """A change that can't be encoded: a dead letter, or the end."""
+        """Make a dead letter of a change that can't be encoded, or raise the error."""
         op = _OPS.get(frame[HEADER_SIZE])
         plan = None if op is None else self._plan(read_u32(frame, self._body))
         if self._options.dead_letters is None or op is None or plan is None:
@@ -238,14 +238,14 @@ class Encoder:
         return known[oid]
 
     def _must_wait(self, oid: int) -> bool:
-        """Whether a change of this relation can't be encoded yet; if so, what it waits for is under way."""
+        """Whether a change of this relation can't be encoded yet; if so, start what it waits for."""
         if self._scoped is None and oid in self._unread:
             self._relation(self._unread.pop(oid), BODY)
             return True
         plan = self._plan(oid)
         if plan is None or plan.announced:
             return False
-        # Not at its Relation: with publish_via_partition_root those of partitions come too, and no rows.
+        # Not at the Relation: with publish_via_partition_root, partitions' come too, and no rows of theirs.
         envelope = self._changes.envelope
         self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
         return True
@@ -264,7 +264,7 @@ class Encoder:
         self._relation(frame, self._body)
 
     def _see_partition(self, frame: bytes, following: Event) -> None:
-        """Learn of a partition, if the row behind its Relation is of another relation (partitions.py)."""
+        """Note a partition: the row after its Relation is of another relation (partitions.py)."""
         start = self._body
         if not isinstance(following, bytes) or len(following) < start + 4:
             return
@@ -292,19 +292,19 @@ class Encoder:
         self._needs.ask_facts(body, message, self._changes.envelope.xid_number, self._ahead())
 
     def _lacks_boundaries(self) -> bool:
-        """Whether the transaction topic must be asked for first: in Avro it has schemas to be registered."""
+        """Whether the transaction topic must be asked for first: in Avro, its schemas must be registered."""
         boundaries = self._changes.boundaries
         if boundaries is None or self._options.format == "json":
             return False
         return self._needs.lacks(boundaries.topic, boundaries.opening)
 
     def _rare(self, frame: bytes) -> None:
-        """Truncate, logical message, origin and type: parsed in full, being few."""
+        """Truncate, logical message, origin and type: parsed in full, because they are few."""
         streamed = self._body == STREAMED_BODY and frame[HEADER_SIZE] != tags.ORIGIN
         message = pgoutput.parse(frame, streamed, HEADER_SIZE)
         match message:
             case pgoutput.Type():
-                # Types are the catalogue's to tell; a message that is cut is refused all the same.
+                # Types are taken from the catalogue; a truncated message is refused all the same.
                 pass
             case pgoutput.Origin():
                 self._changes.envelope.set_origin(message.name)

@@ -1,8 +1,8 @@
-"""What stands around the row in a value, for one transaction after the other.
+"""What surrounds the row in a value, for one transaction after the other.
 
-The base keeps what every envelope tells: which transaction, which record of it, when. A kind of envelope says
-what is written before, between and after the rows, by the methods that raise here. Times are microseconds
-since 1970; `seq` counts the records of a transaction from 0.
+The base class keeps what every envelope says: which transaction, which record of it, when. A subclass writes
+what comes before, between and after the rows, by the methods that raise here. Times are microseconds since
+1970; `seq` counts the records of a transaction from 0.
 """
 
 from binascii import b2a_base64
@@ -17,28 +17,28 @@ from pgrelay.encode.records import Opening
 
 
 class Envelope:
-    """The transaction on its way out, and the shape of its values."""
+    """The current transaction, and the shape of its values."""
 
     def __init__(self, options: RecordOptions) -> None:
         self.seq: int = 0
-        # Records of this transaction below it are passed over: see `PassedOver`.
+        # Records of this transaction below this `seq` are passed over: see `PassedOver`.
         self.skip_below: int = 0
         self.commit_lsn: int = 0
         self.commit_us: int = 0
         self.now_us: int = 0
-        # Transactions are numbered, so that a plan can tell whether what it has cached is of this one.
+        # Transactions are numbered, so that a plan knows if what it has cached is of this one.
         self.serial: int = 0
         self.in_transaction = False
         self.previous_commit: int | None = None
-        # As JSON; what other formats write is made of the two behind them.
+        # As JSON; other formats write what is made of the attributes below.
         self.xid: bytes = b"null"
         self.origin: bytes = b"null"
         self.xid_number: int | None = None
         self.xid_header: bytes | None = None
         self.origin_name: str | None = None
-        # What stands for the place of a record that has none in its transaction.
+        # What is written as the place of a record that has none in its transaction.
         self.no_place: bytes = b"null"
-        # That of logical messages; a table's is its plan's.
+        # The opening of logical messages; a table's is in its plan.
         self.opening = Opening()
 
     def begin(self, begin: TransactionBegin, skip_below: int) -> None:
@@ -65,36 +65,36 @@ class Envelope:
         self.changed()
 
     def set_clock(self, now_us: int) -> None:
-        """When records are encoded from now on; once for a batch."""
+        """Set the time at which records are encoded; once per batch."""
         self.now_us = now_us
         self.changed()
 
     def changed(self) -> None:
-        """Called when transaction, origin or clock have changed: forget what was derived from them."""
+        """Called if transaction, origin or clock have changed: forget what was derived from them."""
         raise NotImplementedError
 
     def open_after(self, writer: BytesWriter, plan: Plan) -> None:
-        """Before the new row of a create, or of an update whose old row was not sent."""
+        """Write what precedes the new row of a create, or of an update whose old row was not sent."""
         raise NotImplementedError
 
     def open_before(self, writer: BytesWriter, plan: Plan) -> None:
-        """Before the old row of a delete."""
+        """Write what precedes the old row of a delete."""
         raise NotImplementedError
 
     def close_before(self, writer: BytesWriter) -> None:
-        """After the old row of a delete."""
+        """Write what follows the old row of a delete."""
         raise NotImplementedError
 
     def both(self, writer: BytesWriter, plan: Plan, before: bytes, after: bytes) -> None:
-        """The rows of an update whose old row was sent."""
+        """Write the rows of an update whose old row was sent."""
         raise NotImplementedError
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
-        """A truncate, in place of rows."""
+        """Write a truncate, in place of rows."""
         raise NotImplementedError
 
     def message(self, writer: BytesWriter, prefix: str, content: bytes) -> None:
-        """A logical message, in place of rows."""
+        """Write a logical message, in place of rows."""
         raise NotImplementedError
 
     def message_key(self, prefix: str) -> bytes:
@@ -104,12 +104,12 @@ class Envelope:
     def close(
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
-        """Everything after the rows. `place`, of `Boundaries`, is the record's in its transaction."""
+        """Write all that follows the rows. `place`, from `Boundaries`, is the record's in its transaction."""
         raise NotImplementedError
 
 
 class JsonEnvelope(Envelope):
-    """What the JSON envelopes have in common: records without rows, which only `rowless` tells apart."""
+    """What the JSON envelopes have in common: records without rows, which differ only in `rowless`."""
 
     def truncate(self, writer: BytesWriter, plan: Plan, cascade: bool, restart_identity: bool) -> None:
         content = b'{"cascade":%b,"restart_identity":%b}' % (_boolean(cascade), _boolean(restart_identity))
@@ -123,7 +123,7 @@ class JsonEnvelope(Envelope):
         return b'{"prefix":%b}' % json_name(prefix)
 
     def rowless(self, writer: BytesWriter, name: str, content: bytes) -> None:
-        """A member of that name, its content JSON, in place of rows."""
+        """Write a member of that name, with JSON content, in place of rows."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""The flat envelope: the row alone, with what a consumer needs to order and apply it beside the columns."""
+"""The flat envelope: only the row, and next to its columns what a consumer needs to order and apply it."""
 
 from librt.strings import BytesWriter
 
@@ -10,7 +10,7 @@ from pgrelay.errors import SetupError
 
 
 def refuse_taken(plan: Plan) -> None:
-    """Raises SetupError where a column has the name of what stands beside it."""
+    """Raises SetupError if a column has the name of one of the envelope's own members."""
     for column in plan.columns:
         if column.name in FLAT_NAMES and not column.dropped:
             raise SetupError(
@@ -22,7 +22,7 @@ def refuse_taken(plan: Plan) -> None:
 class FlatJson(JsonEnvelope):
     """`__op`, `__deleted`, `__commit_lsn`, `__seq` and `__ts_ms` (the commit's time) follow the columns.
 
-    The row of a delete is what the server sent of the old one. `__unchanged` is there only where columns are
+    The row of a delete is what the server sent of the old row. `__unchanged` is there only if columns are
     absent because their TOAST value was not sent.
     """
 
@@ -47,7 +47,7 @@ class FlatJson(JsonEnvelope):
     def close(
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
-        # The row is a closed object: take its brace away, and put a comma where it has members.
+        # The row is a closed object: take its brace away, and add a comma if it has members.
         writer.truncate(len(writer) - 1)
         if len(writer) > 1:
             writer.write(b",")

@@ -37,19 +37,19 @@ def row_writer(options: RecordOptions) -> RowWriter:
 
 
 def json_keys(options: RecordOptions) -> JsonKeys | None:
-    """What writes keys as JSON where records are not; None where they are."""
+    """Writes keys as JSON if records are not JSON; None if they are."""
     return JsonKeys(options) if options.format == "avro" else None
 
 
 def boundaries_of(options: RecordOptions, topic: str) -> Boundaries | None:
-    """What writes the transaction topic; None where there is none."""
+    """Writes the transaction topic; None if there is none."""
     if not options.transactions:
         return None
     return AvroBoundaries(topic) if options.format == "avro" else Boundaries(topic)
 
 
 def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: RecordOptions) -> Plan:
-    """Raises SetupError where the topic or a column's name is another's, or a key would be hidden."""
+    """Raises SetupError if the topic or a column's name is taken, or if a key would be hidden."""
     topic = topics.claim(relation.namespace, relation.name)
     if options.format == "avro":
         plan: Plan = AvroPlan(relation, facts, topic, options, namespace_of(relation, topic, options, topics))
@@ -63,8 +63,8 @@ def plan_of(relation: Relation, facts: RelationFacts, topics: Topics, options: R
 def refused_values(plan: Plan, options: RecordOptions) -> SetupError | None:
     """Why the rows can't be relayed: values of a column come in a binary form that we don't know.
 
-    Asked before the first row, since the first such value may come days after it; but not at the Relation:
-    those of partitions come too, and no rows.
+    Checked before the first row, since the first such value may come days after it; but not at the Relation:
+    those of partitions come too, and no rows of theirs.
     """
     if options.binary_values:
         for column in plan.columns:
@@ -74,7 +74,7 @@ def refused_values(plan: Plan, options: RecordOptions) -> SetupError | None:
 
 
 def schemas_of(plan: Plan, options: RecordOptions) -> Schemas | None:
-    """What a registry must know before the plan's first record; None in JSON."""
+    """The schemas to register before the plan's first record; None in JSON."""
     return table_schemas(plan, options) if isinstance(plan, AvroPlan) else None
 
 

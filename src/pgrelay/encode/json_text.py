@@ -1,10 +1,10 @@
-"""JSON of names and of lists, which stand around the rows. Values of columns: see values/text.py."""
+"""JSON of names and lists, for what surrounds the rows. For values of columns see values/text.py."""
 
 import json
 
 
 def json_name(name: str) -> bytes:
-    """A JSON string. Identifiers that are no UTF-8 (SQL_ASCII) keep their bytes as escaped surrogates."""
+    """A JSON string. Identifiers that are not UTF-8 (SQL_ASCII) keep their bytes as escaped surrogates."""
     try:
         return json.dumps(name, ensure_ascii=False).encode()
     except UnicodeEncodeError:

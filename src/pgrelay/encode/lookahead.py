@@ -1,8 +1,8 @@
 """What the encoder will need soon, found among the events that wait for it.
 
 A table's first row costs round trips to the catalogue, the broker and the registry. If many tables are new at
-once it pays to ask for all of them together: so when the encoder must stop for one, it looks ahead for more.
-What is found is a hint: whatever is not asked for ahead is asked for when its row comes.
+once, it pays to ask for all of them together. So when the encoder must stop for one, it looks ahead for more.
+What it finds is a hint: anything not asked for ahead is asked for when its row comes.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
 
 @dataclass(frozen=True, slots=True)
 class RelationAhead:
-    """A relation that the events describe, and of which they have a row or a truncate.
+    """A relation that the events describe and have a row or a truncate of.
 
-    `frame` is the frame of its Relation message, `start` the offset in it behind the tag and the xid, `body`
+    `frame` is the frame of its Relation message, `start` the offset in it after the tag and the xid, `body`
     the message from there on. `commit_lsn` and `xid` are of the transaction with its first row or truncate.
     """
 
@@ -35,8 +35,8 @@ def relations_ahead(
 ) -> Iterator[RelationAhead]:
     """The relations that the events from `begin` on describe and have changes of, each once.
 
-    `body`, where a change's fields begin in its frame, `commit_lsn` and `xid` are those of the transaction in
-    which `begin` lies. A relation that is described twice, and differently, is left out.
+    `body` (where a change's fields begin in its frame), `commit_lsn` and `xid` are those of the transaction
+    in which `begin` lies. A relation that is described twice, differently, is left out.
     """
     described: dict[int, tuple[bytes, bytes, int]] = {}
     changed: set[int] = set()

@@ -1,12 +1,12 @@
-"""What the encoder needs from outside before it goes on, and what of it can be asked for ahead.
+"""What the encoder needs from outside before it goes on, and which of it can be asked for ahead.
 
 FactsNeeded    a Relation that it has not seen: facts that only the catalogue has; answered by `learn`
 Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
                and its schema be known to consumers, before the first row; answered by `met`
 TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
 
-In Avro the answer to the latter two brings the ids under which a registry knows the schemas. The first two
-also name, in `ahead`, what will be needed soon; it may be answered along with them, or left to its turn.
+In Avro, the answer to the last two includes the ids under which a registry has the schemas. The first two
+also name, in `ahead`, what will be needed soon; that may be answered along with them, or in its turn.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,26 +58,26 @@ Need = FactsNeeded | Announcement | TopicNeeded
 
 
 class Needs:
-    """One session's: `need` is the one at hand. What was met is not needed again; facts end up in `plans`."""
+    """One session's needs; `need` is the current one. What was met is not needed again; plans keep facts."""
 
     def __init__(self, options: RecordOptions, topics: Topics, plans: Plans) -> None:
         self.need: Need | None = None
         self._options = options
         self._topics = topics
         self._plans = plans
-        # Where the schema ids go that were asked for last.
+        # Gets the schema ids that were asked for last.
         self._opening = Opening()
         self._topics_met: set[str] = set()
         self._announced = Announced()
         self._needed_by: bytes = b""
-        # What the need at hand names ahead.
+        # What the current need names ahead.
         self._bodies_ahead: list[bytes] = []
         self._plans_ahead: list[Plan] = []
 
     def ask_facts(
         self, body: bytes, relation: pgoutput.Relation, xid: int | None, coming: Iterable[RelationAhead]
     ) -> None:
-        """Need the facts of a relation, whose message is `body`, and name what of `coming` needs them too."""
+        """Need the facts of a relation, whose message is `body`, and of those of `coming` that lack them."""
         self._needed_by = body
         self._bodies_ahead = []
         self.need = FactsNeeded(relation, xid, tuple(self._unknown(body, coming)))
@@ -100,15 +100,15 @@ class Needs:
         self.need = None
         plan = self._plans.make(self._needed_by, need.relation, facts)
         for body, (relation, _), known in zip(self._bodies_ahead, need.ahead, ahead, strict=False):
-            # What is wrong with it is told in its turn: rows of others come before.
+            # What is wrong with it is raised in its turn: rows of others come before.
             with suppress(SetupError):
                 self._plans.make_ahead(body, relation, known)
         return plan
 
     def announce(self, plan: Plan, coming: Iterable[RelationAhead], lsn: int, seq: int) -> None:
-        """Need a plan's schema to be told, as of (`lsn`, `seq`), and name what of `coming` is new as well.
+        """Need a plan's schema announced, as of (`lsn`, `seq`), and name those of `coming` that are new too.
 
-        Raises SetupError where its rows can't be relayed.
+        Raises SetupError if its rows can't be relayed.
         """
         refused = refused_values(plan, self._options)
         if refused is not None:
@@ -121,10 +121,10 @@ class Needs:
             new = self._plans.made(other.body)
             if new is None or not self._announced.is_new(new):
                 continue
-            # Otherwise it is refused in its turn, as rows of other tables come before.
+            # A plan that is refused is refused in its turn: rows of other tables come before.
             if refused_values(new, self._options) is None:
                 self._plans_ahead.append(new)
-                # The relation is new, so its schema may as well hold from the transaction's first record.
+                # The relation is new, so its schema may hold from the transaction's first record on.
                 ahead.append(self._announcement(new, other.commit_lsn, 0))
         self.need = replace(self._announcement(plan, lsn, seq), ahead=tuple(ahead))
 
@@ -133,7 +133,7 @@ class Needs:
         return Announcement(plan.topic, record, schemas_of(plan, self._options))
 
     def lacks(self, topic: str, opening: Opening) -> bool:
-        """Whether a topic that is no table's must be asked for first; then that is the need."""
+        """Whether a topic that belongs to no table must be asked for first; then that is the need."""
         if topic in self._topics_met:
             return False
         self._opening = opening

@@ -1,4 +1,4 @@
-"""The object identifiers of the built-in types that some code treats by itself.
+"""The object identifiers of the built-in types that some code treats specially.
 
 PostgreSQL, ``src/include/catalog/pg_type.dat``: the server never renumbers them.
 """

@@ -1,4 +1,4 @@
-"""What the operator chose about records, in the form that the pure rooms take it."""
+"""The operator's choices about records, in the form that the pure rooms take them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from pgrelay.encode.types import Encodings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic takes: records of `most_bytes` by `record_size`, and only with a key where `keyed`.
+    """What a topic takes: records of up to `most_bytes` by `record_size`; if `keyed`, only with a key.
 
-    `by_producer`: it is the producer that lets no more bytes pass.
+    `by_producer`: the limit of bytes is the producer's.
     """
 
     most_bytes: int = 1 << 62
@@ -32,9 +32,9 @@ class DeadLetterOptions:
 class RecordOptions:
     """`prefix` is source.name, `topic` the template of table topics, `version` our own.
 
-    `routes`: pairs of a regular expression over `schema.table` and the template of the topic of its tables.
+    `routes`: pairs of a regular expression over `schema.table` and the template for the topic of its tables.
     `binary_values`: the server was asked for values in binary.
-    `dead_letters` is None where what can't be a record is an error.
+    `dead_letters`: None if a change that can't become a record is an error.
     """
 
     version: str
@@ -56,7 +56,7 @@ class RecordOptions:
     dead_letters: DeadLetterOptions | None = None
 
     def limits(self, topic: str) -> Limits:
-        """What the topic is known to refuse, which then becomes a dead letter."""
+        """The limits past which a record of the topic becomes a dead letter."""
         if self.dead_letters is None:
             return Limits()
         return self.dead_letters.of_topic.get(topic, self.dead_letters.everywhere)

@@ -1,10 +1,11 @@
 """Partitions that are published as their root, which is FULL, though their own replica identity is not.
 
 Theory of operation. With publish_via_partition_root the server describes a row as its root's, and calls an
-old one whole where the root is FULL. What stands in it is the partition's to say: if that is not FULL, the
-columns of its identity, and null for every other. The row does not tell whose it is. But ahead of the first
-row of a partition the server describes both, first the root and then the partition, as they were when that
-was written: so a Relation that a row of another relation follows at once is of a partition of that.
+old row whole if the root is FULL. But what an old row holds depends on the partition: if that is not FULL,
+the columns of its identity, and null for every other. The row does not say which partition it is from. But
+before the first row of a partition the server describes both, first the root and then the partition, as they
+were when the row was written. So if a Relation is followed at once by a row of another relation, it describes
+a partition of that relation.
 
 Source: PostgreSQL, pgoutput.c, maybe_send_schema and send_relation_and_attrs.
 """
@@ -15,17 +16,17 @@ from pgrelay.wire.tuples import NULL, TupleData
 
 
 class Partition:
-    """One that is not FULL: `unsent` are the columns that its old rows have as null, whatever they were."""
+    """A partition that is not FULL. `unsent`: columns that are null in its old rows, whatever they were."""
 
     def __init__(self, relation: Relation) -> None:
         self.name = str(relation)
         self.unsent: frozenset[str] = frozenset(column.name for column in relation.columns if not column.key)
-        # Else Postgres refuses to change its rows.
+        # If not, Postgres refuses to update or delete its rows.
         self.identified: bool = any(column.key for column in relation.columns)
 
 
 class Partitions:
-    """Those of each root, by OID, as one session's stream described them last."""
+    """The partitions of each root, by OID, as one session's stream described them last."""
 
     def __init__(self) -> None:
         self._of: dict[int, dict[int, Partition]] = {}
@@ -44,9 +45,9 @@ class Partitions:
 
 
 def refuse_unsent(table: str, names: list[str], row: TupleData, partitions: list[Partition]) -> None:
-    """Raises RecordError for a row that is null wherever a partition's old rows are, since it may be one.
+    """Raises RecordError for a row that is null wherever a partition's old rows are: it may be one of them.
 
-    `names` are the root's columns, as `row` has them; a value in any other column shows whose it is not.
+    `names` are the root's columns, in the order of `row`; a value in an unsent column shows that it is not.
     """
     nulls = {name for name, kind in zip(names, row.kinds, strict=False) if kind == NULL}
     for partition in partitions:

@@ -1,6 +1,6 @@
-"""What of the stream makes no records: what was delivered before, and what is left out on request.
+"""What is passed over, without records: what was delivered before, and what is left out on request.
 
-After a crash Postgres sends again what it was not told of, and `pgrelay skip` goes past a transaction that
+After a crash Postgres sends again what was not confirmed, and `pgrelay skip` goes past a transaction that
 can't be relayed. Records that are passed over take their `seq` all the same.
 """
 
@@ -12,7 +12,7 @@ _ALL: Final = 1 << 62
 
 
 class PassedOver:
-    """`left_out`: the transaction at hand is the one that `leave_out` asked for."""
+    """`left_out`: the current transaction is the one that `leave_out` asked for."""
 
     def __init__(self) -> None:
         self.left_out = False
@@ -24,8 +24,8 @@ class PassedOver:
         self._leave_out_message = False
 
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
-        """Pass over what was delivered: transactions that end at `lsn` or before, and of the one that commits
-        at `cut_lsn` the records below `cut_seq`."""
+        """Pass over what was delivered: transactions that end at `lsn` or before, and the records below
+        `cut_seq` of the one that commits at `cut_lsn`."""
         self._delivered_lsn = lsn
         self._cut_lsn = -1 if cut_lsn is None else cut_lsn
         self._cut_seq = cut_seq or 0
@@ -33,20 +33,20 @@ class PassedOver:
     def leave_out(self, lsn: int, message: bool) -> None:
         """Pass over the transaction that commits at `lsn`, although it was not delivered.
 
-        With `message` not that, but the logical message outside any that ends there.
+        With `message`, pass over the logical message outside transactions that ends there instead.
         """
         self._leave_out = lsn
         self._leave_out_message = message
 
     @property
     def whole(self) -> bool:
-        """All of the transaction at hand is passed over."""
+        """All of the current transaction is passed over."""
         return self._below == _ALL
 
     def begin(self, begin: TransactionBegin) -> int:
         """A transaction begins; returns the `seq` below which its records are passed over."""
         lsn, message = begin.commit_lsn, begin.xid is None
-        # A message outside any transaction ends at its LSN, a transaction behind that.
+        # A message outside any transaction ends at its LSN, a transaction after it.
         delivered = lsn < self._delivered_lsn or (message and lsn == self._delivered_lsn)
         self.left_out = lsn == self._leave_out and message == self._leave_out_message and not delivered
         if delivered or self.left_out:

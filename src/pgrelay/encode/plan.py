@@ -1,8 +1,8 @@
-"""The encode plan of one relation: what can be known before its first row, and what its rows leave behind.
+"""The encode plan of one relation: what can be computed before its first row, and what its rows share.
 
-Plans are built once per Relation message, so that a row costs only its bytes; beside that a plan keeps what
-the rows of one transaction share, and counts the records. The classes are plain, not dataclasses, since the
-per-row loop reads their attributes and mypyc reads those of a plain class fastest.
+A plan is built once per Relation message, so that a row costs only its bytes. It also keeps what the rows of
+one transaction share, and counts the records. The classes are plain, not dataclasses, because the per-row
+loop reads their attributes, and mypyc reads those of a plain class fastest.
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,12 +23,12 @@ FULL: Final = "f"
 
 @dataclass(frozen=True, slots=True)
 class RelationFacts:
-    """What the Relation message does not tell, as the catalogue has it when it is asked.
+    """What the Relation message does not say, as the catalogue has it when asked.
 
-    `primary_key`: column names in table order, empty where there is none. `types`: by OID, each type that is
-    not built in, domains resolved to their base type. `dimensions`: by column, those of an array
-    that was itself declared with more than one. `unlike`: if the table is FULL, a partition that is not
-    although its rows can be updated and deleted; else empty.
+    `primary_key`: column names in table order, empty if there is none. `types`: by OID, each type that is not
+    built in, domains resolved to their base type. `dimensions`: by column, for array columns that were
+    themselves declared with more than one. `unlike`: if the table is FULL, a partition that is not although
+    its rows can be updated and deleted; else empty.
     """
 
     primary_key: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class RelationFacts:
 class ColumnPlan:
     """One column. `member` is `"name":`; the others save joining it to what often follows.
 
-    `encoding` is the name of the encoding in force, `shown_name` how a record names the column. A column that
-    is `hidden` (dropped or masked) has `member_hidden` in place of whatever its value is; one that is not
-    `shown` (hashed as well) has values that nobody may see.
+    `encoding` is the name of the encoding in force, `shown_name` is the column's name in records. A column
+    that is `hidden` (dropped or masked) has `member_hidden` in place of any value. One that is not `shown`
+    (also if hashed) has values that nobody may see.
     """
 
     def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
@@ -86,13 +86,13 @@ class Plan:
         self.topic = topic
         self.limits = options.limits(topic)
         self.table = str(relation)
-        # A partition whose changes can't be told, since their old rows are not whole; inserts have none.
+        # A partition whose updates and deletes can't be relayed, since their old rows are not whole.
         self.unlike: str = facts.unlike
-        # Partitions that the stream itself described so, whatever they are by now.
+        # Partitions that the stream itself described as such, whatever they are by now.
         self.partitions: list[Partition] = []
         self.doubtful: bool = bool(facts.unlike)
-        # Under FULL the message flags every column; the key is then the primary key, or none where a column
-        # of it is not sent or was renamed since: a part of it is the key of other rows as well.
+        # Under FULL the message flags every column. The key is then the primary key, or none if one of its
+        # columns is not sent or was renamed since: only a part of it would be the key of other rows too.
         full = relation.replica_identity == FULL
         sent = {column.name for column in relation.columns}
         primary_key = facts.primary_key if sent.issuperset(facts.primary_key) else ()
@@ -102,10 +102,10 @@ class Plan:
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key
-        # Whether the facts may be others the next time: the key under FULL, in Avro arrays' dimensions.
+        # Whether the facts may differ the next time: the key under FULL, and in Avro arrays' dimensions.
         arrays = options.format == "avro" and any(column.type.is_array for column in self.columns)
         self.asks_again: bool = full or arrays
-        # Whether consumers were told this plan's schema, and none other of the same relation since.
+        # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
         # The constant head of `source` for this table in the transaction numbered `source_of`.
         self.source_of: int = -1
@@ -121,16 +121,16 @@ class Plan:
     def column_plan(
         self, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions
     ) -> ColumnPlan:
-        """One column as the plan's format has it. Called while a plan is made, once it has `facts`."""
+        """One column in the plan's format. Called while a plan is built, once it has `facts`."""
         return ColumnPlan(self.table, column, key, of, options)
 
     def publishes(self, partitions: list[Partition]) -> None:
-        """Be the root of these, whose old rows are not whole."""
+        """Note the partitions of this root whose old rows are not whole."""
         self.partitions = partitions
         self.doubtful = bool(self.unlike) or bool(partitions)
 
     def take_counts(self) -> list[tuple[str, str, int]]:
-        """Table, op and number of its records since the last call, where there were any."""
+        """Table, op and number of the plan's records since the last call, if there were any."""
         counts = (
             (CREATE, self.creates),
             (UPDATE, self.updates),
@@ -142,12 +142,12 @@ class Plan:
 
 
 def column_type(column: RelationColumn, facts: RelationFacts) -> ColumnType:
-    """A type that neither we nor the catalogue know (it was dropped since) is taken as its text."""
+    """The column's type. One that neither we nor the catalogue know (dropped since) is taken as its text."""
     known = builtin_type(column.type_oid, column.typmod)
     if known is not None:
         return known
     known = facts.types.get(column.type_oid)
     if known is None:
         return ColumnType(column.type_oid, "unknown", column.typmod, sends=False)
-    # A column of a domain has none of its own.
+    # A column of a domain has no modifier of its own.
     return known if column.typmod < 0 else replace(known, typmod=column.typmod)

@@ -1,7 +1,7 @@
-"""The plans of one session's relations, by the Relation message that each was made for.
+"""The plans of one session's relations, by the Relation message that each was built for.
 
-A streamed transaction sends its relations again, and a scoped one or a rollback brings back an earlier one:
-so a plan is kept beside the one that took its place, until it can't be used any more.
+A streamed transaction sends its relations again, and a scoped transaction or a rollback brings an earlier one
+back. So a plan is kept next to the one that replaced it, until it can no longer be used.
 """
 
 from collections.abc import Mapping
@@ -15,33 +15,33 @@ from pgrelay.wire.pgoutput import Relation
 
 
 class Plans:
-    """`body`, in its methods, is a Relation message from behind its tag and xid on."""
+    """In the methods, `body` is a Relation message without its tag and xid."""
 
     def __init__(self, options: RecordOptions, topics: Topics) -> None:
         self._options = options
         self._topics = topics
         self._made: dict[bytes, Plan] = {}
-        # The Relation messages whose facts are known ahead of their turn.
+        # Relation messages whose facts are known before their turn.
         self._ahead: set[bytes] = set()
-        # Plans whose place others have taken, until their counts are taken too.
+        # Plans that others have replaced, until their counts are taken.
         self._replaced: list[Plan] = []
         self._partitions = Partitions()
 
     def made(self, body: bytes) -> Plan | None:
-        """The plan that was made for a Relation message last; None if none was."""
+        """The last plan that was built for a Relation message; None if none was."""
         return self._made.get(body)
 
     def take(self, body: bytes) -> Plan | None:
-        """The plan for a Relation whose turn it is; None if its facts must be asked for, perhaps again."""
+        """The plan for a Relation whose turn has come; None if its facts must be asked for, perhaps again."""
         plan = self._made.get(body)
-        # What is the catalogue's to tell may change with the same Relation message.
+        # The catalogue's facts may change while the Relation message stays the same.
         if plan is None or (plan.asks_again and body not in self._ahead):
             return None
         self._ahead.discard(body)
         return plan
 
     def make(self, body: bytes, relation: Relation, facts: RelationFacts) -> Plan:
-        """The plan by these facts, another one if they have changed. Raises SetupError as `plan_of`."""
+        """The plan for these facts; a new one if they have changed. Raises SetupError as `plan_of`."""
         plan = self._made.get(body)
         if plan is None or plan.facts != facts:
             if plan is not None:
@@ -52,14 +52,14 @@ class Plans:
         return plan
 
     def make_ahead(self, body: bytes, relation: Relation, facts: RelationFacts) -> None:
-        """The same for a Relation whose turn is still to come, when these facts will do."""
+        """The same for a Relation whose turn is still to come; these facts will be used then."""
         self.make(body, relation, facts)
         self._ahead.add(body)
 
     def supersede(self, before: Plan, plan: Plan) -> None:
-        """Keep of a relation only the session's plan and the one before, which a rollback may bring back.
+        """Of a relation, keep only the session's plan and the one before, which a rollback may bring back.
 
-        Else each ALTER TABLE would leave one for as long as the session lasts.
+        Otherwise each ALTER TABLE would leave one for as long as the session lasts.
         """
         kept, oid = (before, plan), plan.relation.oid
         gone = [body for body, made in self._made.items() if made.relation.oid == oid and made not in kept]
@@ -78,8 +78,8 @@ class Plans:
     def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
         """Table, op and number of the records of all plans since the last call.
 
-        A plan that was replaced is forgotten then, unless the session still uses it, as when a scoped
-        transaction made another.
+        A replaced plan is then forgotten, unless the session still uses it, for example after a scoped
+        transaction built another.
         """
         counts: list[tuple[str, str, int]] = []
         for plan in [*self._made.values(), *self._replaced]:

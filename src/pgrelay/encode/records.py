@@ -1,10 +1,10 @@
-"""What the encoder gives: records, and segments of them, one after the other in commit order."""
+"""The encoder's output: records, and segments of them, one after the other in commit order."""
 
 from typing import Final
 
 from pgrelay.assembly.events import TransactionBegin
 
-# Kafka's client takes a header's value as text, bytes or nothing; ours are no text.
+# Kafka's client takes a header's value as str, bytes or None; ours are never str.
 Headers = list[tuple[str, str | bytes | None]]
 
 # Where a record goes: the partition its key hashes to, or every partition of the topic.
@@ -20,15 +20,15 @@ DELETE: Final = "d"
 TRUNCATE: Final = "t"
 MESSAGE: Final = "m"
 
-# Stands for a large value that did not change, where `records.unchanged` is placeholder; Debezium's own.
+# Stands for a large value that did not change, if `records.unchanged` is placeholder; Debezium's own.
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 
-# What may stand beside a row in the flat envelope.
+# What may stand next to a row's columns in the flat envelope.
 FLAT_NAMES: Final = frozenset(
     ("__op", "__deleted", "__commit_lsn", "__seq", "__ts_ms", "__unchanged", "__truncate")
 )
 
-# What librdkafka counts of a record beside its key, value and headers, however little it is on the wire:
+# What librdkafka counts for a record besides its key, value and headers, however little it is on the wire:
 # RD_KAFKAP_MESSAGE_V2_MAX_OVERHEAD, the most that the fields of Kafka's record format 2 can take.
 _OVERHEAD: Final = 36
 
@@ -46,7 +46,7 @@ def record_size(key: bytes | None, value: bytes, headers: Headers | None) -> int
 
 
 def _size_of_length(length: int) -> int:
-    """Of a length as Kafka writes it: signed, so that one bit of seven in its first byte is not its own."""
+    """The bytes of a length as Kafka writes it: zig-zag, so the first byte has six bits of it, not seven."""
     size = 1
     length >>= 6
     while length:
@@ -56,7 +56,7 @@ def _size_of_length(length: int) -> int:
 
 
 class Opening:
-    """What stands before each key and each value: in Avro, which schema it is in."""
+    """What precedes each key and each value: in Avro, the id of its schema."""
 
     def __init__(self) -> None:
         self.key: bytes = b""
@@ -66,7 +66,7 @@ class Opening:
 class Segment:
     """Records of one transaction.
 
-    `begin` is None where it goes on from the segment before, `end_lsn` None where it goes on in the next.
+    `begin` is None if it continues the segment before, `end_lsn` is None if the next one continues it.
     `has_truncate`: one of its records is for every partition.
     """
 

@@ -1,9 +1,9 @@
 """Tuple bytes to record bytes: the per-row loop.
 
-A row's TupleData is walked once. Each column's bytes go straight into the JSON being written; nothing is
-decoded to a Python value, and of the usual types nothing is built per column. The same walk writes the key's
-columns into a second writer. Another format than JSON says what it writes by the methods behind the
-walk. Layout: manual, "Logical Replication Message Formats", TupleData.
+A row's TupleData is walked once. Each column's bytes go straight into the JSON being written. Nothing is
+decoded to a Python value, and for the usual types no object is built per column. The same walk writes the
+key's columns into a second writer. A format other than JSON overrides the methods below the walk. Layout:
+manual, "Logical Replication Message Formats", TupleData.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ _UNCHANGED: Final[u8] = tuples.UNCHANGED
 _TEXT: Final[u8] = tuples.TEXT
 _BINARY: Final[u8] = tuples.BINARY
 
-# A value of the old row, where the new one may have left it out: its kind and its bytes.
+# A value of the old row, for a new row that may leave it out: its kind and its bytes.
 OldValue = tuple[int, bytes]
 
 
@@ -40,7 +40,7 @@ def of_binary(column: ColumnPlan) -> tuple[int, Converter | None]:
 
 
 def unread(column: ColumnPlan) -> SetupError:
-    """What follows from a column whose binary form we don't know."""
+    """The error for a column whose binary form we don't know."""
     return SetupError(
         f"{column.table}.{column.name}: pgrelay does not read the binary form of type "
         f"{column.type.name}; set source.binary: false"
@@ -55,7 +55,7 @@ def converted(column: ColumnPlan, convert: Converter, value: bytes) -> bytes:
 
 
 def value_error(column: ColumnPlan, value: bytes, error: ValueError) -> RecordError:
-    """What follows from a value that its encoding refuses."""
+    """The error for a value that its encoding refuses."""
     return RecordError(
         f"{column.table}.{column.name}: a value of type {column.type.name} can't be encoded: {error}",
         column.table,
@@ -65,10 +65,10 @@ def value_error(column: ColumnPlan, value: bytes, error: ValueError) -> RecordEr
 
 
 def not_identified(table: str, column: str) -> RecordError:
-    """An old key is not that of the table: it is a partition's, published as its root.
+    """The error for an old key that is not the table's, but that of a partition published as its root.
 
-    The Relation is the root's, whose replica identity is not handed down to partitions. `column` is one of
-    the key that is missing; empty where the table has none.
+    The Relation is the root's, whose replica identity partitions do not inherit. `column` is a column of the
+    key that is missing; empty if the table has no key.
     """
     what = f"an old key without its column {column}" if column else "an old key of a table that has none"
     return RecordError(
@@ -80,7 +80,7 @@ def not_identified(table: str, column: str) -> RecordError:
 
 
 def write_usual(writer: BytesWriter, encoding: int, data: bytes, start: i64, end: i64) -> bool:
-    """Append `data[start:end]` without an object for it; False, and nothing, where its encoding needs one."""
+    """Append `data[start:end]` without an object for it. False, and nothing appended, if one is needed."""
     if encoding == RAW:
         copy(writer, data, start, end)
         return True
@@ -94,7 +94,7 @@ def write_usual(writer: BytesWriter, encoding: int, data: bytes, start: i64, end
 
 
 def close_object(writer: BytesWriter) -> None:
-    """Members end in a comma; the last one's becomes the closing brace."""
+    """Close an object: members end in a comma, and the last comma becomes the closing brace."""
     last: i64 = len(writer) - 1
     if writer[last] == _COMMA:
         writer[last] = _END_BRACE
@@ -103,10 +103,10 @@ def close_object(writer: BytesWriter) -> None:
 
 
 class RowWriter:
-    """Writes rows of TupleData as JSON objects, and their keys beside them.
+    """Writes rows of TupleData as JSON objects, and their keys separately.
 
-    `key` holds the key of the row written last, where its plan has one. `unchanged` lists, by `shown_name`,
-    the columns that the server did not send because their TOAST value is the old one.
+    `key` holds the key of the row written last, if its plan has one. `unchanged` lists, by `shown_name`, the
+    columns that the server did not send because their TOAST value is the old one.
     """
 
     def __init__(self, placeholder: bool) -> None:
@@ -128,8 +128,8 @@ class RowWriter:
 
         `key_only`: the tuple is an old key, whose other columns are absent, not null. `old`: the old row's
         values, which fill in what is unchanged. `keep`: a list to which this row's values are added.
-        Raises ProtocolError on bytes that are not a tuple of this relation; IndexError where they end early;
-        RecordError on a value that can't be encoded, or a key that is not whole.
+        Raises ProtocolError on bytes that are not a tuple of this relation, IndexError if they end early,
+        RecordError on a value that can't be encoded or a key that is not whole.
         """
         columns = plan.columns
         if read_i16_be(data, pos) != len(columns):
@@ -196,12 +196,12 @@ class RowWriter:
             self._absent(writer, column)
 
     def _open(self, writer: BytesWriter, plan: Plan) -> None:
-        """Before the first column, of the row and of its key."""
+        """Write what precedes the first column, of the row and of its key."""
         self.key.append(_BRACE)
         writer.append(_BRACE)
 
     def _absent(self, writer: BytesWriter, column: ColumnPlan) -> None:
-        """A column that was not sent: JSON leaves it out."""
+        """Write a column that was not sent: JSON leaves it out."""
 
     def _null(self, writer: BytesWriter, column: ColumnPlan) -> None:
         writer.write(column.member_null)
@@ -231,6 +231,6 @@ class RowWriter:
         self._member(self.key, column, kind, data, start, end)
 
     def _close(self, writer: BytesWriter) -> None:
-        """After the last column, of the row and of its key."""
+        """Write what follows the last column, of the row and of its key."""
         close_object(writer)
         close_object(self.key)

@@ -1,8 +1,8 @@
 """The schema topic: what a table's columns are, and from where on, for consumers that have no registry.
 
-One record whenever a relation is first seen or is not what it was, acknowledged before the first row that
-needs it is sent. It holds from `lsn` (the commit LSN of the transaction that brought it) and, inside that
-transaction, from `seq` on; a consumer needs no database credentials and no registry to read the rows.
+It gets one record whenever a relation is first seen or has changed. Kafka acknowledges that before the first
+row that needs it is sent. It holds from `lsn` (the commit LSN of the transaction that brought it) and, inside
+that transaction, from `seq` on. A consumer needs no database credentials and no registry to read the rows.
 """
 
 import json
@@ -29,12 +29,12 @@ def schema_record(topic: str, systemid: str, plan: Plan, lsn: int, seq: int) -> 
         "seq": seq,
         "columns": [_column(column) for column in plan.columns if not column.dropped],
     }
-    # One partition, so that a topic's schemas come in the order in which they hold.
+    # One partition, so that a topic's schemas come in the order in which they apply.
     return (topic, _json({"topic": plan.topic}), _json(value), None, 0)
 
 
 def _column(column: ColumnPlan) -> dict[str, Any]:
-    """`hidden` is there only where the values are masks or hashes: the encoding alone does not tell."""
+    """`hidden` is there only if the values are masks or hashes: the encoding alone does not say so."""
     told = {
         "name": column.name,
         "type_oid": column.type_oid,
@@ -47,5 +47,5 @@ def _column(column: ColumnPlan) -> dict[str, Any]:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    # Escaped, so that identifiers which are no UTF-8 (SQL_ASCII) stay valid JSON.
+    # Escaped, so that identifiers that are not UTF-8 (SQL_ASCII) stay valid JSON.
     return json.dumps(value, separators=(",", ":")).encode()

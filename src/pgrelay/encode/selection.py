@@ -1,7 +1,7 @@
-"""Which tables are relayed, and what becomes of columns that must not be seen downstream.
+"""Which tables are relayed, and what happens to columns that must not be seen downstream.
 
 Patterns are regular expressions that must match the whole of `schema.table` or `schema.table.column`. They
-are asked once for each relation; a column's values are treated while they are encoded, so that what is
+are evaluated once per relation. A column's values are treated while they are encoded, so that what is
 dropped, masked or hashed never reaches Kafka, the log or an error.
 """
 
@@ -26,7 +26,7 @@ HIDDEN_ENCODING: Final = STRING
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`include` empty: every table. The first of drop, mask and hash that matches a column decides."""
+    """An empty `include` means every table. The first of drop, mask, hash that matches a column decides."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Selection:
         return included and not _matches(self.exclude, table)
 
     def treatment(self, table: str, column: str, key: bool) -> str:
-        """What becomes of a column. Raises SetupError where a key would no longer tell rows apart."""
+        """What happens to a column. Raises SetupError if a key would no longer tell rows apart."""
         name = f"{table}.{column}"
         treatments = ((DROP, self.drop), (MASK, self.mask), (HASH, self.hash))
         chosen = next((treatment for treatment, patterns in treatments if _matches(patterns, name)), KEEP)
@@ -59,7 +59,7 @@ def _matches(patterns: Iterable[str], name: str) -> bool:
 
 
 def hashed(encoding: Encoding, key: bytes) -> Converter:
-    """A converter to the hexadecimal HMAC-SHA-256 of the value's JSON, whichever form it came in."""
+    """A converter to the hexadecimal HMAC-SHA-256 of the value's JSON, whichever form the value came in."""
     convert = whole_converter(encoding)
 
     def conversion(value: bytes) -> bytes:
@@ -73,5 +73,5 @@ def hashed(encoding: Encoding, key: bytes) -> Converter:
 
 
 def masked(text: str) -> bytes:
-    """What stands for every value of a masked column, JSON."""
+    """The JSON that replaces every value of a masked column."""
     return json_string(text.encode())

@@ -1,10 +1,10 @@
 """Topic names: legal for Kafka, and never the same for two tables by accident.
 
-Kafka allows [a-zA-Z0-9._-] and 249 characters. A plain name stays as it is. Any other run of characters in an
-identifier, a dot among them, becomes its UTF-8 bytes in hexadecimal between two pairs of dots: table `a b` of
-schema `public` is `app.public.a..20..b`. Since no dot of an identifier survives, a single dot can only be the
-template's own and a pair only an escape's, so the default template can be read back: it is injective.
-A name that comes out too long keeps its head and ends in `..h` and 128 bits of its SHA-256.
+Kafka allows [a-zA-Z0-9._-] and 249 characters. A plain name stays as it is. Any run of other characters in an
+identifier, dots included, becomes its UTF-8 bytes in hexadecimal between two pairs of dots: table `a b` of
+schema `public` is `app.public.a..20..b`. No dot of an identifier survives, so a single dot is the template's
+and a pair of dots is an escape's: names by the default template can be read back, so it is injective. A name
+that is too long keeps its head and ends in `..h` and 128 bits of its SHA-256.
 """
 
 import re
@@ -31,7 +31,7 @@ def _hexadecimal(match: re.Match[str]) -> str:
 def shorten(topic: str) -> str:
     if len(topic) <= MAX_LENGTH:
         return topic
-    # "h" is no hexadecimal digit, so a digest can't be taken for an escape.
+    # "h" is not a hexadecimal digit, so a digest can't be taken for an escape.
     digest = "..h" + sha256(topic.encode()).hexdigest()[:32]
     return topic[: MAX_LENGTH - len(digest)] + digest
 
@@ -39,8 +39,8 @@ def shorten(topic: str) -> str:
 class Topics:
     """The topics of one relay: its own, and those that tables have claimed.
 
-    `routes`: pairs of a regular expression over `schema.table` and the template of the topic of all tables
-    that match it; the first that matches decides. The rest go by `template`.
+    `routes`: pairs of a regular expression over `schema.table` and the template for the topic of all tables
+    that match it. The first match decides; tables without one use `template`.
     """
 
     def __init__(self, prefix: str, template: str, routes: Sequence[tuple[str, str]] = ()) -> None:
@@ -53,7 +53,7 @@ class Topics:
         self.offsets = shorten(f"{prefix}.offsets")
         self.dead_letter = shorten(f"{prefix}.dead_letter")
         # Kafka refuses two topics that differ only by dot and underscore, so that is what must be unique.
-        # Each topic, whose it is, and what others must be to share it.
+        # For each: the topic, its owner, and what another table must have in common to share it.
         self._owners: dict[str, tuple[str, str, str]] = {}
         for topic, owner in (
             (self.message, "logical messages"),
@@ -65,9 +65,9 @@ class Topics:
             self._owners[_folded(topic)] = topic, owner, owner
 
     def claim(self, schema: str, table: str) -> str:
-        """The table's topic, which is its own from now on.
+        """Give the table its topic, which belongs to it from now on.
 
-        Raises SetupError where the topic is another's already, and no route says that they share.
+        Raises SetupError if the topic belongs to another already, and no route says that they share it.
         """
         owner = sharing = f"table {schema}.{table}"
         template = self._template
@@ -84,7 +84,7 @@ class Topics:
         return topic
 
     def routed(self, schema: str, table: str) -> bool:
-        """Whether a route, not the template, decides on the table's topic."""
+        """Whether a route, not the template, decides the table's topic."""
         return self._route(schema, table) is not None
 
     def _route(self, schema: str, table: str) -> tuple[str, str] | None:

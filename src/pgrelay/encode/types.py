@@ -1,8 +1,8 @@
 """What a column is (its Postgres type) and how its values become JSON (its encoding).
 
-Both are looked up once for each relation, when its plan is built, never for a row. The built-in types
-stand in a table here, so that no catalogue has to be read for them: PostgreSQL 18's ``pg_type`` and
-``pg_range``, of which 15 has the same rows, less what no column can have.
+Both are looked up once per relation, when its plan is built, never for a row. The built-in types are in a
+table here, so that no catalogue has to be read for them: the rows of PostgreSQL 18's ``pg_type`` and
+``pg_range``, the same as in 15, without types that no column can have.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from pgrelay.encode import oids
 
-# Takes one value's bytes as the server sent them and gives the whole JSON value (or, where it says so,
-# the text of a binary form). Raises ValueError on bytes that the server can't have sent.
+# Takes one value's bytes as the server sent them and returns the whole JSON value (or, if it says so, the
+# text of a binary form). Raises ValueError on bytes that the server can't have sent.
 Converter = Callable[[bytes], bytes]
 
 # The kinds of encoding, which the per-row loop switches on.
@@ -31,9 +31,9 @@ class ColumnType:
     """A column's type, domains already resolved to their base type.
 
     name       pg_type.typname: int4, _int4, hstore, mood
-    typmod     pg_attribute.atttypmod, -1 where none was declared; an array's holds for its elements
+    typmod     pg_attribute.atttypmod, -1 if none was declared; an array's applies to its elements
     element    of an array (typcategory A), its elements' type; of a range, its subtype; of a
-               multirange, its range; None of all others
+               multirange, its range; None for all others
     delimiter  pg_type.typdelim of an array's element type
     typtype    pg_type.typtype: b base, e enum, r range, m multirange, c composite
     sends      whether it has a binary form (pg_type.typsend); what has none always comes as text
@@ -51,7 +51,7 @@ class ColumnType:
 
     @property
     def is_array(self) -> bool:
-        """Whether values are arrays in braces. The two vectors have elements too, and aren't."""
+        """Whether values are arrays in braces. The two vector types have elements too, but aren't."""
         return (
             self.typtype == "b"
             and self.element is not None
@@ -65,7 +65,7 @@ class ColumnType:
         return self.typtype == "b" and self.name == "hstore"
 
     def element_type(self) -> "ColumnType":
-        """An array's element type, the array's type modifier upon it."""
+        """An array's element type, with the array's type modifier."""
         element = self.element
         if element is None:
             raise ValueError(f"{self.name} has no elements")
@@ -74,12 +74,12 @@ class ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class Encodings:
-    """The operator's choices, where there is more than one good JSON form for a type.
+    """The operator's choices for types that have more than one good JSON form.
 
-    checked  whether text must be proved to be UTF-8: the server proves it for every database but one
+    checked  whether text must be checked to be UTF-8: the server does that for every database except one
              whose encoding is SQL_ASCII
-    recoded  whether the server converts text from another encoding; hstore's binary form has the sizes of
-             before then (hstore_io.c, hstore_send), so that it can't be read
+    recoded  whether the server converts text from another encoding; the sizes in hstore's binary form are
+             those before the conversion (hstore_io.c, hstore_send), so it can't be read
     """
 
     numeric: Literal["string", "double", "precise"] = "string"
@@ -95,8 +95,8 @@ class Encoding:
     """How one column's values become JSON.
 
     kind     one of the kinds above
-    name     the JSON encoding as the schema topic tells it: one of the names below, or array<name>
-    convert  present where the kind is CONVERT, or one whose usual values the per-row loop writes by itself
+    name     the JSON encoding's name in the schema topic: one of the names below, or array<name>
+    convert  present if the kind is CONVERT, or one whose usual values the per-row loop writes itself
     """
 
     kind: int
@@ -241,7 +241,7 @@ _ELEMENTS: Final[dict[int, int]] = {
 
 
 def builtin_type(oid: int, typmod: int = -1) -> ColumnType | None:
-    """The built-in type of that OID, base, range, multirange or an array of one; None when there is none."""
+    """The built-in type with that OID: base, range, multirange or an array of one; None if there is none."""
     scalar = _SCALARS.get(oid)
     if scalar is not None:
         return replace(scalar, typmod=typmod)

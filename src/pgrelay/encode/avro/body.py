@@ -1,4 +1,4 @@
-"""What bodies are made of: Avro's binary encoding of primitive values (specification, "Binary Encoding")."""
+"""The parts of Avro bodies: the binary encoding of primitive values (specification, "Binary Encoding")."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ PRESENT: Final = b"\x02"
 
 _CONTINUED: Final = 0x80
 _LOW: Final = 0x7F
-# Positive numbers below it take one byte.
+# Positive numbers below this take one byte.
 _ONE_BYTE: Final = 64
-# Keeps the sign out of a shift to the right.
+# Masks out the sign bits that a shift to the right brings in.
 _SHIFTED: Final = 0x01FF_FFFF_FFFF_FFFF
 
 
@@ -32,7 +32,7 @@ def write_long(writer: BytesWriter, value: i64) -> None:
 
 
 def write_length(writer: BytesWriter, size: i64) -> None:
-    """What stands before a string, given as UTF-8, or bytes: a long with their number."""
+    """What precedes bytes, or a string as UTF-8: their number as a long."""
     if size < _ONE_BYTE:
         writer.append(u8(size << 1))
     else:
@@ -58,15 +58,15 @@ def boolean(value: bool) -> bytes:
 
 
 def optional_long(value: int | None) -> bytes:
-    """Of the type ["null", "long"]."""
+    """A value of the type ["null", "long"]."""
     return NULL if value is None else PRESENT + long(value)
 
 
 def optional_string(text: str | None) -> bytes:
-    """Of the type ["null", "string"]."""
+    """A value of the type ["null", "string"]."""
     return NULL if text is None else PRESENT + string(text)
 
 
 def array(items: list[bytes]) -> bytes:
-    """One block of items that are encoded already, and the end."""
+    """An array: one block of items that are encoded already, and the end."""
     return long(len(items)) + b"".join(items) + b"\0" if items else b"\0"

@@ -1,7 +1,7 @@
 """Debezium's envelope in Avro: before, after, unchanged, truncate, source, op, the times, transaction.
 
-As in JSON, `source` is mostly constant: its head for a table in a transaction, its middle for a transaction,
-its tail for a transaction and an operation at one instant.
+As in JSON, parts of `source` are cached: its head for a table in a transaction, its middle for a transaction,
+its tail for a transaction, an operation and an instant.
 """
 
 from typing import Final

@@ -11,7 +11,7 @@ from pgrelay.encode.records import DELETE, MESSAGE, TRUNCATE
 
 
 class FlatAvro(AvroEnvelope):
-    """The fields of `flat.FlatJson`; `__unchanged` and `__truncate` are null where JSON leaves them out."""
+    """The fields of `flat.FlatJson`; `__unchanged` and `__truncate` are null if JSON leaves them out."""
 
     def __init__(self, options: RecordOptions) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""A row's key as JSON, where records are Avro: the headers of a moved row carry the other key so."""
+"""A row's key as JSON if records are Avro: the headers of a row whose key changed have the other key so."""
 
 from librt.strings import BytesWriter
 
@@ -9,7 +9,7 @@ from pgrelay.encode.rows import OldValue, RowWriter
 
 
 class JsonKeys:
-    """Encodes keys a second time, only for changes of the key: those are few."""
+    """Encodes keys a second time, only for changes of the key, which are few."""
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
@@ -24,6 +24,6 @@ class JsonKeys:
         self._rest.truncate(0)
         pos = self._row.write(self._rest, plan_in_json, frame, pos, True, None, old)
         old_key = self._row.key.getvalue()
-        # Behind the byte that says that the new row follows.
+        # After the byte that says that the new row follows.
         self._row.write(self._rest, plan_in_json, frame, pos + 1, True, old, None)
         return old_key, self._row.key.getvalue()

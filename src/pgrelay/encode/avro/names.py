@@ -1,9 +1,9 @@
-"""Names that Avro takes, of identifiers that may be anything.
+"""Names that Avro accepts, for identifiers that may be anything.
 
 Avro allows [A-Za-z_][A-Za-z0-9_]* (specification, "Names"). A plain name stays as it is. A leading digit, and
 any run of other characters, becomes `_x`, its UTF-8 bytes in hexadecimal, `_`: column `a b` is field
-`a_x20_b`. So that no name can be taken for another's escape, `_x` before two hexadecimal digits is escaped
-itself: `a_x20_b` is `a_x5f78_20_b`. A name can thus be read back.
+`a_x20_b`. `_x` before two hexadecimal digits is escaped itself, so that no name can be taken for another's
+escape: `a_x20_b` is `a_x5f78_20_b`. So a name can be read back.
 """
 
 import re
@@ -18,12 +18,12 @@ def legal(identifier: str) -> str:
 
 
 def dotted(name: str) -> str:
-    """A name of several parts, such as a topic's, whose dots stay between them."""
+    """A name of several parts, such as a topic's; its dots stay."""
     return ".".join(legal(part) if part else "_x2e_" for part in name.split("."))
 
 
 def shown(identifier: str) -> str:
-    """The identifier for documentation: bytes that are no UTF-8 (SQL_ASCII) as `\\xff`."""
+    """The identifier for documentation: bytes that are not UTF-8 (SQL_ASCII) as `\\xff`."""
     return identifier.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""The encode plan of one relation in Avro: columns with their Avro types, and what stands for them."""
+"""The encode plan of one relation in Avro: columns with their Avro types, and constant parts of bodies."""
 
 from pgrelay.encode.avro.body import NULL, PRESENT, sized, string
 from pgrelay.encode.avro.names import legal, shown
@@ -14,9 +14,9 @@ from pgrelay.wire.pgoutput import Relation, RelationColumn
 class AvroColumn(ColumnPlan):
     """One column. `schema` is its type without null, `field` its name.
 
-    `member` is the branch of a value that is there: nothing where the column can't be null. A key's column
-    can't, but in the flat envelope, where a truncate has no row. `member_unchanged` is empty where the type
-    has no place for the placeholder.
+    `member` is the union branch of a non-null value; empty if the column can't be null. A key's column can't
+    be, except in the flat envelope, where a truncate has no row. `member_unchanged` is empty if the type has
+    no place for the placeholder.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AvroColumn(ColumnPlan):
 
 
 def _unquoted(convert: Converter | None) -> Converter | None:
-    """A string of what `convert` gives as a JSON string that needs no escaping."""
+    """A converter to an Avro string, if `convert` gives a JSON string that needs no escaping."""
     if convert is None:
         return None
     quoted = convert
@@ -67,7 +67,7 @@ def _unquoted(convert: Converter | None) -> Converter | None:
 
 
 class AvroPlan(Plan):
-    """`fields` are the columns that are not dropped, `nulls` is a row of which nothing is there, `namespace`
+    """`fields` are the columns that are not dropped, `nulls` is a row with every field null, `namespace` is
     that of the relation's schemas.
     """
 
@@ -84,7 +84,7 @@ class AvroPlan(Plan):
         self._in_json: Plan | None = None
 
     def in_json(self, options: RecordOptions) -> Plan:
-        """The plan of the same relation in JSON, made once it is asked for."""
+        """The plan of the same relation in JSON, built on the first call."""
         if self._in_json is None:
             self._in_json = Plan(self.relation, self.facts, self.topic, options)
         return self._in_json

@@ -55,7 +55,7 @@ class AvroRowWriter(RowWriter):
     def _write_body(
         self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
     ) -> None:
-        """Append a value that is there, without its branch of a union. Raises RecordError or SetupError."""
+        """Append a non-null value, without its union branch. Raises RecordError or SetupError."""
         encoding, convert = column.kind, column.convert
         if kind == _BINARY:
             encoding, convert = of_binary(column)

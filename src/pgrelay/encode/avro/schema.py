@@ -1,9 +1,10 @@
 """The Avro schemas of keys and values, as the JSON text that a registry takes.
 
-A table's are `{prefix}.{schema}.{table}.Key` and `.Envelope` (flat: `.Value`), whose rows are records named
-`.Value`; tables that a route sends to one topic share that topic's. A column whose name Avro does not take
-has its own in the property `pgrelay.name`. Every column but the key's may be null and is so by default, so
-that a registry which demands that new readers read old records (BACKWARD) takes added and dropped columns.
+A table's schemas are `{prefix}.{schema}.{table}.Key` and `.Envelope` (flat: `.Value`), whose rows are records
+named `.Value`. Tables that a route sends to one topic share that topic's. A column with a name that Avro does
+not accept has it in the property `pgrelay.name`. Every column except the key's may be null, which is the
+default. So a registry that demands that new readers read old records (BACKWARD) accepts
+added and dropped columns.
 """
 
 import json
@@ -24,7 +25,7 @@ _OWN: Final = "pgrelay"
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """What a topic's records are from now on; `key` is None where they have none, `about` is for errors."""
+    """A topic's schemas from now on; `key` is None if records have no key, `about` is for errors."""
 
     topic: str
     about: str
@@ -34,7 +35,7 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class SchemaIds:
-    """The numbers by which a registry knows them."""
+    """The ids under which a registry has the schemas."""
 
     key: int | None
     value: int
@@ -48,7 +49,7 @@ def namespace_of(relation: Relation, topic: str, options: RecordOptions, topics:
 
 
 def table_schemas(plan: AvroPlan, options: RecordOptions) -> Schemas:
-    """Raises SetupError where a column of the flat envelope has the name of one of its own fields."""
+    """Raises SetupError if a column of the flat envelope has the name of one of its own fields."""
     key = None
     if plan.keyed:
         fields = [_column(column, False) for column in plan.fields if column.key]
@@ -65,7 +66,7 @@ def table_schemas(plan: AvroPlan, options: RecordOptions) -> Schemas:
 
 
 def message_schemas(topic: str, options: RecordOptions) -> Schemas:
-    """Those of logical messages."""
+    """The schemas of logical messages."""
     namespace = f"{dotted(options.prefix)}.message"
     content = _record("Message", _OWN, [_field("prefix", "string"), _field("content", "bytes")])
     if options.envelope == "flat":
@@ -77,7 +78,7 @@ def message_schemas(topic: str, options: RecordOptions) -> Schemas:
 
 
 def transaction_schemas(topic: str, options: RecordOptions) -> Schemas:
-    """Those of the transaction topic."""
+    """The schemas of the transaction topic."""
     namespace = f"{dotted(options.prefix)}.transaction"
     count = _record("Count", _OWN, [_field("data_collection", "string"), _field("event_count", "long")])
     value = [
@@ -93,9 +94,9 @@ def transaction_schemas(topic: str, options: RecordOptions) -> Schemas:
 
 
 def successor(value: str, envelope: str) -> str | None:
-    """What ours would add to a value's schema that a registry has: a registry that refuses this refuses ours.
+    """A registered value's schema plus what ours would add: a registry that refuses this refuses ours.
 
-    None where that one is of our making already.
+    None if the registered schema is ours already.
     """
     if f'"namespace":"{_OWN}"' in "".join(value.split()):
         return None
@@ -107,7 +108,7 @@ def successor(value: str, envelope: str) -> str | None:
 
 
 def _envelope_fields() -> list[Schema]:
-    """What follows the rows, as `avro.debezium` writes it."""
+    """The fields after the rows, as `avro.debezium` writes them."""
     names = ("version", "connector", "name")
     source = [
         *(_field(name, "string") for name in names),
@@ -144,7 +145,7 @@ def _flat_fields(plan: AvroPlan) -> list[Schema]:
 
 
 def _flat_ending() -> list[Schema]:
-    """What ends every flat value, as `avro.flat` writes it."""
+    """The last fields of every flat value, as `avro.flat` writes them."""
     longs = [_field(name, "long") for name in ("__commit_lsn", "__seq", "__ts_ms")]
     return [_field("__op", "string"), _field("__deleted", "boolean"), *longs]
 

@@ -5,24 +5,24 @@
 | smallint, integer | int |
 | bigint, oid | long |
 | real · double precision | float · double |
-| numeric(p,s) | bytes, decimal(p,s) · double where `numeric: double` |
-| numeric without precision | string · double where `numeric: double` |
+| numeric(p,s) | bytes, decimal(p,s) · double if `numeric: double` |
+| numeric without precision | string · double if `numeric: double` |
 | boolean | boolean |
 | bytea | bytes |
 | date | int, date |
-| timestamp | long, local-timestamp-micros: it has no time zone, and says so |
+| timestamp | long, local-timestamp-micros, which has no time zone |
 | timestamptz | long, timestamp-micros |
 | time | long, time-micros |
-| timetz | string · long, time-micros in UTC where `time: debezium` |
+| timetz | string · long, time-micros in UTC if `time: debezium` |
 | uuid | string, uuid |
 | arrays | array of null or the element's type, in as many dimensions as were declared |
 | hstore | map of null or string |
 | all else (text, enums, json, interval, money, ranges, ...) | string: Postgres's own text, money as digits |
 
-Avro has a good type for most of what JSON needs a choice for, so `numeric: string` and `precise` are the
-same here, and `time: iso`, `binary` and `json` change nothing. A numeric whose scale is negative or larger
-than its precision, which Avro's decimal can't say, gets a precision and scale that hold the same numbers. A
-value that its type can't hold (see `values`), or an array of more or fewer dimensions, is a RecordError.
+Avro has a good type for most of what JSON needs a choice for, so `numeric: string` and `precise` are the same
+here, and `time: iso`, `binary` and `json` change nothing. Avro's decimal can't have a scale that is negative
+or larger than the precision; such a numeric gets a precision and scale that hold the same numbers. A value
+that its type can't hold (see `values`), or an array of more or fewer dimensions, is a RecordError.
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ from pgrelay.encode.values.hstore import hstore_converter
 from pgrelay.encode.values.numbers import declared_precision, declared_scale, money_amount
 from pgrelay.encode.values.text import bytea, single_byte_text, utf8
 
-# Kinds of encoding, besides TRUTH, and CONVERT, which gives the whole body. Those of the commonest types are
-# written without a converter, which would cost an object a value.
-SIZED: Final = 10  # a string or bytes: the value's own bytes behind their number
-WHOLE: Final = 11  # an int or long, of its digits
+# Kinds of encoding, besides TRUTH, and CONVERT, which gives the whole body. The most common types are written
+# without a converter, which would cost an object per value.
+SIZED: Final = 10  # a string or bytes: the number of the value's bytes, then the bytes
+WHOLE: Final = 11  # an int or long, from its digits
 DAYS: Final = 12  # a date
 MICROS: Final = 13  # a timestamp
-UNSCALED: Final = 16  # a decimal: the kind is this and its scale
+UNSCALED: Final = 16  # a decimal: the kind is this plus its scale
 
 Schema = Any
 
@@ -62,14 +62,14 @@ class AvroType:
 
 @dataclass(frozen=True, slots=True)
 class FromBinary:
-    """How the values of a type are written that come in binary."""
+    """How a type's values are written if they come in binary."""
 
     kind: int
     convert: Converter | None = None
 
 
 def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> AvroType:
-    """The type of a column, an array's with so many dimensions, and how its text is written."""
+    """The type of a column, with so many dimensions if it is an array, and how its text is written."""
     fixed = _FIXED.get(column.oid)
     if fixed is not None:
         return fixed
@@ -93,7 +93,7 @@ def avro_type(column: ColumnType, choices: Encodings, dimensions: int = 1) -> Av
 
 
 def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> FromBinary | None:
-    """How a value that comes in binary is written; None when we don't know that form."""
+    """How a value that comes in binary is written; None if we don't know that form."""
     if column.oid == oids.BYTEA:
         return FromBinary(SIZED)
     if column.is_hstore:
@@ -118,7 +118,7 @@ def from_binary(column: ColumnType, choices: Encodings, dimensions: int = 1) -> 
 
 
 def whole_converter(of: AvroType) -> Converter:
-    """What gives the whole body, whatever the kind."""
+    """A converter to the whole body, whatever the kind."""
     return _whole(of.kind, of.convert)
 
 
@@ -131,7 +131,7 @@ def _through_text(decode: Converter, convert: Converter) -> Converter:
 
 
 def _checked(value: bytes) -> bytes:
-    """A string of bytes that nobody has proved to be UTF-8."""
+    """A string of bytes that may not be UTF-8."""
     return sized(utf8(value))
 
 
@@ -150,7 +150,7 @@ def _numeric(typmod: int, choices: Encodings) -> AvroType:
     if typmod < 0:
         return STRING
     precision, scale = declared_precision(typmod), declared_scale(typmod)
-    # What Avro's decimal can say: 0 <= scale <= precision.
+    # What Avro's decimal can have: 0 <= scale <= precision.
     precision = precision - scale if scale < 0 else max(precision, scale)
     scale = max(scale, 0)
     schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
@@ -179,7 +179,7 @@ def _bytea(value: bytes) -> bytes:
     return sized(bytea(value))
 
 
-# What the kinds other than CONVERT come to.
+# The converters for kinds other than CONVERT.
 _WHOLE: Final[dict[int, Converter]] = {
     SIZED: sized,
     WHOLE: values.whole,

@@ -1,7 +1,7 @@
-"""Postgres's text of a value to its Avro body. Each raises ValueError where the type can't hold the value.
+"""Converts Postgres's text of a value to its Avro body. Each raises ValueError if the type can't hold it.
 
-Infinite dates and timestamps, NaN in a decimal, a time of 24:00:00 and timestamps past what 64 bits of
-microseconds hold have no place in Avro's logical types. None of them is replaced by another value.
+Avro's logical types have no place for infinite dates and timestamps, NaN in a decimal, a time of 24:00:00 and
+timestamps past what 64 bits of microseconds hold. None of them is replaced by another value.
 """
 
 import math
@@ -24,14 +24,14 @@ _I64_MAX: Final = (1 << 63) - 1
 
 _POINT: Final = ord(".")
 
-# Half-way between the largest float and what would come next.
+# Halfway between the largest float and what would come next.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
 
 # The bits of a double that neither a float nor the middle between two of them has.
 _BEYOND_MIDDLES: Final = 0x0FFF_FFFF
 
-# A collection is written as blocks of one item each, the item's block count in front of it; so the text's
-# brackets and commas become bytes, and nothing has to be counted ahead.
+# A collection is written in blocks of one item each, with the block's count before the item. So brackets and
+# commas of the text become bytes, and nothing has to be counted ahead.
 _ONE: Final = b"\x02"
 ARRAY: Final = Marks(b"\x00", _ONE, _ONE, b"\x00", b"\x00")
 MAP: Final = ARRAY
@@ -60,7 +60,7 @@ def double(value: bytes) -> bytes:
 
 
 def single(value: bytes) -> bytes:
-    """A float: the one nearest to the decimal, which need not be the one nearest to the decimal's double."""
+    """A float: the nearest to the decimal, which need not be the nearest to the decimal's double."""
     found = _number(value)
     if abs(found) >= _PAST_FLOATS and value not in NOT_FINITE:
         raise refusal(value, "a number that a float holds")
@@ -89,7 +89,7 @@ def _bits(found: float) -> int:
 
 
 def _off_the_middle(value: bytes, found: float) -> float:
-    """A double that may be the middle between two floats, moved to the side on which the decimal lies."""
+    """The double; if it may be the middle between two floats, moved to the side on which the decimal lies."""
     exact, rounded = Fraction(value.decode()), Fraction(found)
     if exact == rounded:
         return found
@@ -151,12 +151,12 @@ def decimal(scale: int) -> Converter:
 
 
 def write_decimal(writer: BytesWriter, value: bytes, scale: i64) -> None:
-    """Append what `decimal` gives; where the code is compiled, a number of few digits without any object."""
+    """Append what `decimal` gives. Compiled, a number of few digits takes no object."""
     size: i64 = len(value)
     start: i64 = 1 if size and value[0] == MINUS else 0
     number: i64 = 0
     digits: i64 = 0
-    whole: i64 = -1  # digits in front of the point
+    whole: i64 = -1  # digits before the point
     if COMPILED and start < size <= SAFE:
         for index in range(start, size):
             byte: i64 = value[index]
@@ -178,7 +178,7 @@ def write_decimal(writer: BytesWriter, value: bytes, scale: i64) -> None:
 
 
 def _write_integer(writer: BytesWriter, number: i64) -> None:
-    """Sized, in big-endian two's complement, in as few bytes as hold it."""
+    """Append an integer in as few bytes of big-endian two's complement as hold it, after their number."""
     bytes_: i64 = 1
     rest: i64 = number >> 7
     while rest != 0 and rest != -1:
@@ -192,5 +192,5 @@ def _write_integer(writer: BytesWriter, number: i64) -> None:
 
 
 def present(convert: Converter) -> Converter:
-    """What writes the union ["null", T] of a value that is there."""
+    """A converter to the union ["null", T] for a non-null value."""
     return lambda value: b"\x02" + convert(value)

@@ -1,1 +1,1 @@
-"""Values in binary, as the send functions of their types write them, to JSON or to Postgres's text."""
+"""Converts values in binary, as their types' send functions write them, to JSON or to Postgres's text."""

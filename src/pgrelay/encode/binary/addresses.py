@@ -1,4 +1,4 @@
-"""Postgres's text of network addresses and UUIDs that come in binary."""
+"""Postgres's text for network addresses and UUIDs that come in binary."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _IPV6: Final = 3
 
 
 def inet_text(value: bytes) -> bytes:
-    """inet and cidr: bytes family, bits of netmask, 1 for cidr, size of the address; then the address.
+    """inet and cidr: one byte each for family, netmask bits, 1 for cidr, address size; then the address.
 
     inet leaves out the netmask of a single host, cidr never does.
     """
@@ -46,9 +46,9 @@ def _ipv4(address: bytes) -> bytes:
 
 
 def _ipv6(address: bytes) -> bytes:
-    """As ``src/port/inet_net_ntop.c``: the first longest run of zero words is left out, where it has two.
+    """Like ``src/port/inet_net_ntop.c``: the first longest run of zero words, if two or more, is left out.
 
-    A run in front that leaves two words, or ffff and two words, makes them an IPv4 address in dotted form.
+    If that run is in front and leaves two words, or ffff and two words, the two are a dotted IPv4 address.
     """
     words = [address[i] << 8 | address[i + 1] for i in range(0, 16, 2)]
     start, length = _longest_zeros(words)
@@ -60,7 +60,7 @@ def _ipv6(address: bytes) -> bytes:
 
 
 def _longest_zeros(words: list[int]) -> tuple[int, int]:
-    """Where the first longest run of zero words starts, and its length; 0 when there is none."""
+    """Where the first longest run of zero words starts, and its length; 0 if there is none."""
     best_start = best_length = length = 0
     for index, word in enumerate(words):
         length = length + 1 if word == 0 else 0

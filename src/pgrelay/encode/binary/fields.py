@@ -7,7 +7,7 @@ from librt.strings import read_f32_be, read_f64_be, read_i16_be, read_i32_be, re
 
 
 def sized(value: bytes, size: int) -> bytes:
-    """The value, when it has exactly that many bytes."""
+    """The value, if it has exactly that many bytes."""
     if len(value) != size:
         raise ValueError(f"the value has {len(value)} bytes where its binary form has {size}")
     return value

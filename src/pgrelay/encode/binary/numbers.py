@@ -1,4 +1,4 @@
-"""Postgres's text of numbers that come in binary."""
+"""Postgres's text for numbers that come in binary."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ def double_text(value: bytes) -> bytes:
 
 
 def numeric_text(value: bytes) -> bytes:
-    """From numeric_send's digits in base 10,000, of which `weight` + 1 stand before the point.
+    """From numeric_send's digits in base 10,000; `weight` + 1 of them are before the decimal point.
 
     Int16 ndigits, Int16 weight, Int16 sign, Int16 dscale, then Int16 for each digit.
     """
@@ -75,7 +75,7 @@ def money_text(value: bytes) -> bytes:
 
 
 def bits_text(value: bytes) -> bytes:
-    """bit and varbit: Int32 number of bits, then the bits, the first the highest of its byte."""
+    """bit and varbit: Int32 number of bits, then the bits, the first in its byte's highest."""
     number = count(value, 0)
     packed = take(value, 4, (number + 7) // 8)
     at_end(value, 4 + len(packed))

@@ -1,4 +1,4 @@
-"""Postgres's text of ranges and multiranges that come in binary (manual, "Range Types")."""
+"""Postgres's text for ranges and multiranges that come in binary (manual, "Range Types")."""
 
 import re
 from typing import Final
@@ -14,15 +14,15 @@ _LOWER_INFINITE: Final = 0x08
 _UPPER_INFINITE: Final = 0x10
 _ALL: Final = 0x1F
 
-# What makes range_out put a bound between quotes; so does a bound that is empty.
+# What makes range_out quote a bound; it also quotes an empty one.
 _QUOTE_FOR: Final = re.compile(rb'["\\(),\[\] \t\n\v\f\r]').search
 
 
 def range_decoder(subtype: Converter) -> Converter:
     """A function from a range's binary form to its text: ``[1,5)``.
 
-    A byte of flags, then for each finite bound its Int32 size and its binary form, which `subtype` takes to
-    text.
+    A byte of flags, then for each finite bound its Int32 size and its binary form, which `subtype` converts
+    to text.
     """
 
     def decode(value: bytes) -> bytes:
@@ -44,7 +44,7 @@ def range_decoder(subtype: Converter) -> Converter:
 def multirange_decoder(of: Converter) -> Converter:
     """A function from a multirange's binary form to its text: ``{[1,2),[5,6)}``.
 
-    Int32 number of ranges, then for each its Int32 size and its binary form, which `of` takes to text.
+    Int32 number of ranges, then for each its Int32 size and its binary form, which `of` converts to text.
     """
 
     def decode(value: bytes) -> bytes:
@@ -61,7 +61,7 @@ def multirange_decoder(of: Converter) -> Converter:
 
 
 def _bound(value: bytes, at: int, subtype: Converter) -> tuple[bytes, int]:
-    """The text of the bound at that index, and the index behind it."""
+    """The text of the bound at that index, and the index after it."""
     size = i32(value, at)
     text = subtype(take(value, at + 4, size))
     if not text or _QUOTE_FOR(text) is not None:

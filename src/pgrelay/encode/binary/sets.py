@@ -1,4 +1,4 @@
-"""Values of several parts that come in binary: arrays and hstore as they are written, the rest to text."""
+"""Values of several parts that come in binary: arrays and hstore to their final form, the rest to text."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ _WEIGHTS: Final = (b"", b"C", b"B", b"A")
 
 
 def array_decoder(element: Converter, marks: Marks = JSON_ARRAY, dimensions: int = 0) -> Converter:
-    """A function from an array's binary form to JSON, or with other marks, nested once for each dimension.
+    """A function from an array's binary form to JSON, or to other marks, nested once per dimension.
 
     Int32 dimensions, Int32 flags, Int32 element OID; for each dimension Int32 length and Int32 lower bound;
     then the elements in row-major order, each an Int32 size and its binary form, or -1 for NULL. `element`
-    takes an element's binary form to what is written of it. `dimensions` is as in `arrays.array_converter`.
+    converts an element's binary form to what is written. `dimensions` is as in `arrays.array_converter`.
     """
 
     def decode(value: bytes) -> bytes:
@@ -48,7 +48,7 @@ def _write_dimension(
     marks: Marks,
     out: list[bytes],
 ) -> int:
-    """Append to `out` one row of a dimension; give the index behind its last element."""
+    """Append one row of a dimension to `out`. Returns the index after its last element."""
     before = marks.opening
     for _ in range(lengths[dimension]):
         out.append(before)
@@ -65,7 +65,7 @@ def _write_dimension(
 
 
 def hstore_decoder(string: Converter, item: Converter | None = None, marks: Marks = JSON_OBJECT) -> Converter:
-    """A function from hstore's binary form; its parameters are those of `hstore.hstore_converter`.
+    """A function from hstore's binary form; it has the parameters of `hstore.hstore_converter`.
 
     Int32 number of pairs; for each, Int32 size and bytes of the key, then of the value, or -1 for NULL.
     """
@@ -114,8 +114,8 @@ def snapshot_text(value: bytes) -> bytes:
 
 
 def tsvector_text(value: bytes) -> bytes:
-    """``'cat':3A 'it''s':1,2B``: Int32 number of lexemes; for each its text ended by a zero byte, Int16
-    number of positions, and Int16 for each position, its weight (A is 3, D 0) in the upper two bits.
+    """``'cat':3A 'it''s':1,2B``: Int32 number of lexemes; for each its text and a zero byte, Int16
+    number of positions, and an Int16 per position, with its weight (A is 3, D 0) in the upper two bits.
     """
     at = 4
     lexemes: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Postgres's text of geometric types that come in binary: doubles, as ``geo_ops.c`` sends and prints them."""
+"""Postgres's text for geometric types in binary: doubles, as ``geo_ops.c`` sends and prints them."""
 
 from pgrelay.encode.binary.fields import at_end, count, f64, sized
 from pgrelay.encode.values.floats import float8_text
@@ -35,7 +35,7 @@ def polygon_text(value: bytes) -> bytes:
 
 
 def path_text(value: bytes) -> bytes:
-    """Byte 1 when closed, Int32 number of points, the points: ``((1,2),(3,4))``, open ``[(1,2),(3,4)]``."""
+    """Byte 1 if closed, Int32 number of points, the points: ``((1,2),(3,4))``, open ``[(1,2),(3,4)]``."""
     points = _counted_points(value, 1)
     return b"(" + points + b")" if value[0] else b"[" + points + b"]"
 

@@ -1,7 +1,7 @@
-"""Postgres's text of dates and times that come in binary: ISO styles, UTC.
+"""Postgres's text for dates and times that come in binary: ISO styles, UTC.
 
-On the wire days and microseconds count from 2000-01-01; the largest and the smallest integer stand for
-infinity and -infinity.
+On the wire, days and microseconds count from 2000-01-01. The largest and the smallest integer mean infinity
+and -infinity.
 """
 
 from typing import Final
@@ -57,8 +57,8 @@ def timetz_text(value: bytes) -> bytes:
 def interval_text(value: bytes) -> bytes:
     """Int64 microseconds, Int32 days, Int32 months; as IntervalStyle iso_8601 prints them.
 
-    All three at their largest or smallest are PostgreSQL 17's infinity and -infinity. Up to 16 the same
-    bytes were 178,956,970 years and more, and that value alone reads differently in text.
+    If all three are at their largest or smallest, that is PostgreSQL 17's infinity or -infinity. Up to 16 the
+    same bytes were 178,956,970 years and more; only that value reads differently in text.
     """
     micros, days, months = i64(sized(value, 16), 0), i32(value, 8), i32(value, 12)
     if micros == _I64_MAX and days == _I32_MAX and months == _I32_MAX:
@@ -83,7 +83,7 @@ def _date(days: int) -> tuple[bytes, bytes]:
 
 
 def _time(micros: int) -> bytes:
-    """``14:54:02`` and, where there is one, the fraction without its trailing zeros."""
+    """``14:54:02`` and, if there is one, the fraction without its trailing zeros."""
     if not 0 <= micros <= DAY_US:
         raise ValueError(f"{micros} microseconds are no time of day")
     seconds, fraction = divmod(micros, 1_000_000)

@@ -1,13 +1,13 @@
 """JSON encodings of values that come in binary, the form that each type's send function writes.
 
-A value is taken to the text that its type's output function would print under the settings that
-``pgrelay.encode.values.text`` names, and that text is encoded as it always is. So a value gives the same JSON
-whether it came as text or binary, by construction. Arrays, hstore and bytea alone skip the text, since their
-JSON is as plain in binary.
+A value is converted to the text that its type's output function would print under the settings that
+``pgrelay.encode.values.text`` names, and that text is encoded as usual. So by construction a value gives the
+same JSON whether it came as text or binary. Only arrays, hstore and bytea skip the text, since their JSON
+follows from the binary form as simply.
 
-Unknown here, so that None is given: the types that send an OID and print a name (regclass and its like),
-composites, tsquery, aclitem, and every type of an extension but those in `_BY_NAME` and hstore; and hstore
-where the server converts text.
+Unknown here (None): the types that send an OID and print a name (regclass and its like), composites, tsquery,
+aclitem, and every extension's type except those in `_BY_NAME` and hstore; and hstore if
+the server converts text.
 """
 
 from binascii import b2a_base64, hexlify
@@ -72,7 +72,7 @@ from pgrelay.encode.values.text import string_converter, text_encoding, whole_co
 
 
 def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
-    """The encoding of a column's values that come in binary; None when we don't know that form."""
+    """The encoding of a column's values that come in binary; None if we don't know that form."""
     if column.oid == oids.BYTEA:
         return _BYTEA_HEX if choices.binary == "hex" else _BYTEA_BASE64
     if column.is_array:
@@ -94,7 +94,7 @@ def binary_encoding(column: ColumnType, choices: Encodings) -> Encoding | None:
 
 
 def text_decoder(column: ColumnType) -> Converter | None:
-    """A function from a value's binary form to its text; None when we don't know the form."""
+    """A function from a value's binary form to its text; None if we don't know the form."""
     if column.typtype == "e":
         return same_text
     if column.typtype in ("r", "m"):
@@ -108,7 +108,7 @@ def text_decoder(column: ColumnType) -> Converter | None:
 
 
 def _through_text(decode: Converter, encoding: Encoding) -> Converter:
-    """What decodes to text and encodes that."""
+    """An encoding that decodes a value to text and encodes the text."""
     if encoding.kind == RAW:
         return decode
     if encoding.kind == QUOTED:
@@ -132,7 +132,7 @@ def bytea_text(value: bytes) -> bytes:
 
 
 def single_byte_text(value: bytes) -> bytes:
-    """``"char"``, of which the zero byte prints as nothing."""
+    """``"char"``; its zero byte prints as nothing."""
     return b"" if sized(value, 1) == b"\0" else value
 
 

@@ -1,1 +1,1 @@
-"""Postgres's text of values, as its output functions print them, to JSON or the marks of another format."""
+"""Converts values from Postgres's text, as its output functions print it, to JSON or another format."""

@@ -1,10 +1,10 @@
 """Arrays, in JSON or with other marks around their elements, from the text of Postgres arrays.
 
 The text is ``array_out``'s (manual, "Arrays": "Array Input and Output Syntax"): elements between braces,
-nested once for each dimension; NULL unquoted is a null; an element that is empty, reads NULL or holds
-braces, quotes, backslashes, white space or the delimiter stands between quotes, its quotes and
-backslashes escaped by a backslash. Bounds that don't begin at 1 stand in front,
-``[0:1][-1:0]={{1,2},{3,4}}``: no form of ours has a place for them, and they are left out.
+nested once for each dimension; NULL unquoted is a null. An element that is empty, reads NULL or has braces,
+quotes, backslashes, white space or the delimiter is in quotes, with its quotes and backslashes escaped by a
+backslash. Bounds that don't begin at 1 come first, ``[0:1][-1:0]={{1,2},{3,4}}``: none of our formats has a
+place for them, so they are left out.
 """
 
 import re
@@ -19,7 +19,7 @@ MAX_DIMENSIONS: Final = 6  # PostgreSQL's own, MAXDIM
 _UNESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL).sub
 # A quoted element, up to its own quote and past any escaped one.
 _QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL).match
-# What never stands in an element without quotes.
+# What an element without quotes never has.
 _NEEDS_QUOTES: Final = re.compile(rb'["\\{}]').search
 
 _QUOTE: Final = ord('"')
@@ -33,13 +33,13 @@ def array_converter(
     """A converter of arrays whose elements convert with `element`.
 
     delimiter   one character, pg_type.typdelim of the element type
-    dimensions  how many an array must have, unless it is empty; 0: any number
+    dimensions  how many an array must have, unless it is empty; 0 means any number
     """
     return _ArrayText(element, delimiter.encode(), marks, dimensions).convert
 
 
 def check_dimensions(found: int, wanted: int) -> None:
-    """Raises ValueError where they differ."""
+    """Raises ValueError if they differ."""
     if found != wanted:
         raise ValueError(
             f"the array has {found} dimensions where the column's schema has {wanted}; "
@@ -48,7 +48,7 @@ def check_dimensions(found: int, wanted: int) -> None:
 
 
 def unescaped(text: bytes) -> bytes:
-    """What stood between quotes, without the backslashes in front of quotes and backslashes."""
+    """A quoted text without the backslashes before quotes and backslashes."""
     return _UNESCAPE(rb"\1", text) if b"\\" in text else text
 
 
@@ -69,7 +69,7 @@ class _ArrayText:
         return b"".join(out)
 
     def _write_braces(self, text: bytes, at: int, depth: int, out: list[bytes]) -> int:
-        """Append to `out` what the braces hold that open at `at`; give the index behind their end."""
+        """Append the content of the braces that open at `at` to `out`. Returns the index after their end."""
         end = text.find(b"}", at)
         if end < 0 or depth > MAX_DIMENSIONS:
             raise _malformed(text)
@@ -92,7 +92,7 @@ class _ArrayText:
             before = marks.between
 
     def _write_item(self, text: bytes, at: int, depth: int, out: list[bytes]) -> int:
-        """Append to `out` the element or inner braces at `at`; give the index behind it."""
+        """Append the element or inner braces at `at` to `out`. Returns the index after it."""
         first = text[at] if at < len(text) else -1
         if first == _OPEN:
             return self._write_braces(text, at, depth + 1, out)
@@ -113,7 +113,7 @@ class _ArrayText:
         return end
 
     def _unquoted(self, item: bytes, depth: int) -> bytes:
-        """An element that stands without quotes."""
+        """Convert an element without quotes."""
         self._check(depth)
         if item == b"NULL":
             return self._marks.null
@@ -122,7 +122,7 @@ class _ArrayText:
         return self._element(item)
 
     def _check(self, depth: int) -> None:
-        """Refuse an element of an array that has other dimensions than it must have."""
+        """Refuse an element of an array that has the wrong number of dimensions."""
         if self._dimensions:
             check_dimensions(depth, self._dimensions)
 

@@ -1,4 +1,4 @@
-"""Whole numbers out of text, digit by digit where the code is compiled."""
+"""Whole numbers from text, digit by digit if the code is compiled."""
 
 from typing import Final
 
@@ -12,14 +12,14 @@ COMPILED: Final = not __file__.endswith(".py")
 ZERO: Final = ord("0")
 MINUS: Final = ord("-")
 
-# As many digits never leave 64 bits.
+# So many digits always fit in 64 bits.
 SAFE: Final = 18
 
 _DIGITS: Final = "of the digits that should stand there"
 
 
 def number(text: bytes, start: i64, end: i64) -> i64:
-    """The number whose 1 to 18 digits stand from `start` to before `end`."""
+    """The number with 1 to 18 digits from `start` to before `end`."""
     if end <= start or end - start > SAFE or end > len(text):
         raise refusal(text[start:end], _DIGITS)
     if not COMPILED:
@@ -38,7 +38,7 @@ def number(text: bytes, start: i64, end: i64) -> i64:
 
 
 def integer(text: bytes, start: i64, end: i64) -> i64:
-    """The integer that `text[start:end]` is, of 64 bits. Raises ValueError for any other text."""
+    """The 64-bit integer in `text[start:end]`. Raises ValueError for any other text."""
     if end <= start:
         raise refusal(text[start:end], "an integer")
     first: i64 = start + 1 if text[start] == MINUS else start

@@ -4,7 +4,7 @@ Since version 12 it prints the shortest decimal that reads back as the same numb
 "Floating-Point Types"), as Python's repr does, but with two differences (``src/common/d2s.c``):
 
 - A decimal that lies exactly midway between two floats reads back right only if the reader rounds half to
-  even. PostgreSQL doesn't rely on that and takes another: 1e23 is printed as 9.999999999999999e+22.
+  even. PostgreSQL doesn't rely on that and prints another: 9.999999999999999e+22 for 1e23.
 - Exponents begin at 1e+15 for double precision and at 1e+06 for real.
 """
 
@@ -47,7 +47,7 @@ def float4_text(number: float) -> bytes:
 
 
 def _float8_shortest(size: float) -> str:
-    """The shortest scientific form of 1e15 to 1e40 that only this double lies nearest to."""
+    """The shortest scientific form, for 1e15 to 1e40, to which this double is the only nearest one."""
     text = f"{size:.15e}"
     if size < _MIDPOINTS_FROM:
         return text if float(text) == size else f"{size:.16e}"
@@ -60,11 +60,11 @@ def _float8_shortest(size: float) -> str:
 
 
 def _float4_shortest(size: float) -> str:
-    """The shortest scientific form that only this real lies nearest to."""
+    """The shortest scientific form to which this real is the only nearest one."""
     mantissa, exponent = math.frexp(size)
     at_power = mantissa == 0.5
     # Half the distance to the neighbours; below a power of two they are twice as dense. Both bounds
-    # fit a double, so comparing doubles is exact but where a candidate's double is a bound itself.
+    # fit a double, so comparing doubles is exact unless a candidate's double is a bound itself.
     low = size - math.ldexp(1.0, max(exponent - 26 if at_power else exponent - 25, -150))
     high = size + math.ldexp(1.0, max(exponent - 25, -150))
     # Six digits survive a round trip through a normal real: were there a shorter form, six would show it.
@@ -93,7 +93,7 @@ def _shortest_between(size: float, low: Fraction, high: Fraction, fewest: int) -
 
 
 def _layout(scientific: str, fixed_digits: int) -> bytes:
-    """PostgreSQL's layout of ``d.ddde±xx``: plain where the exponent is -4 to `fixed_digits` - 1."""
+    """PostgreSQL's layout of ``d.ddde±xx``: plain if the exponent is -4 to `fixed_digits` - 1."""
     mantissa, _, exponent = scientific.partition("e")
     digits = mantissa.replace(".", "").rstrip("0")
     point = int(exponent) + 1

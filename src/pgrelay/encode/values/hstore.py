@@ -1,4 +1,4 @@
-"""Maps, in JSON or with other marks around their members, from hstore: a string for every value, or null."""
+"""Maps, in JSON or with other marks around their members, from hstore: each value is a string or null."""
 
 import re
 from typing import Final
@@ -20,7 +20,7 @@ def hstore_converter(
     """A converter of hstore's text, ``"a"=>"1", "b"=>NULL``.
 
     string  writes text as a member's name
-    item    writes text as its value, where that is another form
+    item    writes text as its value, if that has another form
     """
     convert_item = item or string
 

@@ -1,4 +1,4 @@
-"""What stands around and between the parts of an array or of hstore, in the form that is written."""
+"""What is written around and between the parts of an array or of hstore."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """`opening` stands before the first part and `between` before each further one; `empty` for no parts at
-    all, `null` for a part that is null, `colon` between a name and its value.
+    """`opening` comes before the first part and `between` before each further one. `empty` stands for no
+    parts at all, `null` for a part that is null; `colon` comes between a name and its value.
     """
 
     empty: bytes

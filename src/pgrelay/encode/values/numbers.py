@@ -22,7 +22,7 @@ from pgrelay.encode.types import (
 from pgrelay.encode.values.digits import COMPILED, MINUS, ZERO
 from pgrelay.encode.values.plain import copy
 
-# What float8out and numeric_out print is a JSON number as it stands, but for these three.
+# What float8out and numeric_out print is a JSON number as it is, except for these three.
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?").fullmatch
 NOT_FINITE: Final = (b"NaN", b"Infinity", b"-Infinity")
 
@@ -35,7 +35,7 @@ _INT_DIGITS: Final = 4000
 
 
 def is_number(value: bytes) -> bool:
-    """Whether it is what Postgres prints for a finite float or numeric."""
+    """Whether `value` is what Postgres prints for a finite float or numeric."""
     return _is_number(value, 0, len(value))
 
 
@@ -54,7 +54,7 @@ def _is_number(data: bytes, start: i64, end: i64) -> bool:
 
 
 def _past_digits(data: bytes, start: i64, end: i64) -> i64:
-    """The index behind the digits that begin at `start`; -1 where there are none."""
+    """The index after the digits that begin at `start`; -1 if there are none."""
     at: i64 = start
     while at < end:
         byte: i64 = data[at]
@@ -65,7 +65,7 @@ def _past_digits(data: bytes, start: i64, end: i64) -> i64:
 
 
 def json_number(value: bytes) -> bytes:
-    """A JSON number; for what JSON has no number for, the strings NaN, Infinity and -Infinity."""
+    """A JSON number; or one of the strings NaN, Infinity and -Infinity, which JSON has no numbers for."""
     if is_number(value):
         return value
     if value in NOT_FINITE:
@@ -74,7 +74,7 @@ def json_number(value: bytes) -> bytes:
 
 
 def write_json_number(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
-    """Append what `json_number` gives of `data[start:end]`; False, and nothing, where that is no number."""
+    """Append `json_number` of `data[start:end]`. False, and nothing appended, if that is not a number."""
     if not _is_number(data, start, end):
         return False
     copy(writer, data, start, end)
@@ -134,7 +134,7 @@ def decimal_base64(scale: int) -> Converter:
 
 
 def unscaled(value: bytes, scale: int) -> int:
-    """value * 10^scale of a numeric with that declared scale."""
+    """value * 10^scale, for a numeric with that declared scale."""
     digits, fraction = _digits(value)
     if fraction < scale:
         digits += b"0" * (scale - fraction)
@@ -157,7 +157,7 @@ def variable_decimal(value: bytes) -> bytes:
 
 
 def _digits(value: bytes) -> tuple[bytes, int]:
-    """The sign and digits without their point, and how many of them stood behind it."""
+    """The sign and digits without the decimal point, and how many digits were after it."""
     if not is_number(value):
         raise refusal(value, "a numeric as Postgres prints one")
     whole, _, fraction = value.partition(b".")
@@ -165,7 +165,7 @@ def _digits(value: bytes) -> tuple[bytes, int]:
 
 
 def _integer(digits: bytes) -> int:
-    """The integer of a sign and any number of digits; none are 0, as when a negative scale took them all."""
+    """The integer of a sign and any number of digits; 0 for none, if a negative scale took them all."""
     if len(digits) <= _INT_DIGITS:
         return int(digits) if digits.strip(b"-") else 0
     if digits.startswith(b"-"):

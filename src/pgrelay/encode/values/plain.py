@@ -1,6 +1,6 @@
 """Bytes of a row's TupleData that go into a record as they are, without an object for each value.
 
-Compiled, eight bytes are read, looked at and written at a time; interpreted, a slice is the fastest.
+Compiled code reads, checks and writes eight bytes at a time; interpreted, a slice is the fastest.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ from pgrelay.encode.values.digits import COMPILED
 # What JSON wants escaped inside a string (RFC 8259, section 7).
 _ESCAPED: Final = bytes(range(0x20)) + b'"\\'
 
-# From here on a slice, which is an object, and one copy of it cost less than words.
+# From this length on, a slice (an object) and one copy of it cost less than copying words.
 _LONG: Final = 96
 
-# In each of eight bytes.
+# The bit 1 in each of eight bytes.
 _ONES: Final[i64] = 0x0101_0101_0101_0101
 _SPACES: Final[i64] = 0x2020_2020_2020_2020
 _QUOTES: Final[i64] = 0x2222_2222_2222_2222
@@ -81,10 +81,10 @@ def is_plain(data: bytes, start: i64, end: i64) -> bool:
 def _plain_word(word: i64) -> bool:
     """Whether none of eight bytes is a control character, a quote or a backslash.
 
-    Only shifts to the right and no sums, so that nothing leaves 64 bits. Of each byte one bit says it: that
-    one of its upper three is set; that it differs from the quote, and from the backslash, in any.
+    It only shifts right and never adds, so that nothing leaves 64 bits. One bit per byte says that one of its
+    upper three bits is set, and that any of its bits differs from the quote, and from the backslash.
     """
-    # A product, since compiled a constant of all 64 bits would be an object.
+    # A product, because a compiled constant of all 64 bits would be an object.
     ones: i64 = _ONES
     if (word | word >> 1 | word >> 2) & _SPACES != _SPACES:
         return False

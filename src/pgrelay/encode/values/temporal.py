@@ -1,6 +1,6 @@
 """JSON forms of dates and times, from Postgres's text under DateStyle ISO and TimeZone UTC.
 
-``iso`` keeps Postgres's digits: ``2026-11-20T14:54:02.343135``, with ``Z`` where the type has a zone. A
+``iso`` keeps Postgres's digits: ``2026-11-20T14:54:02.343135``, with ``Z`` if the type has a zone. A
 year before Christ stays as Postgres writes it, ``0044-03-15T12:00:00Z BC``; so do ``infinity`` and
 ``-infinity``, in both forms. ``debezium`` counts: days since 1970-01-01, microseconds since then or since
 midnight.
@@ -30,10 +30,10 @@ from pgrelay.encode.values.civil import DAY_US, days_from_civil
 from pgrelay.encode.values.digits import ZERO, number
 from pgrelay.encode.values.plain import copy
 
-# From 1970, so that their microseconds don't leave 64 bits.
+# Days from 1970 whose microseconds fit in 64 bits.
 _SAFE_DAYS: Final = 106_000_000
 
-# Without a fraction and a zone.
+# Without fraction and zone.
 _SHORTEST: Final = len("2026-11-20 14:54:02")
 _SPACE: Final = ord(" ")
 _QUOTE: Final[u8] = ord('"')
@@ -64,9 +64,9 @@ def iso_timestamptz(value: bytes) -> bytes:
 
 
 def write_timestamp(writer: BytesWriter, data: bytes, start: i64, end: i64, zone: bool) -> bool:
-    """Append what `iso_timestamptz` (`zone`) or `iso_timestamp` gives of `data[start:end]`.
+    """Append `iso_timestamptz` (if `zone`) or `iso_timestamp` of `data[start:end]`.
 
-    False, and nothing, of one whose year has not four digits or that ends otherwise than usual.
+    False, and nothing appended, if the year does not have four digits or the end is unusual.
     """
     if end - start < _SHORTEST or data[start + 7] != _MINUS or data[start + 10] != _SPACE:
         return False
@@ -93,14 +93,14 @@ def epoch_micros(value: bytes) -> bytes:
 
 
 def micros_of_day(value: bytes) -> bytes:
-    """A time as microseconds since midnight, from ``14:54:02.343135``; 24:00:00 is a whole day's."""
+    """A time as microseconds since midnight, from ``14:54:02.343135``; 24:00:00 gives a whole day's."""
     return b"%d" % day_micros(value, 0, len(value))
 
 
 def micros_of_utc_day(value: bytes) -> bytes:
     """A timetz as microseconds since midnight UTC, from ``14:54:02.343135+02`` or ``…-03:30:15``.
 
-    Shifting wraps around midnight; only the 24:00:00 that stands in UTC already stays a whole day.
+    Shifting to UTC wraps around midnight; only a 24:00:00 that is in UTC already stays a whole day.
     """
     return b"%d" % utc_day_micros(value)
 
@@ -119,7 +119,7 @@ def utc_day_micros(value: bytes) -> int:
 
 
 def _infinity(value: bytes) -> bytes:
-    """The two dates and timestamps without digits, as strings. Raises ValueError on all else."""
+    """infinity and -infinity, as strings. Raises ValueError on anything else."""
     if value in (b"infinity", b"-infinity"):
         return b'"' + value + b'"'
     raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
@@ -134,7 +134,7 @@ def days(value: bytes) -> i64:
 def micros(value: bytes) -> int:
     """Microseconds since 1970-01-01 00:00 of a timestamp, or of a timestamptz in UTC.
 
-    Not every timestamp of Postgres fits 64 bits: from 1970 they last until the year 294247.
+    Not every timestamp of Postgres fits in 64 bits: counted from 1970, they end in the year 294247.
     """
     bc = value.endswith(b" BC")
     end: i64 = len(value) - 3 if bc else len(value)
@@ -213,5 +213,5 @@ _DEBEZIUM: Final = {
 
 
 def temporal_encoding(choice: str, oid: int) -> Encoding | None:
-    """The encoding of a date or time type for the operator's choice; None when the type is another."""
+    """The encoding of a date or time type for the operator's choice; None for other types."""
     return (_DEBEZIUM if choice == "debezium" else _ISO).get(oid)

@@ -1,6 +1,6 @@
 """JSON encodings of values that come as text, the form that each type's output function prints.
 
-The sessions pin the settings that change it: DateStyle ISO, IntervalStyle iso_8601, TimeZone UTC,
+The sessions pin the settings that affect it: DateStyle ISO, IntervalStyle iso_8601, TimeZone UTC,
 bytea_output hex, extra_float_digits 3, lc_monetary C, client_encoding UTF8. The table of types in
 ``docs/records.md`` is the contract.
 """
@@ -74,7 +74,7 @@ def text_encoding(column: ColumnType, choices: Encodings) -> Encoding:
 
 
 def whole_converter(encoding: Encoding) -> Converter:
-    """What gives the whole JSON value, whatever the kind of encoding: for the elements of arrays."""
+    """A converter to the whole JSON value, whatever the kind of encoding: for the elements of arrays."""
     if encoding.convert is not None:
         return encoding.convert
     if encoding.kind == RAW:
@@ -90,12 +90,12 @@ def json_string(data: bytes) -> bytes:
 
 
 def json_string_checked(data: bytes) -> bytes:
-    """`json_string` of bytes that nobody has proved to be UTF-8. Raises ValueError when they aren't."""
+    """`json_string` of bytes that may not be UTF-8. Raises ValueError if they aren't."""
     return json_string(utf8(data))
 
 
 def utf8(data: bytes) -> bytes:
-    """The bytes as they are. Raises ValueError when they aren't UTF-8."""
+    """The bytes as they are. Raises ValueError if they aren't UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -117,14 +117,14 @@ def boolean(value: bytes) -> bytes:
 
 
 def write_truth(writer: BytesWriter, data: bytes, start: i64, end: i64) -> bool:
-    """Append what `boolean` gives of `data[start:end]`; False, and nothing, where that refuses it."""
+    """Append `boolean` of `data[start:end]`. False, and nothing appended, if that refuses it."""
     written = _truth(data, start, end)
     writer.write(written)
     return len(written) > 0
 
 
 def _truth(data: bytes, start: i64, end: i64) -> bytes:
-    """Nothing, where it is no boolean."""
+    """true, false, or nothing if it is not a boolean."""
     if end - start == 1:
         if data[start] == _TRUE:
             return b"true"
@@ -154,9 +154,9 @@ def single_byte(value: bytes) -> bytes:
 
 
 def single_byte_text(value: bytes) -> bytes:
-    """``"char"``'s text, a byte past ASCII as ``\\303``, which PostgreSQL 16 brought in.
+    """``"char"``'s text, with a byte past ASCII as ``\\303``, which PostgreSQL 16 introduced.
 
-    Several bytes are what an earlier server made of it, where it converts text from another encoding.
+    Several bytes are what an earlier server makes of such a byte if it converts text from another encoding.
     """
     return b"\\%03o" % value[0] if len(value) == 1 and value > b"\x7f" else value
 
@@ -174,7 +174,7 @@ def _array_encoding(column: ColumnType, choices: Encodings) -> Encoding:
 
 
 def string_converter(choices: Encodings) -> Converter:
-    """What makes a JSON string of text, proving it to be UTF-8 where that was asked for."""
+    """A converter from text to a JSON string; it checks for UTF-8 if the choices ask for it."""
     return json_string_checked if choices.checked else json_string
 
 
@@ -183,7 +183,7 @@ def _as_it_is(value: bytes) -> bytes:
 
 
 def _escaped(match: re.Match[bytes]) -> bytes:
-    """The escape of one character: the short one where JSON has one, else ``\\u00XX``."""
+    """The escape of one character: the short one if JSON has one, else ``\\u00XX``."""
     character = match[0]
     short = _SHORT.get(character)
     return short if short is not None else b"\\u%04x" % character[0]
@@ -194,8 +194,8 @@ _ESCAPE: Final = re.compile(rb'[\x00-\x1f"\\]').sub
 _BYTEA_BASE64: Final = Encoding(CONVERT, BASE64, bytea_base64)
 _BYTEA_HEX: Final = Encoding(CONVERT, HEX, bytea_hex)
 
-# The types with one form, whatever the operator chose. Those that are quoted print in digits, letters
-# and punctuation other than quotes and backslashes.
+# The types with one form, whatever the operator chose. The QUOTED ones print as digits, letters and
+# punctuation other than quotes and backslashes.
 _FIXED: Final[dict[int, Encoding]] = {
     oids.BOOL: Encoding(TRUTH, BOOLEAN, boolean),
     oids.INT2: Encoding(RAW, INTEGER),
