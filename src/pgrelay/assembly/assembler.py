@@ -60,7 +60,8 @@ class Assembler:
     """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
-    position that the server has named outside of a transaction's changes. What ends by `delivered_lsn` is in Kafka.
+    position that the server has named outside of a transaction's changes. What ends by
+    `delivered_lsn` is in Kafka.
     """
 
     def __init__(
@@ -191,7 +192,8 @@ class Assembler:
     def _standalone(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
 
-        Its LSN is where its WAL record ends. A commit record may begin there, so confirming more would confirm it.
+        Its LSN is where its WAL record ends. A commit record may begin there; confirming more
+        would confirm that.
         """
         message = self._parse(frame)
         if not isinstance(message, pgoutput.Message) or message.transactional:

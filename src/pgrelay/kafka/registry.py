@@ -47,7 +47,7 @@ _DENIED: Final = (401, 403)
 # The request took too long, or there are too many.
 _LATER: Final = (408, 429)
 _ILL: Final = 500
-# Not an HTTP status but the registry's own code, sent with 422: its mode, or the subject's, forbids it.
+# Not an HTTP status but the registry's own code, with 422: its mode, or the subject's, lets nobody register.
 _NOT_PERMITTED: Final = 42205
 # The statuses with which a token endpoint refuses us, if it does not use OAuth's words (RFC 6749, 5.2).
 _TOKEN_REFUSED: Final = (400, 401)

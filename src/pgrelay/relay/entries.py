@@ -14,7 +14,7 @@ from pgrelay.relay.outbox import Outbox
 class Entries:
     """The entries of one session. With exactly once, each is held for the next commit to Kafka.
 
-    `relayed_lsn` is the earliest WAL end that includes every transaction of which consumers may have records,
+    `relayed_lsn` is the earliest WAL end that includes every transaction whose records consumers may have,
     acknowledged or not; 0 if they have none yet.
     """
 

@@ -9,7 +9,7 @@ from pgrelay.encode.types import Encodings
 
 
 def topics_of(config: Config) -> Topics:
-    """The names of topics: our own, and those of tables, of which none is claimed yet."""
+    """The names of topics: our own, and those of tables, none of which is claimed yet."""
     return Topics(config.records.prefix, config.records.topic, _routes(config))
 
 

@@ -31,7 +31,7 @@ class Refusals:
 
     @property
     def dead_letters(self) -> DeadLetterOptions | None:
-        """What the encoder sets aside; None where the policy is to stop."""
+        """What the encoder sets aside; None if the policy is to stop."""
         if self._config.errors.on_record == "stop":
             return None
         most = largest_record(self._config.sink.kafka)
