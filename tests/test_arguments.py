@@ -37,7 +37,7 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
     [
         ("run", "Exit codes: pgrelay --help."),
         ("skip", "Stop the relay first. The changes of that transaction are in no topic afterwards"),
-        ("reset", "Stop the relay first. What the slot still held is lost to the topics"),
+        ("reset", "Stop the relay first. What the slot still held never reaches the topics"),
         ("demo", "pip install 'pgrelay[demo]'"),
         ("spark-mirror", "pip install 'pgrelay[spark]'"),
     ],

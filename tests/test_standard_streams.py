@@ -41,7 +41,7 @@ def test_stdout_that_takes_nothing_is_no_traceback(stdout: str, command: list[st
 def test_a_result_that_nobody_can_have_is_one_line_and_1(stdout: str, why: str) -> None:
     done = shell(stdout, "-m", "pgrelay", "schema")
     assert done.returncode == 1
-    assert done.stderr == f"pgrelay: stdout can't be written: {why}; send it where there is room\n"
+    assert done.stderr == f"pgrelay: stdout can't be written: {why}; redirect it to where there is room\n"
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

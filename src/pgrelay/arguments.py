@@ -23,10 +23,10 @@ exit codes:
   2    the configuration or the set-up is wrong; one line says what to do
   3    the stream cannot go on without losing data: slot lost, a gap, another cluster
   4    a record can't be encoded or delivered, and the policy says stop
-  1    anything else; of reset and plan also a server that can't be reached
+  1    anything else; for reset and plan also a server that can't be reached
   130  Ctrl-C ended a command other than run, or any stop ended skip, before it was done
   143  SIGTERM ended a command other than run and skip before it was done
-check exits with 3 or 2 where a run would, or where a server can't be reached, and with 0 if it only warns.
+check exits with 3 or 2 if a run would, or if a server can't be reached, and with 0 if it only warns.
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
@@ -106,7 +106,7 @@ def _reset(command: ArgumentParser) -> None:
     command.add_argument(
         "--keep-slot",
         action="store_true",
-        help="forget only the position: the next run goes on where the slot stands",
+        help="forget only the position; the next run goes on where the slot stands",
     )
 
 
@@ -141,12 +141,12 @@ def _plan(command: ArgumentParser) -> None:
     _config(command)
     command.add_argument("--shards", type=_positive, metavar="N", required=True, help="how many relays")
     command.add_argument(
-        "--output", type=Path, metavar="DIR", help="where to write, made if missing; by default beside FILE"
+        "--output", type=Path, metavar="DIR", help="where to write, created if missing; default: next to FILE"
     )
     command.add_argument(
         "--ignore-foreign-keys",
         action="store_true",
-        help="allow tables that reference each other to go apart",
+        help="allow tables that reference each other in different relays",
     )
 
 
@@ -154,7 +154,7 @@ def _lsn(text: str) -> int:
     try:
         return parse_lsn(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no LSN; it looks like 16/B374D848") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an LSN; write it as in 16/B374D848") from None
 
 
 def _positive(text: str) -> int:
@@ -186,8 +186,8 @@ delivered before; there is no way to get them back.""",
         "pgrelay reset --config relay.yaml",
         _reset,
         """\
-Stop the relay first. What the slot still held is lost to the topics, and so is whatever is written until the
-next run has made a new slot: copy the tables after that, and replace what is downstream. Prepared
+Stop the relay first. What the slot still held never reaches the topics, nor does whatever is written until
+the next run has created a new slot: copy the tables after that, and replace what is downstream. Prepared
 transactions that were kept on disk are deleted.
 
 If another client moved the slot and relayed what it passed, as Debezium does, or if pg_upgrade took the slot
@@ -211,7 +211,7 @@ along, use --keep-slot.""",
         "pgrelay spark-mirror --config mirror.yaml",
         _spark_mirror,
         """\
-Needs the extra spark: pip install 'pgrelay[spark]', and 'pgrelay[avro,spark]' where records are in Avro.
+Needs the extra spark: pip install 'pgrelay[spark]', and 'pgrelay[avro,spark]' if records are in Avro.
 A stop waits for the batch under way, 20 s at most; a batch that is cut off is repeated at the next start.
 Exit codes: pgrelay --help.""",
     ),

@@ -135,7 +135,7 @@ def _mistakes_as_json(mistakes: SetupError) -> str:
     from pgrelay.check.findings import mistake
     from pgrelay.check.report import as_json
 
-    why = f"nothing begins with it: exit code {SetupError.exit_code}"
+    why = f"no command starts with it: exit code {SetupError.exit_code}"
     return as_json([mistake(line, why) for line in str(mistakes).splitlines()])
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Self
 from pgrelay.lsn import format_lsn
 
 # The cure of a gap.
-BEGIN_ANEW: Final = "begin anew with pgrelay reset, and copy the tables"
+BEGIN_ANEW: Final = "run pgrelay reset, then copy the tables"
 
 
 class PgrelayError(Exception):

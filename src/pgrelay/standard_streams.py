@@ -42,7 +42,7 @@ def print_result(text: str) -> None:
         except OSError as error:
             _discard(sys.stdout)
             raise PgrelayError(
-                f"stdout can't be written: {error.strerror}; send it where there is room"
+                f"stdout can't be written: {error.strerror}; redirect it to where there is room"
             ) from None
 
 

@@ -202,7 +202,7 @@ def test_a_damaged_description_is_never_taken_for_an_absent_one(
     keep(store, spool)
     (spool.directory / f"{NAME}.prepared").write_bytes(content)
     with pytest.raises(
-        GapError, match=rf"{NAME}\.prepared: not a prepared .*; restore the file, or begin anew with pgrelay"
+        GapError, match=rf"{NAME}\.prepared: not a prepared .*; restore the file, or run pgrelay reset"
     ):
         loaded(spool)
 

@@ -166,7 +166,7 @@ def test_a_place_where_nothing_can_be_made() -> None:
 def test_a_directory_is_one_relay_s_until_that_closes_it(spool: Spool) -> None:
     """Slots of a primary and its standby may be called the same, and so would be the files of both."""
     another = Spool(spool.directory)
-    with pytest.raises(SpoolError, match="/spool: another relay has its transactions there") as caught:
+    with pytest.raises(SpoolError, match="/spool is in use by another relay: a suspended one") as caught:
         another.open()
     assert verdict(caught.value) is Verdict.RETRY
     spool.close()
@@ -209,14 +209,14 @@ def read_only(*_: object, **__: object) -> None:
 def test_what_can_not_be_removed_is_waited_for(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     (spool.directory / "700.spool").touch()
     monkeypatch.setattr(Path, "unlink", read_only)
-    with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system: check that disk") as caught:
+    with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system; check that disk") as caught:
         spool.remove_stale()
     assert verdict(caught.value) is Verdict.RETRY
 
 
 def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "spool").touch()
-    with pytest.raises(SpoolError, match="/spool: Not a directory: check that disk"):
+    with pytest.raises(SpoolError, match="/spool: Not a directory; check that disk"):
         Spool(tmp_path / "spool").remove_stale()
 
 
@@ -315,7 +315,7 @@ def full(spool: Spool, name: str) -> FrameBuffer:
 @pytest.mark.parametrize("frame", [b"one", bytes(2 * CHUNK_SIZE)], ids=["buffered", "written through"])
 def test_a_full_disk_is_an_error_that_passes_and_names_the_file(spool: Spool, frame: bytes) -> None:
     buffer = filled(full(spool, "700"), [frame])
-    with pytest.raises(SpoolError, match=r"/700\.spool: No space left on device: free space there") as caught:
+    with pytest.raises(SpoolError, match=r"/700\.spool: No space left on device; free space there") as caught:
         buffer.spill()
     assert verdict(caught.value) is Verdict.RETRY
     buffer.discard()
@@ -337,7 +337,7 @@ def test_a_disk_that_fills_up_between_two_writes(spool: Spool) -> None:
     with files_of_at_most(3 * CHUNK_SIZE // 2):
         buffer.spill()
         buffer.append(bytes(CHUNK_SIZE))
-        with pytest.raises(SpoolError, match=r"/700\.spool: File too large: free space there"):
+        with pytest.raises(SpoolError, match=r"/700\.spool: File too large; free space there"):
             buffer.spill()
         buffer.discard()
     assert spool.on_disk == 0

@@ -234,11 +234,11 @@ def test_records_that_topics_would_refuse() -> None:
         (KafkaError._TRANSPORT, "b:9092/bootstrap: Connect failed: Connection refused", "start the broker"),
         (KafkaError._RESOLVE, "Failed to resolve 'b:9092'", "correct the host"),
         (KafkaError._AUTHENTICATION, "SASL authentication error", "sasl.username"),
-        (KafkaError._AUTHENTICATION, "broker's supported mechanisms: (n/a)", "whether the broker is well"),
+        (KafkaError._AUTHENTICATION, "broker's supported mechanisms: (n/a)", "check the broker"),
         (
             KafkaError._AUTHENTICATION,
             "Failed to acquire SASL OAUTHBEARER token: Could not resolve host: idp",
-            "start what sasl.oauthbearer.token.endpoint.url names",
+            "start the server at sasl.oauthbearer.token.endpoint.url",
         ),
         (KafkaError._SSL, "SSL handshake failed", "ssl.*"),
         (KafkaError._TRANSPORT, "SSL handshake failed: Disconnected", "security.protocol"),

@@ -47,7 +47,7 @@ def test_a_missing_publication_that_a_run_may_not_make() -> None:
 def test_a_publication_that_is_gone_while_its_slot_is_there() -> None:
     finding = absent([MISSING], source(), "shop", slot_is_there=True)
     assert finding.level == "error"
-    assert "begin anew with pgrelay reset" in finding.cure
+    assert "run pgrelay reset, then copy the tables" in finding.cure
 
 
 def test_a_publication_to_be_made() -> None:

@@ -60,7 +60,7 @@ def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
     assert finding.gap
     assert finding.level == "error"
     assert why in finding.why
-    assert "begin anew with pgrelay reset" in finding.cure
+    assert "run pgrelay reset, then copy the tables" in finding.cure
 
 
 def test_a_slot_to_be_made() -> None:

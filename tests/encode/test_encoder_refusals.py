@@ -206,7 +206,7 @@ def test_a_change_of_a_table_that_no_relation_described(message: bytes) -> None:
 
 @pytest.mark.parametrize("message", [build.begin(0x1800), build.commit(0x1800, 0x1808), build.stream_stop()])
 def test_a_message_that_is_no_change(message: bytes) -> None:
-    assert refusal(knowing(), message) == f"message {chr(message[0])!r} is no change"
+    assert refusal(knowing(), message) == f"message {chr(message[0])!r} is not a change"
 
 
 @pytest.mark.parametrize(

@@ -162,8 +162,8 @@ def refusal(tables: list[tuple[str, str]], template: str = DEFAULT, *routes: tup
     """The part of the line that names what would share a topic, and which."""
     with pytest.raises(SetupError) as caught:
         topics_of(tables, template, *routes)
-    named, cure = str(caught.value).split(" (Kafka takes '.' and '_' for the same): ")
-    assert cure == "let records.routes send one of them elsewhere, or one route both to one topic"
+    named, cure = str(caught.value).split(" (Kafka treats '.' and '_' as the same); ")
+    assert cure == "use records.routes to send one of them elsewhere, or both to one topic by one route"
     return named
 
 

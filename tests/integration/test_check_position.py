@@ -14,7 +14,7 @@ from tests.integration.faults.outcomes import LOST, WRONG, last_words
 from tests.integration.faults.slots import wait_free
 from tests.integration.relays import Relay
 
-CURE: Final = "begin anew with pgrelay reset, and copy the tables"
+CURE: Final = "run pgrelay reset, then copy the tables"
 
 
 @pytest.fixture(params=["at_least_once", "exactly_once"])
@@ -83,7 +83,7 @@ def test_a_stop_leaves_nothing_to_find(stopped: Relay) -> None:
         (drop, "slot {slot} is gone, and Kafka has everything up to "),
         (make_anew, "the slot stands at "),
         (move, "the slot stands at "),
-        (get_ahead, "Kafka has everything up to FFFF/0, and the server's WAL ends at "),
+        (get_ahead, "Kafka has everything up to FFFF/0, but the server's WAL ends at "),
     ],
     ids=["dropped", "made anew", "moved", "restored"],
 )

@@ -73,8 +73,8 @@ async def test_what_is_no_position_is_told_by_its_place(
 ) -> None:
     write(kafka, offsets, packed({**OURS, "slot": "other"}), packed(POSITION))
     write(kafka, offsets, key, value)
-    place = f"topic {offsets.topic}, partition 0, offset 1: no position"
-    with pytest.raises(PositionError, match=f"^{place}.*; run the version .* without a value there$"):
+    place = f"topic {offsets.topic}, partition 0, offset 1: not a position"
+    with pytest.raises(PositionError, match=f"^{place}.*; run the version .* and no value there$"):
         await offsets.read()
     write(kafka, offsets, key, None)
     assert await offsets.read() is None

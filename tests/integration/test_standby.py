@@ -208,7 +208,7 @@ def test_a_promoted_server_without_its_history_is_believed_once_that_is_back(
         away = history.rename(history.with_suffix(".away"))
         relay.database = second
         told = last_words(relay.start(), WRONG)
-        assert "no file pg_wal/00000002.history" in told
+        assert "lacks the file pg_wal/00000002.history" in told
         assert relay.command("check").returncode == WRONG
         away.rename(history)
         relay.start()
@@ -330,7 +330,7 @@ def test_two_relays_of_slots_that_are_called_the_same_share_no_prepared_transact
 
         def waits() -> bool:
             database.execute("SELECT pg_log_standby_snapshot()")
-            return "another relay has its transactions there" in theirs.get("/readyz")[1]
+            return "is in use by another relay: a suspended one" in theirs.get("/readyz")[1]
 
         theirs.wait_for(waits, "the second to wait for the first")
         database.execute(

@@ -59,10 +59,10 @@ def test_a_key_of_200_characters_is_shown_whole() -> None:
 def test_a_record_that_comes_from_another_time_waits_for_a_clock_to_be_set() -> None:
     wrong = delivery_error(KafkaError(KafkaError.INVALID_TIMESTAMP), "app.public.t", 0)
     assert isinstance(wrong, KafkaUnavailable)
-    assert str(wrong).endswith("; set the clock that is wrong")
+    assert str(wrong).endswith("; correct the wrong clock")
 
 
-LOST = "may have lost records that were acknowledged, as by an unclean leader election; copy the tables"
+LOST = "may have lost acknowledged records, for example by an unclean leader election; copy its tables"
 
 
 def test_records_that_a_new_leader_lacks_are_told() -> None:
@@ -100,7 +100,7 @@ def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
     gone = delivery_error(KafkaError(code), "app.public.t", 0)
     assert isinstance(gone, KafkaUnavailable)
     assert str(gone).startswith("topic app.public.t is gone (")
-    assert str(gone).endswith("its earlier records are lost: copy the tables that it had")
+    assert str(gone).endswith("its earlier records are lost: copy its tables again")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_topic_is_made_later_where_the_cluster_is_between_two_leaders(code: in
 def test_a_topic_that_no_later_try_makes_is_told(code: int) -> None:
     refused = uncreated("app.public.t", KafkaError(code))
     assert type(refused) is SetupError
-    assert "; create it yourself, or correct our rights" in str(refused)
+    assert "; create it yourself, or correct pgrelay's rights" in str(refused)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_whoever_does_not_answer_has_not_refused_us(text: str, refused: bool) ->
 
 def test_whoever_gives_out_tokens_is_to_be_started_where_it_is_away() -> None:
     assert str(unreached(f"{NO_TOKEN}Could not resolve host: idp")) == (
-        f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start what "
-        "sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in sink.kafka"
+        f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start the server at "
+        "sasl.oauthbearer.token.endpoint.url, or correct the sasl.oauthbearer.* options in sink.kafka"
     )
 
 
@@ -218,12 +218,13 @@ async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
     ],
 )
 def test_of_a_listener_of_another_protocol_that_option_is_to_be_corrected(reason: str) -> None:
-    assert "; set security.protocol in sink.kafka as the listener wants it" in str(unreached(reason))
+    assert "; set security.protocol in sink.kafka to the listener's" in str(unreached(reason))
 
 
 def test_so_it_is_of_a_listener_that_takes_no_sasl_and_no_password_is_wrong() -> None:
     reason = f"{UNSPOKEN} Broker: Request not valid in current SASL state: broker's supported mechanisms: "
     assert denied(KafkaError(KafkaError._AUTHENTICATION, reason))
     assert str(denial(reason)) == (
-        f"Kafka refuses us: {reason}; correct security.protocol in sink.kafka, as that listener takes no SASL"
+        f"Kafka refuses us: {reason}; correct security.protocol in sink.kafka: that listener does not use "
+        "SASL"
     )

@@ -307,7 +307,7 @@ async def test_what_was_delivered_is_skipped_and_confirmed_all_the_same(clock: C
 async def test_a_position_beyond_the_end_of_wal_is_not_believed() -> None:
     """What it means is in test_gap_checks.py; here the server is a standby."""
     relaying = Relaying(Delivered(WAL_END + 1))
-    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/9001"):
+    with pytest.raises(SourceUnavailable, match="the standby has not reached 0/9001"):
         await relaying.commits.recover()
 
 
@@ -328,14 +328,18 @@ async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
 
 async def test_a_slot_beyond_the_position_is_refused() -> None:
     relaying = Relaying(Delivered(SLOT - 1))
-    with pytest.raises(GapError, match="the slot stands at 0/1000, and Kafka has everything up to 0/FFF"):
+    with pytest.raises(
+        GapError, match="the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
+    ):
         await relaying.commits.recover()
 
 
 async def test_a_slot_that_moved_before_kafka_had_a_position_is_refused() -> None:
     """Nothing was written since the slot was made, so no commit told where it stood; this process knows."""
     relaying = Relaying(None, slot_lsn=SLOT, known=Delivered(SLOT - 1))
-    with pytest.raises(GapError, match="the slot stands at 0/1000, and Kafka has everything up to 0/FFF"):
+    with pytest.raises(
+        GapError, match="the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
+    ):
         await relaying.commits.recover()
 
 

@@ -137,7 +137,7 @@ def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
             session.kafka.acknowledged = True
             watch(observer, session, clock, 1)
             assert health.ready == (session.position.waits_s <= 30)
-        assert "no answer for 30 s to the position; the slot stands still" in (health.reason or "")
+        assert "no answer about the position for 30 s; the slot does not move" in (health.reason or "")
         session.position.waits_s = 0
         session.kafka.acknowledged = True
         watch(observer, session, clock, 1)
@@ -161,7 +161,7 @@ def test_a_partition_that_takes_nothing_is_a_stall_though_others_flow(
             session.kafka.acknowledged = True
             watch(observer, session, clock, 1)
             assert health.ready == (seconds <= 40)
-        assert "no answer for 30 s to the oldest records, though to others" in (health.reason or "")
+        assert "no answer about the oldest records for 30 s, but about others" in (health.reason or "")
         stuck.acknowledged = 2
         session.kafka.acknowledged = True
         watch(observer, session, clock, 1)

@@ -50,7 +50,7 @@ async def test_kafka_that_acknowledges_nothing_is_told(monkeypatch: pytest.Monke
     with pytest.raises(KafkaUnavailable) as caught:
         await _forget(Gone(), Known())
     assert str(caught.value) == (
-        "Kafka has not acknowledged in 0.05 s that the position in topic app.offsets is forgotten: "
+        "Kafka has not acknowledged within 0.05 s that the position in topic app.offsets is forgotten: "
         "connection refused; run pgrelay reset again once the brokers answer, or the next run may end with "
         "exit code 3"
     )

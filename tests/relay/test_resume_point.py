@@ -55,7 +55,7 @@ def test_so_it_is_where_it_has_moved(resume_point: ResumePoint) -> None:
 
 
 def test_without_positions_a_slot_moved_by_nobody_that_was_seen_is_refused(resume_point: ResumePoint) -> None:
-    with pytest.raises(GapError, match="the slot stands at 0/1001, and Kafka has everything up to 0/1000:"):
+    with pytest.raises(GapError, match="slot stands at 0/1001, but Kafka has everything only up to 0/1000:"):
         resume_point.check_unmoved(slot(CONFIRMED + 1))
     resume_point.seen(slot(active_pid=OTHER))
     resume_point.check_unmoved(slot(CONFIRMED + 1))
@@ -83,7 +83,7 @@ def test_so_is_another_standby_that_was_promoted_from_the_same_timeline() -> Non
     resume_point.started(promoted(left_at=CONFIRMED - 8), slot(), OURS, standby=False)
     resume_point.check_history(promoted(left_at=CONFIRMED - 8))
     with pytest.raises(
-        GapError, match="timeline 2 began at 0/FF7, and that of which we have relayed 0/1000 at"
+        GapError, match="timeline 2 began at 0/FF7, but the one that we relayed up to 0/1000 began at"
     ):
         resume_point.check_history(promoted(left_at=CONFIRMED - 9))
 
@@ -101,7 +101,7 @@ def test_a_server_that_lost_wal_is_refused_and_a_standby_may_replay_it_yet() -> 
     resume_point = ResumePoint()
     resume_point.started(PRIMARY, slot(), OURS, standby=True)
     resume_point.check_cluster(PRIMARY, standby=True)
-    with pytest.raises(SourceUnavailable, match="the standby has not come to 0/1000"):
+    with pytest.raises(SourceUnavailable, match="the standby has not reached 0/1000"):
         resume_point.check_cluster(shorter, standby=True)
     with pytest.raises(GapError, match="lost WAL"):
         resume_point.check_cluster(shorter, standby=False)

@@ -40,7 +40,8 @@ def test_it_stops_as_asked(number: signal.Signals, tmp_path: Path) -> None:
         told, complained = process.communicate(timeout=60)
     assert (process.returncode, told) == (INTERRUPTED, "")
     assert complained.endswith(
-        "pgrelay: stopped as asked, before it was certain that the transaction is left out; run this again\n"
+        "pgrelay: stopped as asked, before it was certain that the transaction is left out; "
+        "run the command again\n"
     )
 
 

@@ -348,7 +348,7 @@ class Assembler:
             raise GapError(
                 f"COMMIT PREPARED of {commit.gid!r} (xid {commit.xid}) at {format_lsn(commit.commit_lsn)}, "
                 f"but its rows are not in {self.spool.directory}: with source.two_phase, "
-                "transactions.spool_dir must survive restarts; restore it, or copy the tables anew"
+                "transactions.spool_dir must survive restarts; restore it, or copy the tables again"
             )
         self._prepared.committed(entry, commit.end_lsn)
         self._events.append(

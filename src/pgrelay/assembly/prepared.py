@@ -129,7 +129,7 @@ class PreparedStore:
             yield from read_chunks(self._directory / f"{entry.name}.frames", entry.size)
         except SpoolDamaged as damage:
             raise GapError(
-                f"prepared transaction {entry.gid!r} (xid {entry.xid}), whose rows the server sends no more: "
+                f"prepared transaction {entry.gid!r} (xid {entry.xid}), whose rows are not sent again: "
                 f"{damage}; restore the file, or {BEGIN_ANEW}"
             ) from damage
 
@@ -182,7 +182,7 @@ def _read(path: Path) -> Prepared:
         return Prepared(**{name: written[name] for name in written if name in _FIELDS})
     except (ValueError, TypeError) as error:
         raise GapError(
-            f"{path}: not a prepared transaction of ours ({error}), and the server sends its rows no more; "
+            f"{path}: not a prepared transaction of ours ({error}), and its rows are not sent again; "
             f"restore the file, or {BEGIN_ANEW}"
         ) from error
     except OSError as error:

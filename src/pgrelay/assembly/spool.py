@@ -99,7 +99,7 @@ class Spool:
             if turned or error.errno not in _NEVER_OURS:
                 raise spool_error(self.directory, error) from error
             raise SetupError(
-                f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that is ours"
+                f"transactions.spool_dir: {self.directory}: {error.strerror}; name a directory that we own"
             ) from error
 
     def remove_stale(self) -> int:
@@ -243,8 +243,8 @@ def _locked(directory: Path) -> int:
     except BlockingIOError as error:
         os.close(descriptor)
         raise SpoolError(
-            f"{directory}: another relay has its transactions there, a suspended one of this slot, or one "
-            "of a slot called the same on another server of the cluster: end it, or give one of them another "
+            f"{directory} is in use by another relay: a suspended one of this slot, or one of a slot with "
+            "the same name on another server of the cluster; end it, or give one of them another "
             "transactions.spool_dir"
         ) from error
     except OSError:
@@ -321,5 +321,5 @@ def _split(chunk: bytes) -> list[bytes]:
 def spool_error(path: Path, error: OSError) -> SpoolError:
     cure = "free space there" if error.errno in _NO_ROOM else "check that disk"
     return SpoolError(
-        f"{path}: {error.strerror or error}: {cure}, or set transactions.spool_dir to another disk"
+        f"{path}: {error.strerror or error}; {cure}, or set transactions.spool_dir to another disk"
     )

@@ -9,7 +9,7 @@ from typing import Final
 from pgrelay.assembly.spool import base_directory
 from pgrelay.errors import SetupError
 
-CURE: Final = "remove it, or set transactions.spool_dir to a directory that is ours"
+CURE: Final = "remove it, or set transactions.spool_dir to a directory that we own"
 
 
 def why_not_ours(configured: Path | None) -> str | None:
@@ -28,7 +28,7 @@ def why_not_ours(configured: Path | None) -> str | None:
         return None
     others = found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if others or not stat.S_ISDIR(found.st_mode):
-        return f"{base} is not a directory that only we can write to, so another account may have made it"
+        return f"{base} is not a directory that only we can write to, so another account may have created it"
     return None
 
 

@@ -276,10 +276,9 @@ def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
     """Raises SetupError or RecordError if the old row may be a partition's whose old rows are not whole."""
     if plan.unlike:
         raise SetupError(
-            f"{plan.table} has REPLICA IDENTITY FULL and is published for its partition {plan.unlike}, which "
-            f"has not, so that old rows would have nulls in place of values: ALTER TABLE {plan.unlike} "
-            "REPLICA IDENTITY FULL; that mends no change before it: pgrelay skip the transactions that are "
-            "named then"
+            f"{plan.table} has REPLICA IDENTITY FULL, but its partition {plan.unlike} does not, so old rows "
+            f"would have nulls in place of values; ALTER TABLE {plan.unlike} REPLICA IDENTITY FULL, and "
+            "pgrelay skip the transactions with earlier changes, which are named then"
         )
     change = pgoutput.parse(frame, body == STREAMED_BODY, HEADER_SIZE)
     assert isinstance(change, pgoutput.Update | pgoutput.Delete)

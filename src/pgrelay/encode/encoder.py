@@ -321,4 +321,4 @@ class Encoder:
                 else:
                     self._changes.message(message, frame)
             case _:
-                raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is no change")
+                raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is not a change")

@@ -53,8 +53,8 @@ def refuse_unsent(table: str, names: list[str], row: TupleData, partitions: list
     for partition in partitions:
         if partition.unsent <= nulls:
             raise RecordError(
-                f"{table}: an old row has nothing but what identifies it in partition {partition.name}, "
-                "which was not REPLICA IDENTITY FULL yet, as the root is, so that its nulls may have been "
-                "values; pgrelay skip the transaction, and copy the rows that it changed",
+                f"{table}: an old row has only the columns that identify it in partition {partition.name}, "
+                "which was not REPLICA IDENTITY FULL like the root at the time, so its nulls may have been "
+                "values; pgrelay skip the transaction, then copy the rows that it changed",
                 table,
             )

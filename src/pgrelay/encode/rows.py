@@ -70,10 +70,10 @@ def not_identified(table: str, column: str) -> RecordError:
     The Relation is the root's, whose replica identity partitions do not inherit. `column` is a column of the
     key that is missing; empty if the table has no key.
     """
-    what = f"an old key without its column {column}" if column else "an old key of a table that has none"
+    what = f"an old key without its column {column}" if column else "an old key, although the table has none"
     return RecordError(
         f"{table}: the server sent {what}: a partition has another replica identity than the root; "
-        "ALTER TABLE it REPLICA IDENTITY as the root's",
+        "set the partition's with ALTER TABLE ... REPLICA IDENTITY as the root's",
         table,
         column,
     )

@@ -78,8 +78,8 @@ class Topics:
         held, holder, shared = self._owners.setdefault(_folded(topic), (topic, owner, sharing))
         if held != topic or shared != sharing:
             raise SetupError(
-                f"{owner} and {holder} would share the topic {topic!r} (Kafka takes '.' and '_' for the "
-                "same): let records.routes send one of them elsewhere, or one route both to one topic"
+                f"{owner} and {holder} would share the topic {topic!r} (Kafka treats '.' and '_' as the "
+                "same); use records.routes to send one of them elsewhere, or both to one topic by one route"
             )
         return topic
 

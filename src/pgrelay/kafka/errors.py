@@ -29,18 +29,18 @@ _NO_SASL: Final = "Request not valid in current SASL state"
 _AUTHENTICATION: Final = "_AUTHENTICATION"
 # A client that connects by the wrong protocol is disconnected without a reason.
 SPEECHLESS: Final = (
-    "set security.protocol in sink.kafka as the listener wants it (PLAINTEXT, SSL, SASL_SSL, ...), "
-    "or see whether the broker is well"
+    "set security.protocol in sink.kafka to the listener's (PLAINTEXT, SSL, SASL_SSL, ...), "
+    "or check the broker"
 )
 # Parts of librdkafka's text or of its code's name, and what to do about it; the first match counts.
 _CURES: Final = (
     (
         _NO_TOKEN,
-        "start what sasl.oauthbearer.token.endpoint.url names, or correct the sasl.oauthbearer.* options in "
-        "sink.kafka",
+        "start the server at sasl.oauthbearer.token.endpoint.url, or correct the sasl.oauthbearer.* options "
+        "in sink.kafka",
     ),
-    ((_UNHEARD,), "see whether the broker is well"),
-    ((_NO_SASL,), "correct security.protocol in sink.kafka, as that listener takes no SASL"),
+    ((_UNHEARD,), "check the broker"),
+    ((_NO_SASL,), "correct security.protocol in sink.kafka: that listener does not use SASL"),
     (_OTHER_PROTOCOL, SPEECHLESS),
     (
         (_AUTHENTICATION, "SASL"),
@@ -77,15 +77,15 @@ _ALIASES: Final[Mapping[str, str]] = {
     "sasl.mechanism": "sasl.mechanisms",
 }
 _ALLOW_MORE: Final = (
-    "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, where it is a batch of "
-    "small records that is too large, lower batch.size there"
+    "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, if a batch of small "
+    "records is too large, lower batch.size there"
 )
 # Errors that no retry cures, and their cures.
 POISON: Final[Mapping[int, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
     KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
     KafkaError.RECORD_LIST_TOO_LARGE: _ALLOW_MORE,
-    KafkaError.INVALID_RECORD: "a compacted topic takes no record without a key: change its cleanup.policy",
+    KafkaError.INVALID_RECORD: "a compacted topic accepts no record without a key: change its cleanup.policy",
     KafkaError.INVALID_MSG: "look into the broker's log",
     KafkaError.POLICY_VIOLATION: "look into the broker's log",
 }
@@ -108,8 +108,8 @@ _GONE: Final = frozenset(
 
 # What it means if the broker lacks earlier records. It reports that once, so the message must say it all.
 DESYNCHRONIZED: Final = (
-    "the topic may have lost records that were acknowledged, as by an unclean leader election; copy the "
-    "tables that it has anew"
+    "the topic may have lost acknowledged records, for example by an unclean leader election; copy its "
+    "tables again"
 )
 
 
@@ -164,15 +164,15 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
     if code in _GONE:
         return KafkaUnavailable(
-            f"topic {topic} is gone ({error.str()}): it is made anew where sink.create_topics says so; if it "
-            "was deleted, its earlier records are lost: copy the tables that it had"
+            f"topic {topic} is gone ({error.str()}): it is re-created if sink.create_topics is true; if it "
+            "was deleted, its earlier records are lost: copy its tables again"
         )
     if desynchronized(error):
         return KafkaUnavailable(f"topic {topic}: {error.str()}: {DESYNCHRONIZED}")
     if code == KafkaError.INVALID_TIMESTAMP:
         return KafkaUnavailable(
-            f"topic {topic}: {error.str()}: by the broker's clock ours is wrong by more than the topic's "
-            "message.timestamp.before.max.ms or message.timestamp.after.max.ms; set the clock that is wrong"
+            f"topic {topic}: {error.str()}: our clock differs from the broker's by more than the topic's "
+            "message.timestamp.before.max.ms or message.timestamp.after.max.ms; correct the wrong clock"
         )
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
@@ -194,14 +194,14 @@ def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
     if reason.code() in _LATER or fenced(reason):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
-        f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct our rights, "
+        f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct pgrelay's rights, "
         "or sink.partitions, replication_factor and topic_config"
     )
 
 
 def unheard(topic: str) -> KafkaUnavailable:
     """The error for a topic that exists according to one broker, while another does not know it yet."""
-    return KafkaUnavailable(f"topic {topic} is there, and the broker that we ask has not heard of it yet")
+    return KafkaUnavailable(f"topic {topic} exists, but the broker that was asked does not know it yet")
 
 
 def fenced(reason: KafkaError) -> bool:

@@ -113,9 +113,9 @@ class Offsets:
         for each in self._of_slot(kept):
             other = each.identity
             raise GapError(
-                f"topic {self.topic} has a position of slot {other.slot} in cluster {other.systemid}, and "
-                f"source.dsn leads to {self.identity.systemid} (where pg_upgrade took the slot along: "
-                f"pgrelay reset --keep-slot): point it at the old one, or {BEGIN_ANEW}"
+                f"topic {self.topic} has a position of slot {other.slot} in cluster {other.systemid}, but "
+                f"source.dsn leads to {self.identity.systemid} (if pg_upgrade took the slot along: run "
+                f"pgrelay reset --keep-slot); point it at the old one, or {BEGIN_ANEW}"
             )
         return None
 
@@ -144,9 +144,9 @@ class Offsets:
             return Kept(key, _parse(Identity, key, str), _parse(Delivered, message.value() or b"", int))
         except (ValueError, TypeError) as error:
             raise PositionError(
-                f"topic {self.topic}, partition {message.partition()}, offset {message.offset()}: no "
+                f"topic {self.topic}, partition {message.partition()}, offset {message.offset()}: not a "
                 "position that this version of pgrelay can read; run the version that wrote it, or, if it is "
-                "not pgrelay's, write a record of the same key without a value there"
+                "not pgrelay's, write a record with the same key and no value there"
             ) from error
 
     def _read(self, given_up: threading.Event) -> dict[bytes, Message]:
@@ -250,7 +250,7 @@ def _parse(kind: type[T], text: bytes, value: type) -> T:
     """
     document = json.loads(text)
     if not isinstance(document, dict):
-        raise TypeError(f"{document!r} is no object")
+        raise TypeError(f"{document!r} is not an object")
     known = {field.name: field.default for field in fields(kind)}
     given = {name: document[name] for name in known if name in document}
     for name, found in given.items():

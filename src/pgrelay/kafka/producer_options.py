@@ -62,7 +62,7 @@ def _queue_kbytes(options: Mapping[str, str]) -> int:
     given = options.get(_QUEUE, "")
     if given.isdecimal() and int(given) < least:
         raise SetupError(
-            f"sink.kafka.{_QUEUE}: {given} is less than a record of message.max.bytes: set it to {least} or "
+            f"sink.kafka.{_QUEUE}: {given} is less than a record of message.max.bytes; set it to {least} or "
             "more, or leave it out"
         )
     return max(_QUEUE_KBYTES, least)

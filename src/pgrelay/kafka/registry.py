@@ -116,7 +116,7 @@ class Registry:
             wanted = sorted({f"{topic}-value" for topic in topics}.intersection(there))
             refused = await asyncio.gather(*(self._refuses(subject, envelope) for subject in wanted))
         except self._refusal as error:
-            raise self._refused(error, "of our topics", "what is registered") from error
+            raise self._refused(error, "(any of our topics)", "registered schemas") from error
         return [subject for subject, refuses in zip(wanted, refused, strict=True) if refuses]
 
     async def _subjects(self) -> set[str]:
@@ -140,7 +140,7 @@ class Registry:
         except self._refusal as error:
             raise self._refused(error, subject, about) from error
         if not isinstance(found, int):
-            raise self._away("what answers is no schema registry: it gives no id")
+            raise self._away("what answers is not a schema registry: it gives no id")
         return found
 
     async def _answer(self, asked: Awaitable[T]) -> T:
@@ -154,7 +154,7 @@ class Registry:
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             # The client takes JSON of the expected form for granted: a web page is not that.
             raise self._away(
-                f"what answers is no schema registry ({type(error).__name__}: {error})"
+                f"what answers is not a schema registry ({type(error).__name__}: {error})"
             ) from error
 
     def _away(self, reason: str) -> RegistryUnavailable:
@@ -172,7 +172,7 @@ class Registry:
         if status in _TOKEN_REFUSED or str(getattr(reason, "error", "")).startswith(TOKEN_REFUSALS):
             return SetupError(f"{told}; correct the bearer.auth.* options in records.schema_registry")
         return RegistryUnavailable(
-            f"{told}; start whoever gives out tokens, or correct bearer.auth.* in records.schema_registry"
+            f"{told}; start the token endpoint, or correct bearer.auth.* in records.schema_registry"
         )
 
     def _refused(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
@@ -181,20 +181,20 @@ class Registry:
             return self._away(str(error))
         if status in _DENIED:
             return SetupError(
-                f"schema registry {self._url} denies us subject {subject}: {reason}; correct "
+                f"schema registry {self._url} denies access to subject {subject}: {reason}; correct "
                 "basic.auth.user.info in records.schema_registry, or grant the right to register"
             )
         told = f"{about}: schema registry {self._url} refuses the schema of subject {subject}: {reason}"
         if status == _INCOMPATIBLE:
             return SetupError(
-                f"{told}; nothing was sent in the new schema. Set the subject's compatibility to what "
-                "consumers can bear (NONE takes all), or send the table to a new topic by records.routes"
+                f"{told}; nothing was sent with the new schema. Set the subject's compatibility to what its "
+                "consumers can handle (NONE accepts all), or route the table to a new topic (records.routes)"
             )
         if error.error_code == _NOT_PERMITTED:
-            return SetupError(f"{told}; set its mode, and the subject's where it has one, to READWRITE")
+            return SetupError(f"{told}; set its mode, and the subject's if it has one, to READWRITE")
         if status == _MALFORMED:
-            return SetupError(f"{told}; this is our fault or the registry's: please tell us, and use json")
-        return SetupError(f"{told} (status {status}); see whether records.schema_registry.url is right")
+            return SetupError(f"{told}; a bug in pgrelay or the registry: please report it, and use json")
+        return SetupError(f"{told} (status {status}); check records.schema_registry.url")
 
 
 def _http_library() -> Any:

@@ -37,7 +37,7 @@ _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOC
 _CURES: Final[Mapping[int, str]] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on TransactionalId pgrelay-*",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        "transaction.timeout.ms in sink.kafka is more than the brokers' transaction.max.timeout.ms"
+        "lower transaction.timeout.ms in sink.kafka to the brokers' transaction.max.timeout.ms or less"
     ),
 }
 
@@ -97,7 +97,7 @@ class TransactionalSink(Sink):
             return _transaction_error(error)
         return self._overdue() or KafkaUnavailable(
             "the producer was fenced: another relay of this slot has taken over, or the brokers aborted a "
-            f"Kafka transaction for {self._limit()}"
+            f"Kafka transaction that was open for longer than {self._limit()}"
         )
 
     def _overdue(self) -> PgrelayError | None:
@@ -107,7 +107,7 @@ class TransactionalSink(Sink):
             return None
         return KafkaUnavailable(
             f"a Kafka transaction was open for {open_s:.0f} s, and brokers abort one after {self._limit()}: "
-            "raise that where Kafka takes so long; or another relay of this slot has taken over"
+            "Kafka was slow, or another relay of this slot has taken over; raise that limit if Kafka is slow"
         )
 
     def _limit(self) -> str:
@@ -135,7 +135,7 @@ class TransactionalSink(Sink):
             async with asyncio.timeout(_RECOVERY_TIMEOUT_S):
                 await self._call(self._producer.init_transactions)
         except TimeoutError:
-            raise KafkaUnavailable("Kafka does not answer a producer of transactions") from None
+            raise KafkaUnavailable("Kafka does not answer the transactional producer") from None
 
     async def close(self, after: BaseException | None = None) -> None:
         clear_frames(self._purged)

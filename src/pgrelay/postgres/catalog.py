@@ -281,8 +281,8 @@ class Catalog:
             await self.rows(statement)
         except SetupError as refusal:
             raise SetupError(
-                f"source.tables: publication {name} can't be made: {refusal}; name tables there that exist "
-                "and are ours, or CREATE PUBLICATION it yourself as a role that may, or correct "
+                f"source.tables: publication {name} can't be created: {refusal}; name existing tables there "
+                "that our role owns, or run CREATE PUBLICATION as a role that may, or correct "
                 "source.publications"
             ) from refusal
 

@@ -107,7 +107,7 @@ async def connect(dsn: str, **more: str) -> psycopg.AsyncConnection[tuple[Any, .
         raise connection_error(error, dsn) from error
     except UnicodeError as error:
         # A name that can't be looked up, which is no OSError. One in the configuration was refused before.
-        raise SetupError(f"a host that can't be one: {one_line(error)}; correct PGHOST") from error
+        raise SetupError(f"invalid host name: {one_line(error)}; correct PGHOST") from error
     return connection
 
 
@@ -121,7 +121,7 @@ async def _pin(connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
     except BaseException as error:
         await connection.close()
         if isinstance(error, psycopg.OperationalError) and loop.time() >= timer.when():
-            text = f"Postgres has let us in, and not answered for {_PATIENCE_S:g} s"
+            text = f"Postgres has let us in, but has not answered for {_PATIENCE_S:g} s"
             raise SourceUnavailable(text) from error
         raise
     finally:
@@ -154,13 +154,13 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
     if sqlstate == _UNDEFINED_FILE:
         if _SEGMENT.search(text):
             return GapError(f"{text}: changes are gone from the WAL; {BEGIN_ANEW}")
-        return SetupError(f"{text}: the server lacks a file of its own that is no WAL; put that right there")
+        return SetupError(f"{text}: the server lacks a file of its own that is not WAL; repair the server")
     if sqlstate == _NOT_IN_PREREQUISITE_STATE:
-        return GapError(f"{text}: {BEGIN_ANEW}")
+        return GapError(f"{text}; {BEGIN_ANEW}")
     if sqlstate == _UNDEFINED_OBJECT:
         return SetupError(
-            f"{text}: create it, or correct source.slot and source.publications; if it was dropped and made "
-            f"again, rows written meanwhile can't be decoded: {BEGIN_ANEW}"
+            f"{text}; create it, or correct source.slot and source.publications; if it was dropped and "
+            f"re-created, rows written in between can't be decoded: {BEGIN_ANEW}"
         )
     if sqlstate == _IN_USE:
         return SourceUnavailable(f"{text}; another relay or client has it: this one takes over when it goes")
@@ -171,7 +171,7 @@ def server_error(sqlstate: str | None, text: str, context: str = "") -> PgrelayE
         return SourceUnavailable(text)
     if context:
         return SetupError(
-            f"{text} ({context}): the server can't decode this by the publication of that time; {BEGIN_ANEW}"
+            f"{text} ({context}): the server can't decode this with the publication as it was; {BEGIN_ANEW}"
         )
     return SetupError(text)
 
@@ -180,17 +180,17 @@ def _undecoded(sqlstate: str | None, text: str, context: str) -> PgrelayError | 
     """The error if it is known that the server can't send such a change; None for anything else."""
     if sqlstate in _NO_UTF_8:
         return RecordError(
-            f"the server can't send a row: {text} ({context}); mend all such values, then {BEGIN_ANEW}"
+            f"the server can't send a row: {text} ({context}); correct all such values, then {BEGIN_ANEW}"
         )
     if text.startswith(_UNPRINTABLE) or (sqlstate == _PROGRAM_LIMIT_EXCEEDED and context):
         return SetupError(
             f"the server can't send a row: {text} ({context}): as text it is too large for Postgres; set "
-            f"source.binary: true, and where that is no help {BEGIN_ANEW}"
+            f"source.binary: true, and if that does not help {BEGIN_ANEW}"
         )
     if text.startswith(_UNMAPPED):
         return SourceUnavailable(
-            f"{text}: a bug of Postgres's streaming; set source.streaming: off; where that is no help, and "
-            "source.two_phase is on: docs/operations.md, A transaction that Postgres can't stream"
+            f"{text}: a bug in Postgres's streaming; set source.streaming: off; if that does not help and "
+            "source.two_phase is on: see docs/operations.md, A transaction that Postgres can't stream"
         )
     return None
 
@@ -203,7 +203,7 @@ def query_error(error: psycopg.Error) -> PgrelayError:
     if error.sqlstate in _NO_UTF_8:
         # These queries read no rows of users' tables.
         return SetupError(
-            f"the server can't tell a name: {one_line(error)}; rename the table or column that is not UTF-8"
+            f"the server can't send a name: {one_line(error)}; rename the table or column that is not UTF-8"
         )
     return server_error(error.sqlstate, one_line(error))
 

@@ -74,8 +74,8 @@ async def wait_shown(catalog: Catalog, xid: int | None) -> None:
             if ours:
                 return
             raise SourceUnavailable(
-                f"transaction {xid} is in the WAL, and queries don't see it after {_PATIENCE_S:g} s: it "
-                "waits for a synchronous standby, and its tables' types or keys can't be known before; "
+                f"transaction {xid} is in the WAL, but queries don't see it after {_PATIENCE_S:g} s: it "
+                "waits for a synchronous standby, and until then its tables' types or keys can't be known; "
                 "start the standby, or correct synchronous_standby_names"
             )
         await asyncio.sleep(pause_s)

@@ -121,7 +121,7 @@ class Daemon:
                 raise
             if self._stop.is_set():
                 # The next run meets the trouble again, and has time to wait it out.
-                _log.warning("stopping in trouble: what is not confirmed is sent again", reason=str(error))
+                _log.warning("stopping in an outage: what is not confirmed is sent again", reason=str(error))
             elif not isinstance(error, RecordRefused):
                 await self._recover(error)
             elif await self._refusals.learn(error):

@@ -61,11 +61,11 @@ def check_reached(relayed_lsn: int, wal_end: int, standby: bool) -> None:
         return
     if standby:
         raise StandbyNotReady(
-            f"the standby has not come to {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
+            f"the standby has not reached {format_lsn(relayed_lsn)}, which we have relayed: waiting for it; "
             f"if it was restored from a backup, {BEGIN_ANEW}"
         )
     raise GapError(
-        f"Kafka has everything up to {format_lsn(relayed_lsn)}, and the server's WAL ends at "
+        f"Kafka has everything up to {format_lsn(relayed_lsn)}, but the server's WAL ends at "
         f"{format_lsn(wal_end)}: it was restored from a backup, or lost WAL; {BEGIN_ANEW}"
     )
 
@@ -74,16 +74,16 @@ def check_skips_nothing(slot_lsn: int, delivered_lsn: int) -> None:
     """Refuse a slot that stands beyond what is known to be delivered. Raises GapError."""
     if slot_lsn > delivered_lsn:
         raise GapError(
-            f"the slot stands at {format_lsn(slot_lsn)}, and Kafka has everything up to "
-            f"{format_lsn(delivered_lsn)}: the slot was moved or made anew, and changes between are gone, "
-            f"unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
+            f"the slot stands at {format_lsn(slot_lsn)}, but Kafka has everything only up to "
+            f"{format_lsn(delivered_lsn)}: the slot was moved or re-created, and the changes in between are "
+            f"lost, unless whoever moved it relayed them (then: pgrelay reset --keep-slot); {BEGIN_ANEW}"
         )
 
 
 def unpromoted(found: str) -> StandbyNotReady:
     """The error for a standby found in place of the primary; `found` says how that shows."""
     return StandbyNotReady(
-        f"source.dsn leads to a standby, {found}: waiting for its promotion; where source.dsn names several "
+        f"source.dsn leads to a standby, {found}: waiting for its promotion; if source.dsn names several "
         "hosts, add target_session_attrs=read-write"
     )
 
@@ -103,18 +103,18 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
     now, history = primary.timeline, primary.history
     if now < timeline:
         raise GapError(
-            f"the server is on timeline {now}, and we have relayed {format_lsn(relayed_lsn)} of timeline "
-            f"{timeline}: is it an old primary, in whose place a standby was promoted? Point source.dsn at "
-            f"that; or {BEGIN_ANEW}"
+            f"the server is on timeline {now}, but we have relayed up to {format_lsn(relayed_lsn)} of "
+            f"timeline {timeline}: it may be an old primary that a promoted standby replaced; point "
+            f"source.dsn at the new primary, or {BEGIN_ANEW}"
         )
     if history is None:
         if now == timeline:
             return
         raise PositionError(
-            f"the server has no file pg_wal/{now:08X}.history, which tells where it left timeline "
-            f"{timeline}, of which we have relayed {format_lsn(relayed_lsn)}; restore the file from the "
-            "archive or another server, or, if the server is known to have received so much, pgrelay reset "
-            "--keep-slot"
+            f"the server lacks the file pg_wal/{now:08X}.history, which says where it left timeline "
+            f"{timeline} (we have relayed that up to {format_lsn(relayed_lsn)}); restore the file from the "
+            "archive or another server, or, if the server is known to have received that much, run pgrelay "
+            "reset --keep-slot"
         )
     left_at = history.left_at(timeline)
     if now > timeline and (left_at is None or relayed_lsn > left_at):
@@ -127,8 +127,8 @@ def check_received(timeline: int, began: int | None, relayed_lsn: int, primary: 
     if began is None or branched in (None, began) or relayed_lsn <= min(began, branched):
         return
     raise GapError(
-        f"the server's timeline {timeline} began at {format_lsn(branched)}, and that of which we have "
-        f"relayed {format_lsn(relayed_lsn)} at {format_lsn(began)}: another standby was promoted there; "
+        f"the server's timeline {timeline} began at {format_lsn(branched)}, but the one that we relayed up "
+        f"to {format_lsn(relayed_lsn)} began at {format_lsn(began)}: another standby was promoted there; "
         f"point source.dsn at the one that we streamed from, or {BEGIN_ANEW}"
     )
 
@@ -153,11 +153,11 @@ async def refuse_new_slot(sink: Sink, offsets: Offsets, standby: bool) -> None:
         # Exactly once reads it again, and then raises; at least once does without.
         return
     if position is not None and standby and position.timeline is not None:
-        raise unpromoted(f"without slot {offsets.identity.slot} that its primary had")
+        raise unpromoted(f"which lacks its primary's slot {offsets.identity.slot}")
     if position is not None:
         raise GapError(
             f"slot {offsets.identity.slot} is gone, and Kafka has everything up to "
-            f"{format_lsn(position.lsn)}: changes since are lost to the topics; {BEGIN_ANEW}"
+            f"{format_lsn(position.lsn)}: later changes never reach the topics; {BEGIN_ANEW}"
         )
 
 

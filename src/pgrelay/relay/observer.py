@@ -22,17 +22,17 @@ _SILENT_S: Final = 10.0
 # The same for what the slot waits for while other records flow: many of them may be queued ahead of it.
 _LATE_S: Final = 30.0
 
-_POSITION_LATE: Final = f"no answer for {_LATE_S:g} s to the position; the slot stands still"
+_POSITION_LATE: Final = f"no answer about the position for {_LATE_S:g} s; the slot does not move"
 _OLDEST_LATE: Final = (
-    f"no answer for {_LATE_S:g} s to the oldest records, though to others: is a partition unavailable, or "
-    "short of in-sync replicas? The slot stands still"
+    f"no answer about the oldest records for {_LATE_S:g} s, but about others: is a partition unavailable, or "
+    "short of in-sync replicas? The slot does not move"
 )
 
 _MOST_NAMED: Final = 20
 
-_KAFKA_CURE: Final = "nothing is lost; see that the brokers of sink.kafka run and answer"
+_KAFKA_CURE: Final = "nothing is lost; check that the brokers of sink.kafka run and answer"
 _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
-_TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, and copy them anew"
+_TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy them again"
 
 
 class Observer:

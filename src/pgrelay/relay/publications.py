@@ -35,12 +35,12 @@ class Publications:
             # Rows written while it was missing stay out of the stream, even if it is re-created.
             raise SetupError(
                 f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}, "
-                f"although slot {config.slot} does: was it dropped? Correct the name; or {BEGIN_ANEW}"
+                f"although slot {config.slot} does; correct the name or, if it was dropped, {BEGIN_ANEW}"
             )
         if not config.create or len(self.names) > 1:
             raise SetupError(
                 f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
-                "CREATE PUBLICATION it, or correct the name"
+                "run CREATE PUBLICATION, or correct the name"
             )
         await catalog.create_publication(missing[0], config.table_names())
         holds = ", ".join(config.tables) or "all tables"
@@ -55,13 +55,13 @@ class Publications:
         if missing := self._missing(now):
             raise SetupError(
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
-                f"{format_lsn(relayed_lsn)} on; create it again, and copy its tables anew"
+                f"{format_lsn(relayed_lsn)} on; re-create it, and copy its tables again"
             )
         if anew := [name for name, oid in now.items() if self._oids.get(name, oid) != oid]:
             raise SetupError(
-                f"publication {', '.join(anew)} was dropped and made anew: rows written in between are "
-                f"missing, from {format_lsn(relayed_lsn)} on; copy its tables anew, and start again; where "
-                "one transaction did both, none are missing"
+                f"publication {', '.join(anew)} was dropped and re-created: rows written in between are "
+                f"missing, from {format_lsn(relayed_lsn)} on (none if one transaction did both); copy its "
+                "tables again, and restart pgrelay"
             )
         self._oids = now
 
@@ -72,7 +72,7 @@ class Publications:
         changed = await catalog.changed_publications(self.names, self._config.slot)
         if changed:
             _log.warning(
-                "publications were made, renamed or altered since the slot's position; rows that they did "
-                "not publish before are missing: if there were any, copy the tables anew",
+                "publications were created, renamed or altered since the slot's position: rows that they did "
+                "not publish before are missing; if there were any, copy the tables again",
                 publications=changed,
             )

@@ -45,10 +45,11 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
             check_free(slot, name)
             if slot.synced and await catalog.in_recovery():
                 raise SetupError(
-                    f"source.dsn leads to a standby, and slot {name} there is its primary's: point it at that"
+                    f"source.dsn leads to a standby, where slot {name} is synchronised from its primary; "
+                    "point source.dsn at the primary"
                 )
         elif keep_slot:
-            raise SetupError(f"slot {name} is gone, so there is none to keep: leave out --keep-slot")
+            raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
         systemid = (await source.identify()).systemid
         offsets = offsets_of(config, systemid, catalog.database)
         sink = Sink(config.sink)
@@ -88,8 +89,8 @@ async def _forget(sink: Sink, offsets: Offsets) -> set[str]:
             await sink.publish(tombstones)
     except TimeoutError:
         raise KafkaUnavailable(
-            f"Kafka has not acknowledged in {_PATIENCE_S:g} s that the position in topic {offsets.topic} is "
-            f"forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, or "
-            f"the next run may end with exit code {GapError.exit_code}"
+            f"Kafka has not acknowledged within {_PATIENCE_S:g} s that the position in topic {offsets.topic} "
+            f"is forgotten: {sink.problem or 'no answer'}; run pgrelay reset again once the brokers answer, "
+            f"or the next run may end with exit code {GapError.exit_code}"
         ) from None
     return {json.loads(key or b"{}")["systemid"] for _, key, *_ in tombstones}

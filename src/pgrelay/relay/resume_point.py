@@ -40,7 +40,7 @@ class ResumePoint:
             return
         if system.systemid != self.system.systemid:
             raise GapError(
-                f"source.dsn leads to cluster {system.systemid} now, it was {self.system.systemid}: "
+                f"source.dsn leads to cluster {system.systemid} now, but led to {self.system.systemid}; "
                 f"point it at the old one, or {BEGIN_ANEW}"
             )
         if standby and not self._standby:
@@ -59,7 +59,7 @@ class ResumePoint:
     def check_slot(self, slot: Slot, name: str) -> None:
         """Refuse a slot that the server has invalidated. Raises GapError."""
         if (why := slot.lost_because) is not None:
-            raise GapError(f"slot {name} is lost, {why}: {BEGIN_ANEW}")
+            raise GapError(f"slot {name} is lost, {why}; {BEGIN_ANEW}")
 
     def seen(self, slot: Slot) -> None:
         """Note whether another process reads the slot now."""

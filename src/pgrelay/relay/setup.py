@@ -29,7 +29,7 @@ async def prepare(
     """
     if slot is None and resume_point.system is not None:
         raise GapError(
-            f"slot {config.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} are lost to "
+            f"slot {config.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} never reach "
             f"the topics; {BEGIN_ANEW}"
         )
     if slot is not None:
@@ -60,7 +60,7 @@ async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
     wal_level = await catalog.setting("wal_level")
     if wal_level != "logical":
         raise SetupError(
-            f"Postgres runs with wal_level = {wal_level}: ALTER SYSTEM SET wal_level = logical, and restart"
+            f"Postgres runs with wal_level = {wal_level}; ALTER SYSTEM SET wal_level = logical, and restart"
         )
     _log.info("creating the slot; the server waits for transactions that run now", slot=config.slot)
     await catalog.create_slot(config.slot)
@@ -73,14 +73,14 @@ async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
 def check_own(slot: Slot, name: str) -> None:
     """Refuse, on a standby, a slot that is synchronised from the primary. Raises SourceUnavailable."""
     if slot.synced:
-        raise unpromoted(f"and slot {name} there is kept for when its primary has gone")
+        raise unpromoted(f"where slot {name} is synchronised from its primary")
 
 
 async def check_same(catalog: Catalog, source: Source) -> None:
     """Raises SourceUnavailable if the two connections lead to different servers."""
     if await catalog.server_started_us() != source.server_started_us:
         raise SourceUnavailable(
-            "source.dsn leads to two servers, one for the stream and one for queries: name one host, or "
+            "source.dsn leads to two servers, one for the stream and one for queries; name one host, or "
             "add target_session_attrs=read-write"
         )
 
@@ -101,4 +101,4 @@ def check_kind(slot: Slot, name: str, database: str) -> None:
 def check_free(slot: Slot, name: str) -> None:
     """Raises SetupError if somebody reads the slot."""
     if slot.active_pid is not None:
-        raise SetupError(f"slot {name} is in use by PID {slot.active_pid}: stop that relay first")
+        raise SetupError(f"slot {name} is in use by PID {slot.active_pid}; stop that relay first")

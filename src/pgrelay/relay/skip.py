@@ -28,7 +28,7 @@ from pgrelay.status.health import Health
 _log = structlog.get_logger(__name__)
 
 # Earlier runs sent its records up to the refused one and, to other partitions, beyond.
-_MAY_BE_THERE: Final = "; with at_least_once others of its records may be in Kafka already"
+_MAY_BE_THERE: Final = "; with at_least_once, some of its records may be in Kafka already"
 _TRIES: Final = 10
 _TRY_EVERY_S: Final = 0.2
 
@@ -56,13 +56,13 @@ async def skip(config: Config, lsn: int) -> str:
         passing = await _leave_out(config, lsn, requests)
     if not passing.reached:
         raise Interrupted(
-            "stopped as asked, before it was certain that the transaction is left out; run this again"
+            "stopped as asked, before it was certain that the transaction is left out; run the command again"
         )
     if passing.changes is None:
         raise SetupError(
             f"nothing was left out: no transaction commits at {format_lsn(lsn)} between "
-            f"{format_lsn(passing.begin)}, where the slot stood, and {format_lsn(passing.end)}; the error "
-            "that ended the relay names the LSN"
+            f"{format_lsn(passing.begin)}, where the slot stood, and {format_lsn(passing.end)}; use the LSN "
+            "in the error that ended the relay"
         )
     if passing.message:
         _log.warning("left out a message, as asked", lsn=format_lsn(lsn))

@@ -169,7 +169,7 @@ class Starts:
         if reason != self._unkept:
             self._unkept = reason
             _log.warning(
-                "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed",
+                "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",
                 reason=reason,
             )
 

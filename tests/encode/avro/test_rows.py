@@ -252,7 +252,7 @@ def test_a_value_that_avro_can_not_hold_names_its_column_and_lsn() -> None:
 
 
 def test_a_null_in_the_key_is_refused() -> None:
-    with pytest.raises(RecordError, match=r"public\.orders\.id: a column of the key is null"):
+    with pytest.raises(RecordError, match=r"public\.orders\.id: a key column is null"):
         read(DEFAULT, build.insert(OID, [None, "a", "b"]))
 
 

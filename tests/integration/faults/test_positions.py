@@ -31,7 +31,7 @@ from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 from tests.integration.topics import create_topic, delete_topic
 
-NO_POSITION = "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed"
+NO_POSITION = "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed"
 MANY = 5000  # rows: more than the producer's queue has room for
 
 
@@ -94,8 +94,8 @@ def test_a_slot_that_was_made_anew_while_nobody_ran_is_refused(stopped: Relay) -
     stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
     stopped.database.execute("INSERT INTO t VALUES (1)")
     stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
-    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
-    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
+    assert "the slot was moved or re-created" in last_words(stopped.start(), LOST)
+    assert "the slot was moved or re-created" in last_words(stopped.start(), LOST)
     assert ids(stopped) == [0]
 
 
@@ -114,7 +114,7 @@ def test_a_reset_begins_anew(stopped: Relay, left: bool) -> None:
     stopped.database.execute("INSERT INTO t VALUES (1)")
     if left:
         stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
-    assert "begin anew with pgrelay reset" in last_words(stopped.start(), LOST)
+    assert "run pgrelay reset, then copy the tables" in last_words(stopped.start(), LOST)
     assert stopped.log[-1]["to_begin_anew"].startswith("pgrelay reset --config ")
     done = stopped.command("reset")
     was = "dropped" if left else "was gone already"
@@ -149,7 +149,7 @@ def test_a_reset_keeps_no_slot_that_is_gone(stopped: Relay) -> None:
     done = stopped.command("reset", "--keep-slot")
     assert (
         done.stderr
-        == f"pgrelay: slot {stopped.prefix} is gone, so there is none to keep: leave out --keep-slot\n"
+        == f"pgrelay: slot {stopped.prefix} does not exist, so it can't be kept; leave out --keep-slot\n"
     )
     assert done.returncode == WRONG
 
@@ -189,7 +189,7 @@ def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> No
     stopped.database.execute(
         f"SELECT pg_replication_slot_advance('{stopped.prefix}', pg_current_wal_flush_lsn())"
     )
-    assert "the slot was moved or made anew" in last_words(stopped.start(), LOST)
+    assert "the slot was moved or re-created" in last_words(stopped.start(), LOST)
 
 
 def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
@@ -201,7 +201,7 @@ def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) ->
         f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_flush_lsn())"
     )
     relay.resume()
-    assert "the slot was moved or made anew" in last_words(relay, LOST)
+    assert "the slot was moved or re-created" in last_words(relay, LOST)
 
 
 def test_a_position_that_the_server_has_not_reached_is_refused(stopped: Relay) -> None:
@@ -218,7 +218,7 @@ def test_a_record_that_is_no_position_is_refused_until_it_is_replaced(stopped: R
     producer = Producer({"bootstrap.servers": stopped.kafka.bootstrap})
     producer.produce(offsets_topic(stopped), b"rubbish", b"rubbish")
     producer.flush()
-    assert "no position that this version of pgrelay can read" in last_words(stopped.start(), WRONG)
+    assert "not a position that this version of pgrelay can read" in last_words(stopped.start(), WRONG)
     producer.produce(offsets_topic(stopped), None, b"rubbish")
     producer.flush()
     stopped.start().caught_up()
@@ -233,7 +233,7 @@ def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str
         words = last_words(stopped.start(), LOST)
         assert not exists(stopped.database, stopped.prefix)
         [cluster] = re.findall(rf"has a position of slot {stopped.prefix} in (cluster \d+)", words)
-        assert "(where pg_upgrade took the slot along: pgrelay reset --keep-slot)" in words
+        assert "(if pg_upgrade took the slot along: run pgrelay reset --keep-slot)" in words
         stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
         done = stopped.command("reset", "--keep-slot")
         assert exists(stopped.database, stopped.prefix)
@@ -306,7 +306,7 @@ def test_a_change_of_delivery_goes_on_from_the_position(stopped: Relay, delivery
 
 def test_a_transaction_timeout_that_the_broker_does_not_grant_is_refused(new_relay: NewRelay) -> None:
     relay = exactly_once(new_relay, {"transaction.timeout.ms": 3_600_000}).start()
-    assert "transaction.timeout.ms in sink.kafka is more than the brokers'" in last_words(relay, WRONG)
+    assert "lower transaction.timeout.ms in sink.kafka to the brokers'" in last_words(relay, WRONG)
 
 
 # --- Who may go on from it

@@ -41,7 +41,7 @@ def test_a_publication_that_came_back_too_late(database: Database, relay: Relay)
     database.execute("DROP PUBLICATION pgrelay")
     database.execute("INSERT INTO t VALUES (1)")
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
-    assert "begin anew with pgrelay reset" in last_words(relay.start(), WRONG)
+    assert "run pgrelay reset, then copy the tables" in last_words(relay.start(), WRONG)
 
 
 def test_a_publication_that_was_dropped_and_made_anew(database: Database, relay: Relay) -> None:
@@ -54,8 +54,8 @@ def test_a_publication_that_was_dropped_and_made_anew(database: Database, relay:
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
     relay.resume()
     words = last_words(relay, WRONG)
-    assert "publication pgrelay was dropped and made anew" in words
-    assert "copy its tables anew" in words
+    assert "publication pgrelay was dropped and re-created" in words
+    assert "copy its tables again" in words
 
 
 def test_a_publication_that_was_another_while_the_relay_was_down(database: Database, relay: Relay) -> None:

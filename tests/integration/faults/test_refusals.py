@@ -156,7 +156,7 @@ def test_a_topic_that_was_deleted_while_we_ran(
     assert ids(relay) == [2]
     reason = relay.events(WAITING)[0]["reason"]
     assert f"topic {relay.topic('t')} is gone" in reason
-    assert reason.endswith("if it was deleted, its earlier records are lost: copy the tables that it had")
+    assert reason.endswith("if it was deleted, its earlier records are lost: copy its tables again")
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
     assert len(client.list_topics(timeout=10).topics[relay.topic("t")].partitions) == 3
 

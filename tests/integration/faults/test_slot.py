@@ -48,7 +48,7 @@ def test_a_slot_that_was_dropped_and_made_again(database: Database, relay: Relay
         database.execute("INSERT INTO t VALUES (1)")
         database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
         database.execute(f"SELECT pg_create_logical_replication_slot('{relay.prefix}', 'pgoutput')")
-    assert "the slot was moved or made anew" in last_words(relay, LOST)
+    assert "the slot was moved or re-created" in last_words(relay, LOST)
 
 
 def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay) -> None:
@@ -57,7 +57,7 @@ def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay)
     with cut_off(relay):
         database.execute("INSERT INTO t VALUES (1)")
         database.execute(f"SELECT pg_replication_slot_advance('{relay.prefix}', pg_current_wal_lsn())")
-    assert "the slot was moved or made anew" in last_words(relay, LOST)
+    assert "the slot was moved or re-created" in last_words(relay, LOST)
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
@@ -79,7 +79,7 @@ async def test_a_slot_that_no_relay_of_ours_read_while_we_waited_for_it(
         passed = parse_lsn(row[0])
         assert stranger.send_status(passed, passed)
         relay.caught_up(passed)
-    assert "the slot was moved or made anew" in last_words(relay, LOST)
+    assert "the slot was moved or re-created" in last_words(relay, LOST)
 
 
 @own_postgres(max_slot_wal_keep_size="1MB")

@@ -99,7 +99,7 @@ def test_a_full_disk_is_waited_out(database: Database, new_relay: NewRelay) -> N
     limit_files(relay, MIB)
     database.execute(f"INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, {LARGE}) i")
     reason = relay.wait_event(WAITING)["reason"]
-    assert ".spool: File too large: free space there" in reason
+    assert ".spool: File too large; free space there" in reason
     told = set()
 
     def tried_again() -> bool:

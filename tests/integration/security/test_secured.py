@@ -85,7 +85,7 @@ def test_at_least_once_does_without_the_right_to_read_its_position(
         relay.caught_up()
         assert relay.stop() == 0
     told = relay.wait_event(
-        "no position is known to Kafka: a slot that is lost while pgrelay is down will go unnoticed"
+        "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed"
     )
     assert "grant READ on it" in told["reason"]
     assert [record.json_key for record in relay.records("orders")] == [{"id": 1}, {"id": 2}]

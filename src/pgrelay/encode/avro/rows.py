@@ -32,8 +32,8 @@ class AvroRowWriter(RowWriter):
     def _null(self, writer: BytesWriter, column: ColumnPlan) -> None:
         if column.key:
             raise RecordError(
-                f"{column.table}.{column.name}: a column of the key is null, for which its Avro schema has "
-                "no place; give the table a primary key, or set records.format: json",
+                f"{column.table}.{column.name}: a key column is null, which its Avro schema does not allow; "
+                "give the table a primary key, or set records.format: json",
                 column.table,
                 column.name,
             )

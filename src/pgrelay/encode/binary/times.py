@@ -85,7 +85,7 @@ def _date(days: int) -> tuple[bytes, bytes]:
 def _time(micros: int) -> bytes:
     """``14:54:02`` and, if there is one, the fraction without its trailing zeros."""
     if not 0 <= micros <= DAY_US:
-        raise ValueError(f"{micros} microseconds are no time of day")
+        raise ValueError(f"{micros} microseconds are not a time of day")
     seconds, fraction = divmod(micros, 1_000_000)
     time = b"%02d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
     return time + _fraction(fraction)

@@ -42,8 +42,8 @@ def check_dimensions(found: int, wanted: int) -> None:
     """Raises ValueError if they differ."""
     if found != wanted:
         raise ValueError(
-            f"the array has {found} dimensions where the column's schema has {wanted}; "
-            "ALTER the column's TYPE to one declared with as many, as in int[][]"
+            f"the array has {found} dimensions, but the column's schema has {wanted}; "
+            "ALTER the column's TYPE to one declared with that many, such as int[][]"
         )
 
 

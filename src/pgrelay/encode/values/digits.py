@@ -15,7 +15,7 @@ MINUS: Final = ord("-")
 # So many digits always fit in 64 bits.
 SAFE: Final = 18
 
-_DIGITS: Final = "of the digits that should stand there"
+_DIGITS: Final = "made of digits"
 
 
 def number(text: bytes, start: i64, end: i64) -> i64:
