@@ -1,7 +1,7 @@
 """The configuration: parsed once from a YAML file and the environment, then passed down, never changed.
 
-`load` is the only way in for a file. Mistakes are a SetupError with one line each: the file (or the
-environment variable), the key, what is wrong and the cure. No line shows a secret.
+`load` is the only entry point for a file. It reports mistakes as one SetupError with one line for each: the
+file (or the environment variable), the key, what is wrong and the cure. No line shows a secret.
 """
 
 import os
@@ -15,7 +15,7 @@ __all__ = ["Config", "Errors", "Http", "Log", "Records", "SinkConfig", "SourceCo
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Config:
-    """Read and validate a configuration file, with the environment's substitutions and overrides.
+    """Read and validate a configuration file; apply substitutions and overrides from the environment.
 
     Raises SetupError: one line for each mistake.
     """

@@ -1,7 +1,7 @@
-"""Where the servers are: Postgres, Kafka and the schema registry, as the configuration names them.
+"""The servers' addresses in the configuration: Postgres, Kafka and the schema registry.
 
-An address can hold a user and a password, and a special character that is not escaped moves a piece of the
-password to where a host or a port is shown. So such an address is refused here, and never quoted.
+An address can hold a user and a password. An unescaped special character can make a piece of the password
+look like the host or the port, and those are shown. So such an address is refused here and never quoted.
 """
 
 import re
@@ -21,9 +21,9 @@ _LAST_PORT: Final = 65535
 
 
 def is_host(text: str) -> bool:
-    """Whether it can be looked up at all: a label of a host's name has 1 to 63 bytes."""
+    """Whether a resolver can look this name up at all: each label must have 1 to 63 bytes."""
     try:
-        # As socket does, to which a name that can't be one is no OSError.
+        # socket does the same encoding, and raises UnicodeError, not OSError, for an impossible name.
         return bool(text.encode("idna"))
     except UnicodeError:
         return False
@@ -31,8 +31,8 @@ def is_host(text: str) -> bool:
 
 def dsn(value: str) -> str:
     """A libpq connection string. Raises ValueError with the cure."""
-    # libpq's own message can quote a piece of the password, so it is not passed on. A slash in a password
-    # that is not escaped makes the rest of it a port, and ports are shown.
+    # libpq's own message can quote a piece of the password, so it is not passed on. An unescaped slash in a
+    # password turns the rest of the password into a port, and ports are shown.
     try:
         parameters = {name: str(given) for name, given in conninfo_to_dict(value).items()}
         ports = parameters.get("port", "")
@@ -56,8 +56,8 @@ def dsn(value: str) -> str:
 
 
 def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
-    """Whether the rest of a password was taken for a host, or for the database."""
-    # A host that begins with an @ is a socket without a file, one that begins with a slash a directory.
+    """Whether libpq took the rest of a password for a host or for the database."""
+    # A host that begins with @ is an abstract socket; one that begins with a slash is a directory.
     hosts = parameters.get("host", "").split(",")
     database = parameters.get("dbname", "")
     return any("@" in host[1:] and not host.startswith("/") for host in hosts) or (
@@ -66,7 +66,7 @@ def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
 
 
 def _hosts_are_hosts(parameters: dict[str, str]) -> bool:
-    """Whether each can be looked up, where it is: an address beside it or a socket's directory is not."""
+    """Whether every host that will be looked up can be; hostaddr and socket directories need no lookup."""
     if parameters.get("hostaddr"):
         return True
     hosts = parameters.get("host", "").split(",")
@@ -74,7 +74,7 @@ def _hosts_are_hosts(parameters: dict[str, str]) -> bool:
 
 
 def brokers(value: str) -> str | None:
-    """What is wrong with `host:port,host:port`, with the cure; None where nothing is."""
+    """What is wrong with `host:port,host:port`, with the cure; None if nothing is."""
     cure = "write host:port,host:port, an IPv6 host in brackets"
     if "@" in value:
         return f"Kafka's brokers take no user or password in their address; {cure}, and set sasl.username"
@@ -99,7 +99,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def registry(value: str) -> str | None:
-    """The same for the registry's URL, or several with commas between."""
+    """What is wrong with the registry's URL, or comma-separated URLs, with the cure; None if nothing is."""
     if all(_is_registry(url.strip()) for url in value.split(",")):
         return None
     return "not a registry's address; write http://host:8081 or https://..., special characters as %XX"

@@ -1,4 +1,4 @@
-"""A configuration file as a model: read, substituted, validated; every mistake told as a line of its own."""
+"""Read a configuration file into a model: parse, substitute, validate; report one line for each mistake."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ def load_as(
     *,
     example: str,
 ) -> Model:
-    """Read and validate a file of sections, each a mapping of keys. `example` is what to begin with.
+    """Read and validate a file of sections, each a mapping of keys. Errors name `example` as a template.
 
     Raises SetupError: one line for each mistake.
     """
     name = os.fspath(path)
     tree = _sections(parse_yaml(_read(name, example), name), name, model, example)
     apply_overrides(tree, overrides)
-    # An override is text that the environment gave already: a ${ in it stands for itself.
+    # An override's value already comes from the environment, so a ${ in it is literal.
     skip = frozenset(override.path for override in overrides)
     return _validate(model, substitute(tree, environ, name, skip), name, overrides)
 
@@ -51,7 +51,7 @@ def _read(name: str, example: str) -> str:
 
 
 def _sections(document: Tree, name: str, model: type[BaseModel], example: str) -> dict[str, Tree]:
-    """The document as a mapping in which every section is there; one without keys has its defaults."""
+    """The document as a mapping with every section; a missing one is empty, so its keys have defaults."""
     if document is None:
         raise SetupError(f"{name}: is empty; begin with a copy of {example}")
     if not isinstance(document, dict):
@@ -68,7 +68,7 @@ def _validate(model: type[Model], tree: Tree, name: str, overrides: Sequence[Ove
     variables = {override.path: override.variable for override in overrides}
 
     def place(path: tuple[str, ...]) -> str:
-        """The variable that gave the key or what holds it, else the file."""
+        """The variable that set the key or a mapping around it, else the file."""
         given = (variables[path[:n]] for n in range(len(path), 0, -1) if path[:n] in variables)
         return next(given, name)
 

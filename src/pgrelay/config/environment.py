@@ -1,12 +1,12 @@
 """What the environment adds to the file: `${NAME}` in values, and variables that override keys.
 
-Substitution: `${NAME}` is the variable's text, which must be set; `${NAME:-default}` is the default where the
-variable is unset or empty. The result is never substituted again, nor read as YAML.
+Substitution: `${NAME}` is the variable's text, and the variable must be set; `${NAME:-default}` is the
+default if the variable is unset or empty. The result is neither substituted again nor read as YAML.
 
-Overrides: `PGRELAY_SOURCE__DSN` gives `source.dsn`, taken as it is, whatever it holds. Where the key holds a
-list or a mapping, the variable is YAML and replaces the whole: `PGRELAY_SOURCE__TABLES=[public.orders]`. One
-entry of a mapping is a third level, its underscores read as dots: `PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS`
-gives `bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override.
+Overrides: `PGRELAY_SOURCE__DSN` sets `source.dsn` to the variable's text, unchanged. If the key is a list or
+a mapping, the variable is YAML and replaces all of it: `PGRELAY_SOURCE__TABLES=[public.orders]`. A third
+level sets one entry of a mapping, with dots for underscores: `PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS` sets
+`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override.
 """
 
 import re
@@ -22,7 +22,7 @@ from pgrelay.errors import SetupError
 
 _PREFIX: Final = "PGRELAY_"
 _LEVEL: Final = "__"
-# A default holds anything but the brace that ends it and another reference.
+# A default may contain anything except a closing brace or another reference.
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\}")
 
 _NO_TEXT: Final = "holds bytes that are not UTF-8; write them as text, such as base64"
@@ -32,7 +32,7 @@ KeyPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A variable that gives the value of one key: `path` is (section, key) or (section, key, entry)."""
+    """A variable that sets one key: `path` is (section, key) or (section, key, entry)."""
 
     variable: str
     path: KeyPath
@@ -86,7 +86,7 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
 
 
 def _kinds(model: type[BaseModel]) -> dict[str, dict[str, type]]:
-    """section -> key -> dict, tuple or a model where the key holds a mapping, a list or keys, else str."""
+    """section -> key -> dict, tuple or a model if the key holds a mapping, a list or keys, else str."""
     kinds: dict[str, dict[str, type]] = {}
     for section, field in model.model_fields.items():
         assert isinstance(field.annotation, type)
@@ -106,7 +106,7 @@ def _kind(annotation: object) -> type:
 
 
 def apply_overrides(tree: dict[str, Tree], overrides: Sequence[Override]) -> None:
-    """Put each override's value in its place in `tree`, making the levels above it where they are missing."""
+    """Put each override's value in its place in `tree`, and create missing levels above it."""
     for override in overrides:
         *above, last = override.path
         level = tree
@@ -124,7 +124,7 @@ def apply_overrides(tree: dict[str, Tree], overrides: Sequence[Override]) -> Non
 def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozenset[KeyPath]) -> Tree:
     """`tree` with the references in its values replaced, except at the paths in `skip`.
 
-    Raises SetupError, one line for each reference that can't be read, naming the key and the variable.
+    Raises SetupError with a line for each reference that can't be resolved: the key and what is wrong.
     """
     mistakes: list[str] = []
 
@@ -159,5 +159,5 @@ def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a variable's bytes were UTF-8: Python has others as halves of surrogate pairs."""
+    """Whether a variable's bytes were UTF-8: Python decodes other bytes to lone surrogates."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)

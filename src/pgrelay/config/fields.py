@@ -1,8 +1,8 @@
 """The types of single keys: how text becomes a value, and what is refused, each with its cure.
 
-A configuration file and the environment hold nothing but text, so the key decides what the text means:
-`slot: 123` is a name, `partitions: 123` a number. Values of the right Python type are taken as they are, for
-configurations built in code. A ValueError's text follows the key's name in the line that users read.
+A configuration file and the environment hold only text, so the key decides what the text means: in
+`slot: 123` it is a name, in `partitions: 123` a number. A value that already has the right Python type is
+accepted, for configurations built in code. Users read a ValueError's text after the key's name.
 """
 
 import re
@@ -36,12 +36,12 @@ def _nothing(value: object) -> object:
 
 
 def _off(value: object) -> object:
-    # Not an empty text, as a variable is that somebody forgot to set.
+    # An empty text does not turn it off: it may come from a variable that somebody forgot to set.
     return _nothing(value) if value != "" else value
 
 
 def _home(path: Path | None) -> Path | None:
-    """`~/x` below the home directory, as a shell has it."""
+    """Expand `~/x` to a path below the home directory, as a shell does."""
     if path is not None and "\0" in str(path):
         raise ValueError("holds a character that no path has; write it without")
     try:
@@ -142,7 +142,7 @@ def _listen(value: str) -> str:
 
 
 def split_table(value: str) -> tuple[str, str | None]:
-    """Split an entry of `source.tables` into (schema, table), as the catalogue names them; None for `*`."""
+    """Split an entry of `source.tables` into the catalogue's (schema, table); the table is None for `*`."""
     match = _TABLE.fullmatch(value)
     if match is None:
         raise ValueError(f"{value!r} is not schema.table")
@@ -176,11 +176,11 @@ PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_h
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=2_147_483_647)]
-# The most that librdkafka asks a cluster for.
+# librdkafka's limits for a new topic.
 Partitions = Annotated[int, Field(ge=1, le=100_000)]
 Replicas = Annotated[int, Field(ge=1, le=10_000)]
 
-# Text once read; an editor is told that numbers and true/false may stand unquoted.
+# A str once validated; the JSON schema lets editors accept unquoted numbers and booleans.
 _OptionValue = Annotated[
     str, BeforeValidator(_option), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]

@@ -1,7 +1,7 @@
-"""The librdkafka options that would break what pgrelay promises, each with the reason.
+"""The librdkafka options that pgrelay refuses, since they would break what it promises, each with the reason.
 
-So are numbers of which librdkafka would read a part. All other options pass through untouched; one that it
-doesn't know is refused by librdkafka itself when the producer is made. Names and aliases: librdkafka's
+Numbers that librdkafka would read only in part are refused too. All other options pass through untouched;
+librdkafka itself refuses an unknown one when the producer is created. Names and aliases: librdkafka's
 CONFIGURATION.md.
 """
 
@@ -25,14 +25,14 @@ _ALIASES: Final[Mapping[str, str]] = {
 # Properties of the Python client that take a function or an object.
 _NOT_TEXT: Final = frozenset({"on_delivery", "logger", "opaque", "default_topic_conf"})
 
-# Options that are a time, a size or a count, to which people give a unit. librdkafka reads such a value's
-# beginning, whatever follows, and as C does: 5 of `5s`, 8 of `010`.
+# Options that are a time, a size or a count, which people may write with a unit. librdkafka parses only the
+# leading digits, as C does: it reads `5s` as 5 and `010` as 8.
 _MEASURES: Final = (".ms", ".bytes", ".kbytes", ".messages", ".size")
 _WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
-# The one that may be a fraction, under both of its names.
+# The only option that may be a fraction, under both of its names.
 _LINGERING: Final = frozenset({"linger.ms", "queue.buffering.max.ms"})
 _FRACTION: Final = re.compile("[0-9]+([.][0-9]+)?")
-# What we count with as well.
+# Options whose values pgrelay computes with as well.
 _COUNTED: Final = frozenset(
     {"batch.size", "message.max.bytes", "queue.buffering.max.kbytes", "transaction.timeout.ms"}
 )
@@ -44,7 +44,7 @@ _FALSE: Final = frozenset({"false", "f", "0"})
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What an option may be set to, if it is set at all, and what any other value would do."""
+    """The values that an option may be set to, if it is set at all, and why no other is allowed."""
 
     allowed: frozenset[str]
     why: str
@@ -86,7 +86,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
 
 
 def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (option, why with the cure) for each option that contradicts what pgrelay promises."""
+    """Yield (option, why with the cure) for each option that pgrelay refuses."""
     for name, value in options.items():
         if name in _NOT_TEXT or name.endswith("_cb"):
             yield name, "takes a Python function, which a configuration file can't give; leave it out"
@@ -102,14 +102,14 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _read_whole(name: str, value: str) -> bool:
-    """Whether all of a number's text is what librdkafka takes it for."""
+    """Whether librdkafka would parse all of the value's text as the number that it looks like."""
     if name in _LINGERING:
         return _FRACTION.fullmatch(value) is not None
     return (_UNSIGNED if name in _COUNTED else _WHOLE).fullmatch(value) is not None
 
 
 def nowhere(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (option, what is wrong and the cure) where the brokers' addresses are missing or malformed."""
+    """Yield (option, what is wrong and the cure) if the brokers' addresses are missing or malformed."""
     if not options.get(BOOTSTRAP, "").strip(", "):
         yield BOOTSTRAP, "missing; set it to the brokers, host:port,host:port"
     for name in _BROKERS:

@@ -1,4 +1,4 @@
-"""Turn pydantic's findings into lines for the operator: what is wrong, with which key, and the cure."""
+"""Turn pydantic's errors into lines for the operator: which key, what is wrong with it, and the cure."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
@@ -46,7 +46,7 @@ def lines(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPa
 
 
 def _follows(details: ErrorDetails) -> bool:
-    """Whether a list is too short only for its entries, each of which has a line of its own."""
+    """Whether a list counts as too short only because its entries are invalid; those have their own lines."""
     return details["type"] == "too_short" and bool(details["input"])
 
 
@@ -61,7 +61,7 @@ def _key(details: ErrorDetails) -> str:
         if isinstance(part, int):
             shown += f"[{part}]"
         else:
-            # A key may hold anything, line breaks among it.
+            # A key may contain anything, even line breaks.
             shown += f".{part if part.isprintable() else repr(part)}"
     return f"{shown.lstrip('.')}: "
 
@@ -83,7 +83,7 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _shown(value: object, path: KeyPath) -> str:
-    """The value at fault, short, and not at all where it may be a secret."""
+    """The rejected value, shortened; not shown at all if it may be a secret."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -99,7 +99,7 @@ def _shown(value: object, path: KeyPath) -> str:
 def _inner(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
     for name in path:
         if name.isdigit():
-            continue  # the place in a list, whose elements the list's name has led to
+            continue  # an index: the list's name has already led to the model of its elements
         annotation = model.model_fields[name].annotation
         annotation = next(iter(get_args(annotation)), annotation)
         assert isinstance(annotation, type)

@@ -1,7 +1,7 @@
 """The configuration as frozen models: every key, its default and what it means.
 
-Sections are attributes of `Config`, keys are attributes of the sections: `config.source.slot`. A key's
-description is what `pgrelay schema` gives to editors.
+Sections are attributes of `Config`, keys are attributes of the sections: `config.source.slot`. `pgrelay
+schema` passes each key's description on to editors.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class SourceConfig(Section):
     snapshot: Literal["never", "initial"] = Field(
         default="never",
         description="copy the rows that exist already",
-        # An editor is not to offer what is refused.
+        # Editors must not offer a value that is refused.
         json_schema_extra={"enum": ["never"]},
     )
     protocol_version: fields.ProtocolVersion = Field(
@@ -94,9 +94,9 @@ class SourceConfig(Section):
 
 
 class SinkConfig(Section):
-    """Kafka: where to write, and how topics are made."""
+    """Kafka: where to write, and how topics are created."""
 
-    # Told to editors here, so that without them a load names bootstrap.servers itself.
+    # Only the editors' schema requires it: a load without it then reports bootstrap.servers, not kafka.
     model_config = ConfigDict(json_schema_extra={"required": ["kafka"]})
 
     kafka: fields.Options = Field(
@@ -195,7 +195,7 @@ class Transactions(Section):
 
 
 class Errors(Section):
-    """What follows from a record that can't be encoded or delivered."""
+    """What to do with a record that can't be encoded or delivered."""
 
     on_record: Literal["stop", "dead_letter"] = Field(
         default="stop", description="stop the relay, or write the record to {prefix}.dead_letter and go on"
@@ -212,7 +212,7 @@ class Http(Section):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """`listen` as (host, port), an IPv6 host without its brackets; None where it is off."""
+        """`listen` as (host, port), an IPv6 host without its brackets; None if it is off."""
         return None if self.listen is None else fields.split_listen(self.listen)
 
 
@@ -263,7 +263,7 @@ def _lacking(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _raise_faults(faults: Iterator[tuple[tuple[str, ...], str]]) -> None:
-    """Raise one ValidationError naming each (path below the model at hand, message), if there is any."""
+    """Raise one ValidationError with every fault, if any: (path below the current model, message)."""
     details = [
         InitErrorDetails(type=PydanticCustomError("fault", "{text}", {"text": text}), loc=path, input=None)
         for path, text in faults

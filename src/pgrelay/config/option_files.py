@@ -1,16 +1,16 @@
-"""The files that clients' options name, such as `ssl.ca.location`."""
+"""The files that client options name, such as `ssl.ca.location`."""
 
 import os
 from collections.abc import Mapping
 
 
 def unreadable(options: Mapping[str, str]) -> str | None:
-    """The first option whose file can't be read, with its path and why; None where all can.
+    """The first option whose file can't be read, with its path and why; None if all can be read.
 
-    For complaints of clients that tell neither.
+    Some clients' error messages name neither the path nor the reason.
     """
     for name, path in options.items():
-        # librdkafka looks for the certificates itself where it is told to probe.
+        # With "probe", librdkafka looks for the certificates itself.
         if name.endswith(".location") and path != "probe":
             try:
                 os.close(os.open(path, os.O_RDONLY))

@@ -1,7 +1,7 @@
-"""Which values are secret, and how they are shown.
+"""Which values are secret, and how they are masked.
 
-Secrets arrive in two places: the Postgres connection string, and the free mappings of client options
-(librdkafka's, the schema registry's). Only values are ever hidden, never names.
+This module masks two kinds of values: the Postgres connection string, and the mappings of client options
+(librdkafka's, the schema registry's). Only values are hidden, never names.
 """
 
 import re
@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 MASK: Final = "***"
 
 _SECRET = re.compile(r"password|passphrase|secret|token|.key$|key\.pem|jaas|basic\.auth|oauthbearer\.config")
-# Up to the last @ of the host's part: a password may hold one, although it should not.
+# Up to the last @ of the host's part: a password may contain an unescaped @, although it should not.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 _WORD_ENDS = re.compile(r"[\s,;=]+")
@@ -32,10 +32,10 @@ def mask_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def mask_complaint(text: str, options: Mapping[str, str]) -> str:
-    """What a client complains of, without the value of any secret option, nor a piece of it."""
+    """A client's error message without any secret option's value or a piece of it."""
     for name, value in options.items():
         if is_secret(name):
-            # librdkafka quotes single words, and last the rest of a value, from where it can't read on.
+            # librdkafka quotes single words; at the end it quotes the rest of a value that it can't parse.
             words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]
             rests = (value[start:] for start in range(len(value)))
             rest = next((rest for rest in rests if text.endswith(f" {rest}")), "")
@@ -46,7 +46,7 @@ def mask_complaint(text: str, options: Mapping[str, str]) -> str:
 
 
 def mask_dsn(dsn: str) -> str:
-    """A connection string, URI or key=value, as key=value with its secrets replaced by `***`."""
+    """A connection string (URI or key=value), as key=value with its secrets replaced by `***`."""
     try:
         parameters = conninfo_to_dict(dsn)
     except ProgrammingError:

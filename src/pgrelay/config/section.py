@@ -1,4 +1,4 @@
-"""What every section of the configuration is: frozen, and strict about its keys."""
+"""The base of every section of the configuration: frozen, and strict about its keys."""
 
 from pydantic import BaseModel, ConfigDict
 

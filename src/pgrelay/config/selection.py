@@ -1,4 +1,4 @@
-"""Which tables are relayed and to which topics, and what becomes of columns that must not be seen."""
+"""Which tables are relayed and to which topics, and which columns are dropped, masked or hashed."""
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -7,21 +7,21 @@ from pgrelay.config.section import Section
 
 
 class Route(Section):
-    """Tables that share a topic: `match` is a regular expression over the whole of `schema.table`."""
+    """Tables that share a topic: `match` is a regular expression that must match all of `schema.table`."""
 
     match: fields.Pattern = Field(description="regular expression that the whole of schema.table matches")
     topic: fields.RouteTemplate = Field(description="their topic, of {prefix}, {schema} and {table}")
 
 
 class Tables(Section):
-    """Regular expressions over the whole of `schema.table`."""
+    """Regular expressions that must match all of `schema.table`."""
 
     include: tuple[fields.Pattern, ...] = Field(default=(), description="tables that are relayed; empty: all")
     exclude: tuple[fields.Pattern, ...] = Field(default=(), description="tables that are not")
 
 
 class Columns(Section):
-    """Regular expressions over the whole of `schema.table.column`; the first list that matches decides."""
+    """Regular expressions for the whole of `schema.table.column`; the first list that matches decides."""
 
     drop: tuple[fields.Pattern, ...] = Field(default=(), description="columns that are left out")
     mask: tuple[fields.Pattern, ...] = Field(default=(), description="columns whose values are mask_with")

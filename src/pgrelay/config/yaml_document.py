@@ -1,8 +1,8 @@
 """Read YAML into plain mappings, lists and text.
 
-Scalars stay the text that was written, except a plain `null`, `~` or nothing, which is None. The key decides
-what the text means, so none of YAML 1.1's guesses (`off` a boolean, `8080:30` a number in base 60, `0.10` the
-number 0.1) can change a value, nor a password that looks like a number.
+Scalars stay the text that was written, except an unquoted `null`, `~` or nothing, which is None. The key
+decides what the text means. So none of YAML 1.1's guesses can change a value (`off` to a boolean, `8080:30`
+to a number in base 60, `0.10` to 0.1), not even a password that looks like a number.
 """
 
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | None"
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 
-# Deeper than any configuration; ends a document that contains itself (`&a [*a]`).
+# Deeper than any configuration; stops at a document that contains itself (`&a [*a]`).
 _MAX_DEPTH: Final = 16
-# YAML's own: what a value would be is for the key to say, so that these change nothing.
+# YAML's own tags are accepted and ignored: the key decides the type of a value.
 _TAGS: Final = tuple(
     f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "seq", "map")
 )
@@ -27,10 +27,10 @@ _TOO_DEEP: Final = "nested too deeply; sections hold keys, and keys hold values"
 
 
 def parse_yaml(text: str, origin: str) -> Tree:
-    """Read one YAML document; None where it is empty.
+    """Read one YAML document; None if it is empty.
 
-    `origin` names the file or variable in errors. Raises SetupError, one line with the origin and the line's
-    number, on a syntax error, a key given twice, or a key that is no text. Errors never quote a value.
+    `origin` names the file or variable in errors. Raises SetupError, one line with the origin and the line
+    number, for a syntax error, a duplicate key, or a key that is not text. Errors never quote a value.
     """
     try:
         _refuse_marks(yaml.parse(text, Loader=yaml.BaseLoader), origin)
@@ -47,7 +47,7 @@ def parse_yaml(text: str, origin: str) -> Tree:
 
 
 def _refuse_marks(events: Iterable[yaml.Event], origin: str) -> None:
-    """Refuse tags, and anchors that nothing refers to: they are meant as text, and YAML would drop them."""
+    """Refuse tags and unused anchors: their author meant them as text, but YAML would drop them."""
     anchors: dict[str, int] = {}
     for event in events:
         if isinstance(event, yaml.AliasEvent):

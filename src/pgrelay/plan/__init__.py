@@ -1,9 +1,9 @@
-"""How to divide what one relay relays among several: configuration files, and the SQL that goes with them.
+"""Divide one relay's tables among several relays: configuration files, and the SQL that goes with them.
 
-Theory of operation. One slot is one ordered stream, so more than one stream means more than one slot, each
-with a publication of its own. `tables` asks what is published, how much WAL it makes and what foreign keys
-tie together; `shards` divides it; `source_keys` writes each share into a copy of the configuration's text;
-`statements` has the SQL. Only files are made: nothing is changed in Postgres or Kafka.
+Theory of operation. One slot is one ordered stream, so several streams need several slots, each with its own
+publication. `tables` asks what is published, how much WAL it makes and which tables foreign keys tie
+together; `shards` divides the tables; `source_keys` writes each share into a copy of the configuration's
+text; `statements` has the SQL. A plan only creates files: it changes nothing in Postgres or Kafka.
 """
 
 import os
@@ -36,11 +36,10 @@ class _Found:
 
 
 async def plan(path: Path, count: int, folder: Path | None = None, *, apart: bool = False) -> str:
-    """Write `count` configurations, NAME-1.yaml and so on beside `path` or in `folder`, which is made; return
-    the SQL.
+    """Write `count` configurations, NAME-1.yaml and so on, beside `path` or in `folder`; return the SQL.
 
-    Tables tied by foreign keys stay together unless they may be `apart`. Raises SetupError, and then has
-    written nothing.
+    A missing `folder` is created. Tables tied by foreign keys stay together unless `apart`. Raises
+    SetupError, and then leaves no file behind.
     """
     config = load(path)
     _require_file(path)
@@ -53,7 +52,7 @@ async def plan(path: Path, count: int, folder: Path | None = None, *, apart: boo
         for n, (file, shard) in enumerate(zip(files, shards, strict=True), 1)
     ]
     _require_short_names(parts)
-    # What is there already is carried over by hand, in an order that loses nothing.
+    # An existing slot or publication is carried over by hand, in an order that loses nothing.
     create = config.source.create and found.slot is None and not found.published
     _write(path, config, parts, create)
     return script(config, parts, found.tables, found.version, found.slot is not None, create)
@@ -93,7 +92,7 @@ def _require_file(path: Path) -> None:
 
 
 def _require_absent(files: Sequence[Path]) -> None:
-    # Not by Path.exists, which raises for what is in a directory that we may not search: writing tells.
+    # Not Path.exists: it raises for a path in a directory that we may not search. Writing reports that.
     there = [str(file) for file in files if os.path.exists(file)]
     if there:
         raise SetupError(f"{', '.join(there)}: there already; move it away, or name a folder with --output")
@@ -107,7 +106,7 @@ def _require_short_names(parts: Sequence[Part]) -> None:
 
 
 def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) -> None:
-    """Write each part's file and read it back; all of them or, where one is not what was meant, none."""
+    """Write each part's file and load it again; remove all of them if one does not load as intended."""
     text = origin.read_text(encoding="utf-8-sig")
     with ExitStack() as undo:
         folder = parts[0].file.parent
@@ -120,7 +119,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
                 "publications": (part.publication,),
                 "tables": part.shard.tables,
                 "create": create,
-                # Every slot gets every logical message, whatever its publication: one relay is to relay them.
+                # Every slot gets every logical message, whatever its publication: only one relay relays them.
                 "messages": config.source.messages and n == 0,
             }
             _write_new(part.file, origin, with_source(text, _changed(config, values), str(origin)))
@@ -135,7 +134,7 @@ def _write(origin: Path, config: Config, parts: Sequence[Part], create: bool) ->
 
 
 def _changed(config: Config, values: dict[str, Any]) -> dict[str, Any]:
-    """The keys to write, the last of them first in a section that has none of them; unchanged ones stay."""
+    """The keys whose values differ, last first: each new one is inserted at the top of the section."""
     written = {key: value for key, value in values.items() if getattr(config.source, key) != value}
     return {key: list(v) if isinstance(v, tuple) else v for key, v in reversed(written.items())}
 
@@ -149,7 +148,7 @@ def _make(folder: Path) -> None:
 
 def _write_new(file: Path, origin: Path, text: str) -> None:
     try:
-        # The original may hold secrets, so the copy has its rights from the start.
+        # The original may hold secrets: the copy starts private and then gets the original's mode.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)

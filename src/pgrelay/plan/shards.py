@@ -1,8 +1,8 @@
-"""Which tables go together, and into which shard: pure, and the same for the same input in any order.
+"""Which tables go together, and into which shard: pure, and independent of the order of the input.
 
-Tables that hang together are a group (the connected components of their ties). Groups go, the largest first,
-each into the shard that has least so far: longest processing time first. No shard then has more than the
-smallest one and its own largest group together, and none is empty where there are groups enough.
+A group is a connected component of the tables and their ties. The groups, largest first, each go into the
+shard that is smallest so far (longest processing time first). So no shard is larger than the smallest shard
+plus its own largest group, and no shard is empty if there are enough groups.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Table names in their order, and the bytes of WAL that they make together."""
+    """Sorted table names, and the bytes of WAL that they make together."""
 
     tables: tuple[str, ...]
     volume: int
 
 
 def related(tables: Iterable[str], ties: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """The tables in groups: two that are tied are in one. Ties to tables not given count for nothing."""
+    """Group the tables: two tied tables are in one group. Ties to tables that are not given are ignored."""
     leader = {table: table for table in tables}
 
     def find(table: str) -> str:
@@ -37,7 +37,7 @@ def related(tables: Iterable[str], ties: Iterable[tuple[str, str]]) -> list[tupl
 
 
 def balanced(groups: Sequence[Sequence[str]], volumes: Mapping[str, int], count: int) -> list[Shard]:
-    """`count` shards, no group divided. Raises ValueError where there are fewer groups than shards."""
+    """Put the groups, undivided, into `count` shards. Raises ValueError if there are fewer groups."""
     if len(groups) < count:
         raise ValueError(f"{len(groups)} groups can't fill {count} shards")
     weighed = sorted(
@@ -45,7 +45,7 @@ def balanced(groups: Sequence[Sequence[str]], volumes: Mapping[str, int], count:
     )
     shards = [Shard((), 0)] * count
     for group in reversed(weighed):
-        # An empty one first: of groups without volume each would otherwise find the first shard the least.
+        # An empty shard first: otherwise all groups without volume would go into the first shard.
         least = min(
             range(count), key=lambda n: (bool(shards[n].tables), shards[n].volume, len(shards[n].tables))
         )

@@ -1,6 +1,6 @@
-"""Set keys of the `source` section in a configuration's text, and leave all else as its owner wrote it.
+"""Set keys of the `source` section in a configuration's text, and leave all other text as it was written.
 
-Comments and `${NAME}` stay, which a file parsed and written anew would not have.
+Parsing the file and writing it again would lose comments; editing the text keeps them, and `${NAME}` too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ _SECTION: Final = "source"
 
 
 def with_source(text: str, values: Mapping[str, Value], origin: str) -> str:
-    """The text of a configuration that `load` accepts, with these keys of `source`.
+    """Set these keys of `source` in the text of a configuration that `load` accepts; return the new text.
 
-    Raises SetupError where an alias stands for what is to be set.
+    Raises SetupError if the key to set is given by an alias.
     """
     for key, value in values.items():
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -36,7 +36,7 @@ def _put(
 ) -> str:
     for name, old in mapping.value:
         if name.value == key:
-            # An alias has the place of what it stands for.
+            # An alias's node has the position of its anchor.
             if old.start_mark.index < name.end_mark.index:
                 raise SetupError(f"{origin}: {key} is given by an alias; write it out")
             return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old) :]}"
@@ -48,7 +48,7 @@ def _put(
 
 
 def _end(node: yaml.Node) -> int:
-    """Where the node's own text ends: a block's end mark is where the next thing begins."""
+    """Where the node's own text ends: a block's end mark is where the next token begins."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)

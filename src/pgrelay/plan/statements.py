@@ -1,4 +1,4 @@
-"""The SQL that goes with a plan: publications, and how the slots begin where the old one ends."""
+"""The SQL that goes with a plan: publications, and new slots that begin where the old one ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Part:
 def script(
     config: Config, parts: Sequence[Part], found: Tables, version: int, slot_is_there: bool, create: bool
 ) -> str:
-    """The plan as SQL, with comments that tell what is planned and when each statement is due."""
+    """The plan as SQL, with comments that say what is planned and when to run each statement."""
     lines = [*_told(parts), *_hints(config), ""]
     if create:
         lines.append("-- Each relay makes its publication and its slot when it starts. By hand it would be:")
@@ -81,7 +81,7 @@ def _publications(parts: Sequence[Part], found: Tables) -> list[str]:
 def _handover(slot: str, parts: Sequence[Part]) -> list[str]:
     """The new slots as copies of the old: they begin at the LSN that the old relay has confirmed.
 
-    The publications must be older than that. If one is not, or the relay runs, the query returns no row.
+    The publications must be older than that LSN. If one is not, or the relay runs, no row is returned.
     """
     names = ", ".join(_literal(part.publication) for part in parts)
     ready = (

@@ -1,4 +1,4 @@
-"""What a plan asks the catalogue: the published tables, what WAL each has made, and what ties them together.
+"""What a plan asks the catalogue: the published tables, the WAL of each, and the foreign keys between them.
 
 Sources: manual, "pg_stat_all_tables", "pg_stats", "pg_publication_tables", "CREATE PUBLICATION".
 """
@@ -16,8 +16,8 @@ from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import PARTITIONED_SINCE, Catalog
 
-# The part of a row that is not columns; what a column of no known width counts, as the server's planner has
-# it; the key that a delete logs; and how much of a large value one row of its TOAST table holds.
+# Bytes: a row without its columns; a column of unknown width, as the server's planner assumes; the key that
+# a delete logs; and the part of a large value that one row of a TOAST table holds.
 _ROW_HEADER: Final = 24
 _UNKNOWN_WIDTH: Final = 32
 _KEY: Final = 40
@@ -29,10 +29,10 @@ _PLAIN: Final = re.compile(r'[^".*\s]+')
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is published as one: a table, or a partitioned one with its partitions.
+    """A unit of the plan: a table, or a partitioned table with its partitions.
 
-    `entry` is how `source.tables` writes it, `clause` how CREATE PUBLICATION does, with a column list and a
-    filter where it has them; `volume` is the bytes of WAL that its rows have made, by estimate.
+    `entry` is its name in `source.tables`. `clause` is its name in CREATE PUBLICATION, with its column list
+    and filter if it has them. `volume` is the estimated WAL of its rows so far, in bytes.
     """
 
     entry: str
@@ -42,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`ties` are foreign keys, by the tables' entries; `options` is the WITH clause, if any."""
+    """`ties` are foreign keys, as pairs of the tables' entries; `options` is the WITH clause, if any."""
 
     published: tuple[Table, ...]
     ties: tuple[tuple[str, str], ...]
@@ -50,7 +50,7 @@ class Tables:
 
 
 async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
-    """What the configured publications hold, or would if a run made them. Raises SetupError."""
+    """What the configured publications hold, or would hold if a run created them. Raises SetupError."""
     found = await table_queries.publications(catalog, source.publications)
     missing = [each.name for each in found if not each.exists]
     if missing and (len(found) > 1 or not source.create):
@@ -83,7 +83,7 @@ async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
 
 
 async def _units(catalog: Catalog, oids: Sequence[int], narrowed: dict[int, str]) -> dict[int, int]:
-    """What each table is planned as: a partition as its root, where all of that root's are published alike.
+    """The unit of each table, by OID: a partition's is its root if all partitions are published alike.
 
     The keys are the tables with rows, and the partitioned tables above them.
     """
@@ -106,7 +106,7 @@ async def _units(catalog: Catalog, oids: Sequence[int], narrowed: dict[int, str]
 
 
 async def _names(catalog: Catalog, oids: set[int]) -> dict[int, tuple[str, str]]:
-    """Each table as `source.tables` and as SQL write it."""
+    """Each table's name in `source.tables` and in SQL."""
     return {
         table.oid: (f"{_written(table.schema)}.{_written(table.name)}", table.quoted)
         for table in await table_queries.tables(catalog, sorted(oids))
@@ -114,15 +114,15 @@ async def _names(catalog: Catalog, oids: set[int]) -> dict[int, tuple[str, str]]
 
 
 def _written(name: str) -> str:
-    """A name as it stands in `source.tables`."""
+    """A name as `source.tables` writes it."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 async def _volumes(catalog: Catalog, oids: Sequence[int]) -> dict[int, int]:
-    """Bytes of rows written since the statistics began: counts times width, and chunks of large values.
+    """Bytes of rows written since the statistics began: counts times width, plus chunks of large values.
 
-    An update counts its new row, and under REPLICA IDENTITY FULL the old one too; a delete its key, or the
-    row. The width is what ANALYZE saw, where our role may know, else the types' own.
+    An update counts its new row, a delete its key; under REPLICA IDENTITY FULL both count the old row. The
+    width is that of ANALYZE if our role may read it, else that of the types.
     """
     query = sql.SQL(
         "SELECT c.oid, ((s.n_tup_ins + s.n_tup_upd) * w.width "
@@ -148,7 +148,7 @@ async def _foreign_keys(catalog: Catalog, oids: Sequence[int]) -> list[tuple[int
 
 
 async def _narrowed(catalog: Catalog, publications: Sequence[Publication]) -> dict[int, str]:
-    """Column list and filter of each table that has one, as SQL. Raises SetupError where two differ."""
+    """Column list and filter of each table that has one, as SQL. Raises SetupError if publications differ."""
     if catalog.server_version < _FILTERS_SINCE:
         return {}
     query = sql.SQL(
@@ -172,7 +172,7 @@ async def _narrowed(catalog: Catalog, publications: Sequence[Publication]) -> di
 
 
 async def _options(catalog: Catalog, publications: Sequence[Publication]) -> str:
-    """Their options as SQL, which are to be the same for all. Raises SetupError."""
+    """The publications' options as SQL. Raises SetupError if they are not the same for all."""
     version = catalog.server_version
     query = sql.SQL("SELECT pubname, {}, {} FROM pg_publication WHERE pubname = ANY (%s)").format(
         sql.SQL("pubviaroot" if version >= PARTITIONED_SINCE else "false"),
