@@ -1,9 +1,9 @@
-"""Everything that would stop or hurt a run, each finding with its cure. Nothing is changed anywhere.
+"""Find everything that would stop or hurt a run, each finding with its cure. A check changes nothing.
 
 Theory of operation. A check looks where a run would look, in the same order: Postgres, the slot, the
-publications and their tables, Kafka and the topics, this machine. A failure ends only what can't be known
-without it. Looking (`queries`, `table_queries`, `kafka.cluster`) and judging are apart: the judges take what
-was seen and return findings. An error is what would stop a run, or keep it waiting until somebody acts.
+publications and their tables, Kafka and the topics, this machine. A failed step skips only the steps that
+depend on it. Queries (`queries`, `table_queries`, `kafka.cluster`) are separate from judging: the judges take
+their results and return findings. An error would stop a run, or keep it waiting until somebody acts.
 """
 
 from collections.abc import Awaitable
@@ -35,7 +35,7 @@ __all__ = ["Finding", "check"]
 
 
 async def check(config: Config) -> list[Finding]:
-    """What a run with this configuration would meet. Raises nothing that a server's state could cause."""
+    """What a run with this configuration would meet. No state of a server makes it raise."""
     selection = selection_of(config)
     found, published = await _source(config, selection)
     relayed = selected(published, selection)
@@ -65,7 +65,7 @@ async def _catalogue(
     found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))
-    # Of a slot that is not ours to read nothing follows for the position and the publications.
+    # A slot that we can't read says nothing about the position and the publications.
     unfit = slot is not None and wrong_kind(slot, source.slot, catalog.database) is not None
     position: list[Finding] = []
     if not unfit:
@@ -73,7 +73,7 @@ async def _catalogue(
         position = await _guarded("the position in Kafka", asked)
     gone = slot is None and any(finding.level == "error" for finding in position)
     if not gone:
-        # Else a run makes no new one.
+        # With an error in the position, a run would not create the missing slot.
         found += await _guarded("the slot", slot_findings(catalog, server, source, slot))
     found += position
     found += await _guarded("the other slots", other_slot_findings(catalog, source.slot))

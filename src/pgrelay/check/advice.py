@@ -1,4 +1,4 @@
-"""What `pgrelay check` finds, told once in the log of a run: what would hurt it later, each with its cure."""
+"""Log the findings of `pgrelay check` once in a run: what would hurt it later, each with its cure."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _LEVELS: Final = ("warning", "error")
 
 
 async def advise(config: Config) -> None:
-    """Check, and log what is not in order. What stops a run has stopped it already, so nothing ends here."""
+    """Check, and log each problem. Nothing ends here: an error that stops a run has stopped it already."""
     for finding in await check(config):
         if finding.level in _LEVELS and not finding.by_a_run:
             _log.warning(f"check: {finding.what}", why=finding.why, cure=finding.cure)

@@ -1,4 +1,4 @@
-"""Whether this machine's clock and the server's agree. Order never depends on it; what lag means does."""
+"""Whether this machine's clock and the server's agree. The lag metrics depend on that; order never does."""
 
 import time
 from typing import Final
@@ -9,12 +9,12 @@ from pgrelay.check.findings import Finding, ok, warning
 from pgrelay.figures import duration
 from pgrelay.postgres.catalog import Catalog
 
-# What an hour of NTP trouble may come to, and is of no use to tell.
+# An hour of NTP trouble may cause a smaller difference, and reporting that helps nobody.
 _MUCH_S: Final = 5.0
 
 
 async def clock_findings(catalog: Catalog) -> list[Finding]:
-    """The answer is held against the middle of the time that it took."""
+    """Compare the server's answer with the midpoint between request and response."""
     asked = time.time()
     rows = await catalog.rows(sql.SQL("SELECT extract(epoch FROM clock_timestamp())::float8"))
     return [apart(rows[0][0] - (asked + time.time()) / 2)]

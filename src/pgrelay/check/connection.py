@@ -1,4 +1,4 @@
-"""Whether Postgres lets us in, on an ordinary connection and on a replication connection."""
+"""Whether Postgres accepts an ordinary connection and a replication connection."""
 
 import os
 
@@ -26,7 +26,7 @@ def _refused(what: str, text: str, dsn: str) -> Finding:
 
 
 def host_findings(dsn: str) -> list[Finding]:
-    """Whether it is left to chance which of several servers answers."""
+    """Warn if the DSN leaves it to chance which of several servers answers."""
     given = conninfo_to_dict(dsn)
     hosts = given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST") or ""
     wanted = given.get("target_session_attrs") or os.environ.get("PGTARGETSESSIONATTRS") or "any"

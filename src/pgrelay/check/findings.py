@@ -1,4 +1,4 @@
-"""What a check finds, and how findings are worded: one line each for what, why and the cure."""
+"""The findings of a check: one line each for what is wrong, why it matters, and the cure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An error would stop a run, a warning would hurt it. `why` and `cure` are empty where all is well.
+    """An error would stop a run, a warning would hurt it. `why` and `cure` are empty at level ok.
 
-    `by_a_run`: nothing is wrong with it if it is this relay that runs. `gap`: a run would lose changes.
+    `by_a_run`: this relay itself causes it while it runs, and then nothing is wrong. `gap`: a run would lose
+    changes.
     """
 
     level: Literal["ok", "warning", "error"]
@@ -37,7 +38,7 @@ def error(what: str, why: str, cure: str, gap: bool = False) -> Finding:
 
 
 def refused(refusal: PgrelayError, why: str) -> Finding:
-    """An error that a run would meet, as a finding. Short ones end in their cure behind a colon."""
+    """An error that a run would meet, as a finding. Without `; `, its cure follows the last `: `."""
     what, cure = cut_at_cure(refusal)
     if not cure:
         what, _, cure = what.rpartition(": ")
@@ -54,6 +55,6 @@ def mistake(line: str, why: str) -> Finding:
 
 
 def some(names: Sequence[str], joint: str = ", ") -> str:
-    """The first few, and how many more there are."""
+    """The first few names, and how many more there are."""
     more = len(names) - _SHOWN
     return joint.join([*names[:_SHOWN], f"and {more} more"] if more > 0 else names)

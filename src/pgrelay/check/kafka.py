@@ -1,4 +1,4 @@
-"""Whether Kafka answers and its brokers can be reached, each at the address that it gives."""
+"""Whether Kafka answers, and whether each broker can be reached at the address that it advertises."""
 
 import asyncio
 import re
@@ -20,18 +20,18 @@ from pgrelay.kafka.cluster import Broker, Cluster, Overview
 from pgrelay.kafka.errors import SPEECHLESS, cure
 from pgrelay.kafka.sink import Sink
 
-# A name that no relay has; nothing is done by it, so that nobody is fenced.
+# An id that no relay uses. No transaction is initialized with it, so nobody is fenced.
 _TRANSACTIONAL: Final = {"transactional.id": "pgrelay-check"}
 _SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _AFTER: Final = re.compile(r" \(after \d+ms in state .*\)$")
-# Only a broker that told its address has a number before the colon: `kafka:9092/1: Connect to ... failed`.
+# Only an advertised address has the broker's id before the colon: `kafka:9092/1: Connect to ... failed`.
 _ADVERTISED: Final = re.compile(r"(\w+://)?(?P<address>\S+)/(?P<id>\d+): Connect to ")
 
 
 async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], truncates: bool) -> list[Finding]:
-    """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE comes as a record."""
+    """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE is relayed as a record."""
     try:
-        # The producer takes the options as a run gives them; the admin client knows fewer rules.
+        # A producer validates the options as in a run; the admin client validates less.
         await Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else None).close()
     except SetupError as refusal:
         return [refused(refusal, "librdkafka does not take these options")]
@@ -55,7 +55,7 @@ async def _findings(
 
 
 def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: str) -> Finding:
-    """`complaint` is what librdkafka said on the way to `failure`."""
+    """`complaint` is the error that librdkafka reported before `failure`."""
     if complaint is None:
         return error(f"Kafka does not answer at {bootstrap}", failure.str(), SPEECHLESS)
     advertised = _ADVERTISED.match(complaint.str())
@@ -66,7 +66,7 @@ def unreachable(complaint: KafkaError | None, failure: KafkaError, bootstrap: st
 
 
 async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Broker | None, list[Finding]]:
-    """The strictest broker, where we may know it; findings where one can't be reached."""
+    """The strictest of the brokers that let us read their settings; a finding for each unreachable one."""
     answers = await asyncio.gather(
         *(cluster.broker(broker) for broker in overview.brokers), return_exceptions=True
     )

@@ -1,4 +1,4 @@
-"""The topics: there or to be made, ours to write, and fit for what a run sends them."""
+"""The topics: whether they exist or can be created, are writable, and accept the records of a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from pgrelay.kafka.producer_options import largest_record
 from pgrelay.kafka.topics import lasting, made_with, new_topic
 from pgrelay.kafka.transactional import transaction_timeout_ms
 
-# Where Kafka keeps its transactions.
+# Kafka's own topic for the state of transactions.
 _TRANSACTIONS: Final = "__transaction_state"
 
 
@@ -28,7 +28,7 @@ async def topic_findings(
     broker: Broker | None,
     truncates: bool,
 ) -> list[Finding]:
-    """`broker` is the strictest, where we may know it; topics to come have its defaults."""
+    """`broker` is the strictest one, if we may read its settings; new topics get its defaults."""
     there = [topic for topic in wanted if topic.name in overview.topics]
     missing = [topic for topic in wanted if topic.name not in overview.topics]
     found = [presence(there, missing, overview.topics, config)] if wanted else []
@@ -97,7 +97,7 @@ def unwritable(names: Sequence[str]) -> list[Finding]:
 
 
 def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
-    """Of the topic of positions; at least once can do without."""
+    """`names` has the topic of positions, which at_least_once can do without."""
     finding = error if config.delivery == "exactly_once" else warning
     return [
         finding(
@@ -110,7 +110,7 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
 
 
 def absent(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
-    """Where a run must not create topics."""
+    """Missing topics if a run must not create them."""
     found: list[Finding] = []
     optional = ("messages",) if config.delivery == "exactly_once" else ("messages", "offsets")
     certain = [topic.name for topic in missing if topic.of not in optional]
@@ -135,7 +135,7 @@ def absent(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
 
 
 def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers: int) -> list[Finding]:
-    """One finding for each reason, however many topics it is given for."""
+    """One finding for each reason, with all topics that Kafka refuses for it."""
     topics: dict[int, list[str]] = {}
     for name, refusal in refusals.items():
         if refusal.code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -167,7 +167,7 @@ def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers:
 def to_come(
     missing: Sequence[WantedTopic], config: SinkConfig, broker: TopicConfig
 ) -> dict[str, TopicConfig]:
-    """The configuration of the topics that a run will make: ours over the broker's defaults."""
+    """The configuration of the topics that a run will create: ours over the broker's defaults."""
     configs = {}
     for topic in missing:
         given = made_with(topic.of, config)
@@ -181,7 +181,7 @@ def to_come(
 
 
 def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
-    """`otherwise` also if what is given is no number, such as 7d: the cluster has refused that topic."""
+    """`otherwise` if the option is missing or not a number (7d): the cluster refuses that topic anyway."""
     try:
         return int(given.get(name, otherwise))
     except ValueError:
@@ -191,7 +191,7 @@ def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
 def uncompactable(
     wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig], truncates: bool
 ) -> list[Finding]:
-    """A compacted topic takes no record without a key; a truncate has none in any topic."""
+    """A compacted topic accepts no record without a key, and the record of a TRUNCATE never has a key."""
     compacted = [topic for topic in wanted if topic.name in configs and configs[topic.name].compacted]
     keyless = [topic.name for topic in compacted if topic.keyless]
     found: list[Finding] = []
@@ -216,7 +216,7 @@ def uncompactable(
 
 
 def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
-    """Topics of our own that forget what they are read for."""
+    """Topics of our own whose cleanup policy deletes records that are still needed."""
     alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"
     found: list[Finding] = []
     for topic in wanted:
@@ -233,7 +233,7 @@ def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) 
 
 
 def transactions(broker: Broker, overview: Overview) -> list[Finding]:
-    """The first Kafka transaction ever makes the cluster's own topic, or waits for it without end."""
+    """A cluster's first transaction creates its transaction state topic, or waits forever if it can't."""
     if _TRANSACTIONS in overview.topics or broker.transaction_replicas <= len(overview.brokers):
         return []
     wants = counted(broker.transaction_replicas, "replica")
@@ -247,7 +247,7 @@ def transactions(broker: Broker, overview: Overview) -> list[Finding]:
 
 
 def overlong(broker: Broker, config: SinkConfig) -> list[Finding]:
-    """A Kafka transaction may ask for less patience than the brokers have."""
+    """A producer's transaction timeout must not be longer than the brokers' maximum."""
     ours, most = transaction_timeout_ms(config.kafka), broker.transaction_max_ms
     if ours <= most:
         return []
@@ -261,7 +261,7 @@ def overlong(broker: Broker, config: SinkConfig) -> list[Finding]:
 
 
 def leaderless(names: Iterable[str], topics: Mapping[str, Topic]) -> list[Finding]:
-    """Topics of which a part takes no record now, since no broker that is up to date is there to lead it."""
+    """Topics with a partition that accepts no record now, since no up-to-date broker is there to lead it."""
     lost = [name for name in names if name in topics and not topics[name].led]
     if not lost:
         return []
@@ -275,7 +275,7 @@ def leaderless(names: Iterable[str], topics: Mapping[str, Topic]) -> list[Findin
 
 
 def out_of_sync(configs: Mapping[str, TopicConfig], overview: Overview, config: SinkConfig) -> list[Finding]:
-    """Topics that take no record now, since too few replicas are there to acknowledge it."""
+    """Topics that accept no record now, since too few replicas are in sync to acknowledge it."""
     topics, made = overview.topics, _made(overview, config)
     stalled = [
         name
@@ -299,7 +299,7 @@ def out_of_sync(configs: Mapping[str, TopicConfig], overview: Overview, config: 
 def one_is_enough(
     configs: Mapping[str, TopicConfig], overview: Overview, config: SinkConfig
 ) -> list[Finding]:
-    """Topics with several replicas, of which one alone may acknowledge."""
+    """Topics with several replicas, any one of which may acknowledge alone."""
     topics, made = overview.topics, _made(overview, config)
     unsafe = [
         name
@@ -319,13 +319,13 @@ def one_is_enough(
 
 
 def _made(overview: Overview, config: SinkConfig) -> Topic:
-    """A topic that a run makes now; its replicas may be put on brokers that are away."""
+    """A topic that a run would create now; Kafka may assign its replicas to brokers that are away."""
     replicas = config.replication_factor
     return Topic(config.partitions, replicas, min(replicas, len(overview.brokers)))
 
 
 def sizes(configs: Mapping[str, TopicConfig], config: SinkConfig) -> list[Finding]:
-    """The largest record: what the producer lets pass, and what the topics take."""
+    """The largest record that the producer sends, and the largest that the topics accept."""
     ours = largest_record(config.kafka)
     strict = [name for name, each in configs.items() if each.message_bytes < ours]
     if strict:

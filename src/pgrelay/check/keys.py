@@ -1,4 +1,4 @@
-"""What tells a table's rows apart, and so the keys of its records.
+"""What identifies a table's rows, and so the keys of its records.
 
 Source: manual, "ALTER TABLE", REPLICA IDENTITY, and "CREATE PUBLICATION", publish_via_partition_root.
 """
@@ -20,7 +20,7 @@ _SHOWN: Final = 5
 async def key_findings(
     catalog: Catalog, config: Config, published: Published, relayed: Published, selection: Selection
 ) -> list[Finding]:
-    """`relayed` is what is published, less what the relay leaves out."""
+    """`relayed` is `published` without the tables that the relay leaves out."""
     return [
         *unidentified(published),
         *uncovered(published),
@@ -33,7 +33,7 @@ async def key_findings(
 
 
 def unidentified(published: Published) -> list[Finding]:
-    """Tables whose rows Postgres can't tell apart: it refuses to change what it could not publish."""
+    """Tables whose rows have no identity: Postgres refuses the updates and deletes that it can't publish."""
     tables = [
         table.quoted for table in published.stored if table.oid in published.changed and not table.identified
     ]
@@ -50,7 +50,7 @@ def unidentified(published: Published) -> list[Finding]:
 
 
 def uncovered(published: Published) -> list[Finding]:
-    """Tables that are published by a list of columns in which their identity is not whole."""
+    """Tables that are published with a column list that lacks a column of their replica identity."""
 
     def lacks(table: Table) -> bool:
         lists = published.columns.get(table.oid, [])
@@ -73,9 +73,9 @@ def uncovered(published: Published) -> list[Finding]:
 
 
 def mismatched(published: Published) -> list[Finding]:
-    """Partitions that are published as their root, whose replica identity they do not have.
+    """Partitions that are published as their root but have another replica identity than the root.
 
-    The server describes the root's and sends the partition's.
+    The server announces the root's replica identity, but sends old rows by the partition's.
     """
     roots = {table.oid: table for table in published.tables}
 
@@ -105,7 +105,7 @@ def mismatched(published: Published) -> list[Finding]:
 
 
 def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[Finding]:
-    """Tables whose key has a generated column that is not sent; `generated` are such columns by OID."""
+    """Tables whose key has a generated column that is not sent; `generated` has such columns by OID."""
     tables = [
         table.quoted for table in published.tables if set(table.key) & set(generated.get(table.oid, []))
     ]
@@ -121,7 +121,7 @@ def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[F
 
 
 def deferrable(published: Published) -> list[Finding]:
-    """Tables whose key two rows may exchange in one statement."""
+    """Tables in which one statement may swap the keys of two rows."""
     tables = [
         table.quoted
         for table in published.tables
@@ -139,7 +139,7 @@ def deferrable(published: Published) -> list[Finding]:
 
 
 def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
-    """Columns that are to be dropped or masked, but tell rows apart."""
+    """Key columns that are configured to be dropped or masked."""
     why = "a run stops at the first change of the table"
     found: list[Finding] = []
     for table in relayed.tables:
@@ -152,7 +152,7 @@ def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
 
 
 def keyless(published: Published, partitions: int) -> list[Finding]:
-    """Tables whose records have no key; those that `unidentified` tells of are told once."""
+    """Tables whose records have no key, except those that `unidentified` already reports."""
     tables = [
         table.quoted
         for table in published.tables

@@ -1,4 +1,4 @@
-"""This machine: room for transactions that spill, and the status server's address."""
+"""This machine: disk space for transactions that spill, and the status server's address."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def machine_findings(config: Config) -> list[Finding]:
 
 
 def spool(directory: Path) -> Finding:
-    """`directory` is made by a run; what it is made in must be there and ours to write."""
+    """A run creates `directory`, so its nearest existing parent must be a directory that we may write to."""
     place = f"spool directory {directory}"
     parent = _nearest(directory)
     if not parent.is_dir():
@@ -49,7 +49,7 @@ def spool(directory: Path) -> Finding:
 
 
 def outlived(config: Config) -> list[Finding]:
-    """Prepared transactions wait in the spool from restart to restart."""
+    """Prepared transactions must stay in the spool across restarts."""
     if not config.source.two_phase or config.transactions.spool_dir is not None:
         return []
     return [
@@ -62,24 +62,24 @@ def outlived(config: Config) -> list[Finding]:
 
 
 def _unwritable(directory: Path) -> str | None:
-    """Make a directory where a run would, and remove it: rights alone don't tell of /proc, or a mount."""
+    """Create a directory where a run would, and remove it: permission bits miss /proc or a mount."""
     try:
         Path(tempfile.mkdtemp(prefix=".pgrelay-check-", dir=directory)).rmdir()
     except OSError as failure:
-        # Told as the little that is free.
+        # The finding about free space covers a full disk.
         return None if failure.errno == ENOSPC else failure.strerror
     return None
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the nearest above it that is there, as far as we may look."""
+    """The path, or its nearest parent that exists, as far as we may see."""
     path = path.absolute()
-    # Not by Path.exists, which raises for what is in a directory that we may not search.
+    # Not Path.exists: it raises for a path in a directory that we may not search.
     return next(each for each in (path, *path.parents) if os.path.exists(each))
 
 
 def listen(host: str, port: int) -> Finding:
-    """Bind where the status server would, and let go."""
+    """Bind the status server's address, and release it."""
     at = f"http.listen: {host}:{port}"
     try:
         with socket.socket(listening.family(host, port), socket.SOCK_STREAM) as probe:

@@ -1,4 +1,4 @@
-"""The other slots of the cluster, of replicas and relays: they too keep WAL from being removed."""
+"""The other slots of the cluster, of replicas and relays: they also hold back WAL."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +33,7 @@ async def other_slot_findings(catalog: Catalog, slot: str) -> list[Finding]:
 
 
 def judged(slots: list[OtherSlot]) -> list[Finding]:
-    """`slots` are all other slots, those that hold back the most first."""
+    """`slots` are all other slots, ordered by the WAL that they hold back, most first."""
     if not slots:
         return [ok("no other slot holds back WAL")]
     forgotten = [each for each in slots if not each.active and each.held_bytes >= _GIB]

@@ -1,7 +1,7 @@
-"""Patterns of the configuration that nothing matches, so that a table is missing, or a column is not hidden.
+"""Patterns of the configuration that match nothing, so a table is not relayed or a column is not hidden.
 
-They are tried on all tables of the database, not only the published ones: relays that divide a database among
-them may share their patterns. Partitions that are published by their own names are matched by those.
+They are tried on all tables of the database, not only on published ones, since relays that divide a database
+may share their patterns. Partitions that are published by their own names are matched by those names.
 """
 
 import re
@@ -15,7 +15,7 @@ from pgrelay.config import Records
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 
-# Tables whose columns are looked at together; a run does this beside its stream.
+# Tables per query for columns: small steps, since a run checks this while it streams.
 _AT_ONCE: Final = 200
 
 _Patterns = Mapping[str, Sequence[str]]
@@ -45,7 +45,7 @@ async def pattern_findings(catalog: Catalog, records: Records, published: Publis
 
 
 def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
-    """Of each key's patterns those that match none of the names."""
+    """Each key's patterns that match none of the names."""
     return {
         key: [each for each in given if not any(re.fullmatch(each, name) for name in names)]
         for key, given in patterns.items()

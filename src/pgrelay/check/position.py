@@ -1,4 +1,4 @@
-"""What Kafka has of earlier runs, held against the slot as a run does it: a gap is found ahead of the run."""
+"""Compare Kafka's position from earlier runs with the slot, as a run does, to find a gap before the run."""
 
 from pgrelay.check.findings import Finding, ok, refused
 from pgrelay.config import Config
@@ -22,10 +22,10 @@ from pgrelay.relay.setup import check_own
 async def position_findings(
     catalog: Catalog, config: Config, slot: Slot | None, standby: bool
 ) -> list[Finding]:
-    """`slot` is None where there is none; `standby`: the server is one. Raises KafkaUnavailable.
+    """`slot` is None if there is none; `standby`: the server is one. Raises KafkaUnavailable.
 
-    An end that can't be reached or refuses us is told elsewhere, and so is a slot that is lost. One that is
-    being read is its reader's, which has asked the same and moves the position meanwhile.
+    Other findings report a server that is away or refuses us, and a lost slot. A slot in use is left to its
+    reader, which has made the same comparison and moves the position meanwhile.
     """
     if slot is not None and (slot.active_pid is not None or slot.lost_because is not None):
         return []

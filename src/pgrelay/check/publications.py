@@ -1,4 +1,4 @@
-"""The publications: whether they are there, or can be made by a run, and what they hold."""
+"""The publications: whether they exist or a run can create them, and what they hold."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from pgrelay.postgres.catalog import Catalog
 async def publication_findings(
     catalog: Catalog, server: Server, config: SourceConfig, slot_is_there: bool
 ) -> tuple[list[Finding], Published]:
-    """What is wrong with them, and the tables that a run would relay."""
+    """What is wrong with the publications, and the tables that a run would relay."""
     found = await table_queries.publications(catalog, config.publications)
     missing = [each for each in found if not each.exists]
     if not missing:
@@ -130,7 +130,7 @@ def _is_there(entry: Entry) -> bool:
 
 
 def may_not_create(name: str, entries: Sequence[Entry], server: Server, statement: str) -> list[Finding]:
-    """What our role lacks to make the publication (manual, CREATE PUBLICATION, "Notes")."""
+    """What our role lacks to create the publication (manual, CREATE PUBLICATION, "Notes")."""
     if server.standby:
         what = f"publication {name} can't be created here"
         cure = f"on the primary: {statement}; or correct source.publications"
@@ -156,7 +156,7 @@ def _quoted(name: str) -> str:
 
 
 async def _left_out(catalog: Catalog, config: SourceConfig, published: Published) -> list[Finding]:
-    """`source.tables` is only for a publication that a run makes; tell where one that exists differs."""
+    """`source.tables` only applies to a publication that a run creates; warn if an existing one differs."""
     if not config.tables:
         return []
     meant = await table_queries.planned(catalog, config.table_names())

@@ -1,4 +1,4 @@
-"""What a check asks of the server as a whole: its settings, its slots, and who has transactions open."""
+"""What a check asks about the server as a whole: its settings, its slots, and its open transactions."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,8 +14,8 @@ _MIB: Final = 1 << 20
 class Server:
     """The server and our role there.
 
-    `keep_bytes` is max_slot_wal_keep_size, None where there is no limit; `idle_timeout_s` is
-    idle_replication_slot_timeout, 0 where there is none.
+    `keep_bytes` is max_slot_wal_keep_size, None if there is no limit; `idle_timeout_s` is
+    idle_replication_slot_timeout, 0 if there is none.
     """
 
     version: int
@@ -38,7 +38,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The oldest transaction that writes, and the statement that ends it."""
+    """The oldest transaction that has written, and how to end it."""
 
     owner: str
     age_s: float
@@ -80,7 +80,7 @@ async def server(catalog: Catalog) -> Server:
 
 
 async def reader(catalog: Catalog, pid: int) -> str:
-    """Who a process is: `pgrelay from 10.0.0.7`; empty where it has gone or we may not know."""
+    """Who a process is: `pgrelay from 10.0.0.7`; empty if it has gone."""
     query = sql.SQL(
         "SELECT application_name, coalesce(host(client_addr), 'the server itself') "
         "FROM pg_stat_activity WHERE pid = %s"
@@ -90,7 +90,7 @@ async def reader(catalog: Catalog, pid: int) -> str:
 
 
 async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:
-    """The oldest of the whole cluster that has written, a prepared one among them."""
+    """The oldest transaction of the whole cluster that has written, including prepared ones."""
     query = sql.SQL(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8, application_name, NULL "
         "FROM pg_stat_activity "

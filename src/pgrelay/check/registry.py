@@ -1,4 +1,4 @@
-"""Whether the schema registry answers, where records are Avro, and what it has of our topics already."""
+"""For Avro records: whether the schema registry answers, and which schemas of our topics it already has."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from pgrelay.errors import RegistryUnavailable, SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.registry import Registry
 
-# Whose values are in the envelope.
+# The topics whose values have the envelope.
 _ENVELOPED: Final = ("rows", "messages")
 
 
@@ -37,7 +37,7 @@ async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> 
 
 
 def another_writers(subjects: Sequence[str]) -> list[Finding]:
-    """As where Debezium wrote these topics."""
+    """For example, if Debezium wrote these topics before."""
     if not subjects:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Findings as they are told: lines for a person, JSON for a program."""
+"""How findings are printed: lines for a person, JSON for a program."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _COLOURS: Final = {"ok": "32", "warning": "33", "error": "1;31"}
 
 
 def as_text(findings: Sequence[Finding], coloured: bool) -> str:
-    """Each finding on a line, why and cure below it; the count of errors and warnings last."""
+    """A line for each finding, with why and cure below it; the last line counts errors and warnings."""
     lines: list[str] = []
     for finding in findings:
         level = f"{finding.level:<8}"
@@ -26,6 +26,6 @@ def as_text(findings: Sequence[Finding], coloured: bool) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    """An array of objects."""
+    """A JSON array with an object for each finding."""
     names = ("level", "what", "why", "cure")
     return json.dumps([{name: getattr(finding, name) for name in names} for finding in findings], indent=2)

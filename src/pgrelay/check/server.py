@@ -1,4 +1,4 @@
-"""Whether the server as a whole can serve the stream: version, settings, free places."""
+"""Whether the server can serve the stream: its version, settings, and free slots and WAL senders."""
 
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
@@ -51,7 +51,7 @@ def wal_level(server: Server) -> Finding:
 
 
 def free_slots(server: Server, config: SourceConfig, slot_is_there: bool) -> list[Finding]:
-    """Only a slot that is still to be made needs a place."""
+    """Only matters if a run must still create the slot."""
     if slot_is_there or not config.create:
         return []
     free = server.max_slots - server.slots
@@ -71,7 +71,7 @@ def free_slots(server: Server, config: SourceConfig, slot_is_there: bool) -> lis
 
 
 def free_senders(server: Server) -> Finding:
-    """A full house shows as a refused replication connection; here it is told before it is full."""
+    """Warn before all senders are in use; after that, the replication connection is refused."""
     free = server.max_senders - server.senders
     if free > 1 or server.max_senders == 0:
         return ok(f"{max(free, 0)} of {server.max_senders} WAL senders are free")

@@ -1,4 +1,4 @@
-"""The replication slot: whether it is there and ours to read, and how long it lasts without a reader."""
+"""The replication slot: whether it exists and we can read it, and how long it lasts without a reader."""
 
 import asyncio
 import math
@@ -17,10 +17,10 @@ from pgrelay.relay.setup import check_kind
 _GIB: Final = 1 << 30
 _DAY_S: Final = 86_400
 
-# So much held back is told although no limit is set: a disk is one.
+# From here on, warn about held back WAL even without max_slot_wal_keep_size: the disk is a limit too.
 _MUCH: Final = 10 * _GIB
 
-# A new slot waits for open transactions; shorter ones are nothing unusual.
+# A new slot waits for open transactions; shorter ones are not unusual.
 _LONG_OPEN_S: Final = 10.0
 
 _RATE_OVER_S: Final = 1.0
@@ -39,7 +39,7 @@ async def slot_findings(
         return [lost(config.slot, why)]
     wal = await catalog.slot_wal(config.slot)
     if wal.restart_lsn is None:
-        # It went meanwhile.
+        # The slot was dropped since we looked it up.
         return absent(config, server, oldest, rate)
     reader = await queries.reader(catalog, slot.active_pid) if slot.active_pid else ""
     return [
@@ -85,7 +85,7 @@ def absent(
 
 
 def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
-    """Why the slot can't be read by us, whatever its state."""
+    """Why we can't read the slot, whatever its state."""
     try:
         check_kind(slot, name, database)
     except SetupError as refusal:
@@ -114,7 +114,7 @@ def taken(name: str, pid: int | None, reader: str) -> Finding:
 
 
 def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None) -> Finding:
-    """What the slot keeps from being removed, and because of whom. `retained` is in bytes."""
+    """The WAL that the slot holds back, and what causes that. `retained` is in bytes."""
     holds = f"slot {name} holds back {size(retained)} of WAL"
     if slot.wal_status == "unreserved":
         return warning(
@@ -136,7 +136,7 @@ def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None)
 
 
 def forecast(name: str, server: Server, retained: float, safe: float, rate: float) -> Finding:
-    """How long a stopped relay may stay away before the slot is lost. See `SlotWal` for the bytes."""
+    """How long a stopped relay may stay away before the slot is lost. `SlotWal` explains the byte counts."""
     pace = f"WAL grows by {size(rate)}/s now"
     if server.keep_bytes is None or math.isinf(safe):
         day = f", {size(rate * _DAY_S)} a day" if rate else ""

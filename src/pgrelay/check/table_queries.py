@@ -13,7 +13,7 @@ from pgrelay.postgres.facts import PRIMARY_KEY
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication that was asked for; one that is missing publishes nothing. `quoted` is fit for SQL."""
+    """A configured publication; a missing one publishes nothing. `quoted` is its name quoted for SQL."""
 
     name: str
     quoted: str
@@ -26,8 +26,8 @@ class Publication:
 class Table:
     """`identity` is pg_class.relreplident: d default, f full, i an index, n nothing.
 
-    `primary_key` and `identity_index` are columns, empty where there is none; a primary key that is
-    `deferrable` identifies no row. `quoted` is schema and name, fit for SQL.
+    `primary_key` and `identity_index` are columns, empty if there is none; a `deferrable` primary key
+    can't be the default identity. `quoted` is schema and name, quoted for SQL.
     """
 
     oid: int
@@ -44,12 +44,12 @@ class Table:
 
     @property
     def identified(self) -> bool:
-        """Whether Postgres can tell which row an UPDATE or DELETE was of."""
+        """Whether Postgres can identify the row of an UPDATE or DELETE."""
         return self.identity == "f" or bool(self._identity_columns)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of its records' key."""
+        """The columns of the key of the table's records."""
         return self.primary_key if self.identity == "f" else self._identity_columns
 
     @property
@@ -61,12 +61,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a run gets: the tables as they are published, and as rows are stored in them.
+    """What a run gets: `tables` as they are published, and `stored`, the tables that store the rows.
 
-    These differ where a partitioned table is published as one: `stored` has its partitions, `roots` its OID
-    by theirs. `changed` are the OIDs of tables whose updates or deletes are published. `columns` has the
-    published columns by OID, one entry for each differing list, and `listed` those that were given by a list;
-    both are empty before Postgres 15. `schemas` are those that are published whole, None: all.
+    They differ for a partitioned table that is published as one: `stored` has its partitions, and `roots`
+    maps their OIDs to its own. `changed` has the OIDs of tables whose updates or deletes are published.
+    `columns` has each distinct list of published columns by OID; `listed` has the OIDs of tables with an
+    explicit column list; both are empty before Postgres 15. `schemas` are published whole; None means all.
     """
 
     tables: tuple[Table, ...] = ()
@@ -81,7 +81,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of `source.tables` and what is there: kind and persistence as in pg_class, None: nothing."""
+    """An entry of `source.tables`; kind and persistence as in pg_class, None if there is no such table."""
 
     schema: str
     table: str | None
@@ -96,7 +96,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column whose values come in binary where that is asked for. `quoted` is its table, fit for SQL."""
+    """A column whose values are binary with source.binary. `quoted` is its table's name, quoted for SQL."""
 
     schema: str
     table: str
@@ -148,7 +148,7 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
 
 
 async def planned(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> Published:
-    """What a publication would hold that a run makes: of the tables given, or all."""
+    """What a publication would hold that a run creates, for the given tables or for all."""
     oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await catalog.publishable(names)])]
     found = await tables(catalog, oids)
     schemas = tuple(schema for schema, table in names if table is None)
@@ -156,7 +156,7 @@ async def planned(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> 
 
 
 def _column_lists(version: int) -> tuple[sql.SQL, sql.SQL]:
-    """The published columns of a table, and whether a publication lists them; such lists came with 15."""
+    """SQL: a table's published columns, and whether a publication lists columns (Postgres 15 and later)."""
     if version < 150000:
         return sql.SQL("NULL"), sql.SQL("false")
     listed = (
@@ -185,7 +185,7 @@ async def tables(catalog: Catalog, oids: Sequence[int]) -> tuple[Table, ...]:
 
 
 async def leaves(catalog: Catalog, oids: Collection[int]) -> list[tuple[int, int]]:
-    """(table with rows, the table given that it is a part of); a plain table is its own part."""
+    """(OID of a table with rows, OID of the given table that it belongs to); equal for a plain table."""
     if catalog.server_version < PARTITIONED_SINCE:
         return [(oid, oid) for oid in oids]
     query = sql.SQL(
@@ -202,7 +202,7 @@ def _with_leaves(of: set[int], stored: Sequence[tuple[int, int]]) -> frozenset[i
 
 
 async def every_table(catalog: Catalog, published: Published) -> list[tuple[int, str]]:
-    """OID and schema.table of what could be published, less partitioned tables whose partitions are."""
+    """OID and schema.table of publishable tables, without partitioned ones whose partitions are published."""
     query = (
         sql.SQL("SELECT c.oid, n.nspname || '.' || c.relname ")
         + LASTING
@@ -243,7 +243,7 @@ async def _whole_schemas(catalog: Catalog, names: Sequence[str]) -> tuple[str, .
 
 
 async def unlogged(catalog: Catalog, schemas: Sequence[str] | None) -> list[str]:
-    """Unlogged tables of schemas that are published whole; None: of all."""
+    """Unlogged tables of schemas that are published whole; None means all schemas."""
     query = sql.SQL(
         "SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_class c "
         "JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -266,7 +266,7 @@ async def entries(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> 
 
 
 async def binary_columns(catalog: Catalog, published: Published) -> list[Column]:
-    """The columns that the server sends in binary when asked: those whose type can."""
+    """The columns that the server sends in binary if asked to: those whose type has a send function."""
     query = sql.SQL(
         "SELECT a.attrelid, n.nspname, c.relname, format('%%I.%%I', n.nspname, c.relname), a.attname, "
         "a.atttypid, a.atttypmod, format_type(a.atttypid, a.atttypmod) "
@@ -293,7 +293,7 @@ async def columns_named(
 
 
 async def unpublished_generated(catalog: Catalog, published: Published) -> dict[int, list[str]]:
-    """The generated columns that the server does not send, by the OID of their table."""
+    """The generated columns that the server does not send, by their table's OID."""
     if catalog.server_version < 120000:
         return {}
     query = sql.SQL(
@@ -314,5 +314,5 @@ def _is_published(oid: int, column: str, published: Published) -> bool:
 
 
 def differing(lists: Sequence[Sequence[str]]) -> bool:
-    """Whether publications disagree on a table's columns, in whatever order they name them."""
+    """Whether publications disagree on a table's columns; their order does not matter."""
     return any(set(one) != set(other) for one, other in pairwise(lists))

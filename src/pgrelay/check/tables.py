@@ -1,4 +1,4 @@
-"""The tables that a run relays: what fails once they are published, or does not arrive as meant."""
+"""The tables that a run relays: what would fail, and what would not arrive as intended."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ async def table_findings(
 
 
 def selected(published: Published, selection: Selection) -> Published:
-    """What is published, less the tables that the relay leaves out."""
+    """`published` without the tables that the relay leaves out."""
     taken = tuple(table for table in published.tables if selection.takes(str(table)))
     return replace(published, tables=taken)
 
@@ -95,7 +95,7 @@ async def _unreadable(
 def unreadable(
     columns: Sequence[Column], types: dict[int, ColumnType], encodings: Encodings
 ) -> list[Finding]:
-    """Columns whose binary form we don't read; `types` are those that are not built in."""
+    """Columns whose binary form we can't decode; `types` has the types that are not built in."""
     names = [
         f"{column.quoted}.{column.name} ({column.type_name})"
         for column in columns
@@ -113,7 +113,7 @@ def unreadable(
 
 
 async def _taken(catalog: Catalog, relayed: Published, selection: Selection) -> list[Finding]:
-    """Columns with the name of what stands beside the row, as a sink of another relay may have made them."""
+    """Columns named like a member that the flat envelope adds; another relay's sink may have created them."""
     columns = [
         f"{table.quoted}.{name}"
         for table, name in await table_queries.columns_named(catalog, relayed, FLAT_NAMES)

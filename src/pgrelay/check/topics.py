@@ -1,4 +1,4 @@
-"""The topics that a run writes to: those of its tables, and its own."""
+"""The topics that a run writes to: those of the tables, and pgrelay's own."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -48,7 +48,7 @@ def wanted_topics(tables: tuple[Table, ...], config: Config) -> tuple[list[Wante
 
 
 def colliding(refusals: list[SetupError]) -> list[Finding]:
-    """The first few, and how many more."""
+    """A finding for each of the first few, and one that counts the rest."""
     why = "a run does not start, or stops at the first change of the second"
     found = [refused(refusal, why) for refusal in refusals[:_SHOWN]]
     if len(refusals) > _SHOWN:

@@ -1,7 +1,7 @@
-"""The widest rows against the largest record: a sample of the tables that may have such rows.
+"""Compare the widest rows with the largest record, in a sample of the tables that may have such rows.
 
-Only tables that keep more apart (TOAST) than one record may have are looked at, the largest of them, some
-rows each, and only where we may read them, which a run needs no right for.
+Only tables whose TOAST table is larger than a quarter of the largest record are sampled: the largest ones,
+some rows each, and only if we may SELECT from them (a run itself does not need that right).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _ROWS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table whose rows may be wide. `schema` and `name` are as the catalogue has them."""
+    """A table whose rows may be wide. `schema` and `name` are unquoted, as in the catalogue."""
 
     schema: str
     name: str
@@ -51,7 +51,7 @@ async def _candidates(catalog: Catalog, stored: Sequence[Table], largest_record:
 
 
 async def _widest(catalog: Catalog, table: Candidate) -> int:
-    """Bytes of the widest row as text, of a sample; 0 where that has none."""
+    """Bytes of the widest row of a sample, as text; 0 if the sample has no row."""
     percent = 100.0 if table.pages < _ROWS else 100.0 * _ROWS / table.pages
     query = sql.SQL(
         "SELECT coalesce(max(octet_length(t::text)), 0) "
@@ -61,7 +61,7 @@ async def _widest(catalog: Catalog, table: Candidate) -> int:
 
 
 def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -> list[Finding]:
-    """`widths` in bytes by table; `unread` are tables that we had no right to look into."""
+    """`widths` has the widest row of each table, in bytes; `unread` are tables that we may not read."""
     wide = {table: width for table, width in widths.items() if width >= largest_record}
     found: list[Finding] = []
     if wide:
