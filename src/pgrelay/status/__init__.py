@@ -1,1 +1,1 @@
-"""How the relay is, for a person: the status page, and the same in a terminal."""
+"""The relay's status for people: the status page, and the same content in a terminal."""

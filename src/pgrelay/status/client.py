@@ -1,4 +1,4 @@
-"""Asks the relay that runs how it is."""
+"""Ask a running relay for its status."""
 
 import json
 from http.client import HTTPConnection, HTTPException
@@ -9,14 +9,14 @@ from pgrelay.errors import SetupError
 
 _TIMEOUT_S: Final = 10.0
 
-# Where a relay listens on every address, it is asked at the one that is surely this machine's.
+# A relay that listens on every address is asked on the loopback address.
 _EVERY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def ask(config: Config, file: str) -> dict[str, Any]:
-    """What /status answers at `http.listen`; `file` is the configuration's, to name in errors.
+    """The answer of /status at `http.listen`; errors name the configuration's `file`.
 
-    Raises SetupError where nobody answers, or somebody else does.
+    Raises SetupError if nothing answers, or something other than this configuration's relay.
     """
     if config.http.address is None:
         raise SetupError(
@@ -47,7 +47,7 @@ def ask(config: Config, file: str) -> dict[str, Any]:
 
 
 def _get(host: str, port: int) -> dict[str, Any]:
-    # Not by urllib, which would ask a proxy that the environment names.
+    # Not urllib: it would use a proxy that the environment names.
     connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/status")

@@ -1,4 +1,4 @@
-"""/metrics: what the relay was told of itself, in Prometheus's text format.
+"""/metrics: the relay's metrics in Prometheus's text format.
 
 The help of each metric says what it is and, from "If" on, what to do about it.
 """
@@ -50,7 +50,7 @@ class Exposition(Collector):
 
     def _positions(self) -> Iterator[Metric]:
         metrics = self._metrics
-        lsns = metrics.lsns  # once: the relay goes on meanwhile
+        lsns = metrics.lsns  # read once: the relay updates it meanwhile
         yield _gauge(
             "streaming",
             "1 while the stream flows from the slot to Kafka. If it stays 0: /readyz and the log say why.",
@@ -203,7 +203,7 @@ class Exposition(Collector):
 
 
 def _gauge(name: str, help_text: str, value: float | None) -> Metric:
-    """`value` is None where it is not known."""
+    """`value` is None if it is not known."""
     return GaugeMetricFamily(f"pgrelay_{name}", help_text, value=math.nan if value is None else value)
 
 

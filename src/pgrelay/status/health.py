@@ -1,4 +1,4 @@
-"""What the relay tells of itself: other threads read it, so each value is stored whole or has a lock."""
+"""The relay's health. Other threads read it, so each value is stored atomically or has a lock."""
 
 import time
 from collections.abc import Callable
@@ -10,25 +10,25 @@ _STUCK_AFTER_S: Final = 10.0
 
 
 class Health:
-    """What the relay tells of itself: that its loop turns, whether the stream flows, what went wrong."""
+    """The relay's health: when its event loop last ran, whether the stream flows, what went wrong."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds that never go back."""
+        """`clock` gives monotonic seconds."""
         self.troubles = Troubles()
         self._clock = clock
         self._last_beat_s = clock()
         self._waiting_for: str | None = "starting"
 
     def beat(self) -> None:
-        """The loop turned."""
+        """Record that the event loop ran."""
         self._last_beat_s = self._clock()
 
     def streaming(self) -> None:
-        """The stream flows."""
+        """Record that the stream flows."""
         self._waiting_for = None
 
     def waiting(self, reason: str) -> None:
-        """The stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
+        """Record that the stream doesn't flow; `reason` is one line: `Postgres can't be reached: refused`."""
         self._waiting_for = reason
 
     @property
@@ -41,6 +41,6 @@ class Health:
         return self._waiting_for or "streaming"
 
     def stuck_for_s(self) -> float | None:
-        """Seconds since the loop's last turn where they are too many, else None."""
+        """Seconds since the event loop last ran if that is too long ago, else None."""
         silent_s = self._clock() - self._last_beat_s
         return silent_s if silent_s >= _STUCK_AFTER_S else None

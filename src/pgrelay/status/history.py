@@ -1,4 +1,4 @@
-"""The last minutes: one sample a second, and what was added between two of them."""
+"""The last ten minutes: one sample a second, and the differences between consecutive samples."""
 
 import math
 from collections import Counter, deque
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-# Samples are a second apart: ten minutes of lag and rate, and the seconds that a rate is taken over.
+# In samples, which are a second apart: ten minutes of lag and rate, and the window of a rate.
 KEPT: Final = 600
 _WINDOW: Final = 10
 
@@ -17,7 +17,7 @@ Latencies = list[tuple[float, float]]
 class Sample:
     """The counts at one moment; `at_s` is Unix time, `latencies` the histogram as `Metrics` gives it.
 
-    The lag is None where it is not known.
+    The lag is None if it is not known.
     """
 
     at_s: float
@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a chart shows of one moment; the lag is None where it was not known."""
+    """One point of the charts; the lag is None if it was not known."""
 
     at_s: float
     lag_s: float | None
@@ -39,17 +39,17 @@ class Point:
 
 
 class History:
-    """Samples of one process. Counts go up only, since one `Metrics` outlives every session."""
+    """Samples of one process. Counts only increase, since one `Metrics` outlives every session."""
 
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=KEPT)
         self._last: Sample | None = None
-        # What each sample added to the one before it: seconds, transactions, and records by table.
+        # The increase from one sample to the next: seconds, transactions, and records by table.
         self._added: deque[tuple[float, int, Counter[str]]] = deque(maxlen=_WINDOW)
         self._latencies: deque[Latencies] = deque(maxlen=_WINDOW + 1)
 
     def add(self, sample: Sample) -> None:
-        """Take the next sample, about a second after the last."""
+        """Add the next sample, about a second after the last."""
         rate = 0.0 if self._last is None else self._rate_since(self._last, sample)
         self._last = sample
         self._latencies.append(sample.latencies)
@@ -58,17 +58,17 @@ class History:
     def _rate_since(self, last: Sample, sample: Sample) -> float:
         seconds = sample.at_s - last.at_s
         if seconds <= 0:
-            # The clock was set back: what follows is measured anew.
+            # The clock was set back: start measuring again.
             self._added.clear()
             self._latencies.clear()
             return 0.0
-        # The difference of two Counters has what increased, and nothing else.
+        # The difference of two Counters contains only counts that increased.
         records = sample.tables - last.tables
         self._added.append((seconds, sample.transactions - last.transactions, records))
         return records.total() / seconds
 
     def records_per_s(self) -> dict[str, float]:
-        """Records a second by table over the last seconds; tables that stood still are left out."""
+        """Records a second by table over the last seconds, without tables that did not change."""
         total: Counter[str] = Counter()
         for _, _, records in self._added:
             total.update(records)
@@ -80,7 +80,7 @@ class History:
         return added / self._seconds if added else 0.0
 
     def latency_s(self, share: float) -> float | None:
-        """What this share of the last seconds' transactions took at most; None where there were none."""
+        """The latency quantile `share` of the last seconds' transactions; None if there were none."""
         if len(self._latencies) < 2:
             return None
         before, now = self._latencies[0], self._latencies[-1]
@@ -93,9 +93,9 @@ class History:
 
 
 def quantile(histogram: Sequence[tuple[float, float]], share: float) -> float | None:
-    """A quantile of a cumulative histogram, (upper bound, count) in order, even within a bucket.
+    """A quantile of a cumulative histogram, (upper bound, count) in order, interpolated within a bucket.
 
-    None where nothing was counted; the highest finite bound where the quantile lies beyond it.
+    None if nothing was counted; the highest finite bound if the quantile lies above it.
     """
     total = histogram[-1][1]
     if total <= 0:

@@ -1,8 +1,8 @@
-"""The status server: the status page, /status, /metrics, /healthz and /readyz, from threads of its own.
+"""The status server: the status page, /status, /metrics, /healthz and /readyz, in its own threads.
 
-It stands beside the event loop, not in it, so that /healthz can tell that the loop is stuck. The two share
-nothing but `Health` and the metrics, of which each value is stored whole or has a lock of its own, and the
-status, which has one for all.
+It does not run in the event loop, so that /healthz can report that the loop is stuck. The two share only
+`Health` and the metrics, where each value is stored atomically or has its own lock, and the status, which has
+one lock for everything.
 """
 
 import json
@@ -36,7 +36,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 class StatusServer:
-    """Serves while its `with` block runs. Making one does nothing yet."""
+    """Serves while its `with` block runs."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class StatusServer:
         health: Health,
         status: Callable[[], dict[str, Any]],
     ) -> None:
-        """`address` is (host, port), as `config.http.address` has it; port 0 takes a free one.
+        """`address` is (host, port) as in `config.http.address`; port 0 means any free port.
 
-        `status` gives what /status answers, from any thread.
+        `status` returns the answer of /status; it is called from any thread.
         """
         self._address = address
         self._exposition = Exposition(metrics)
@@ -58,7 +58,7 @@ class StatusServer:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Bind and serve. Raises SetupError where the address can't be had."""
+        """Bind and serve. Raises SetupError if it can't listen on the address."""
         self._page = Page.load()
         self._server = _bind(self._address, self._answer, self._page.policy)
         self._thread = threading.Thread(
@@ -79,7 +79,7 @@ class StatusServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; the configured one until the server runs."""
+        """The port of the running server; before that, the configured one."""
         return self._address[1] if self._server is None else int(self._server.server_address[1])
 
     def _answer(self, path: str) -> Answer:
@@ -115,7 +115,7 @@ def _line(status: HTTPStatus, text: str) -> Answer:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    # Not http.server's own: it looks the host up in DNS when it binds, which can take seconds.
+    # Not http.server's HTTPServer: when it binds, it looks the host up in DNS, which can take seconds.
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
@@ -133,7 +133,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(address, _Exchange)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away in the middle is its own business; anything else is worth a line."""
+        """Log a failed request at debug level; mostly the client has gone away in the middle."""
         _log.debug("status request failed", client=str(client_address), exc_info=True)
 
 

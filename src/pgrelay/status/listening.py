@@ -1,4 +1,4 @@
-"""Where a server of ours listens, by `http.listen`, and what it is told where it can't."""
+"""The address that `http.listen` gives, and the error if the server can't listen on it."""
 
 import socket
 from typing import Final
@@ -9,10 +9,10 @@ CURE: Final = "choose another host:port, or null"
 
 
 def family(host: str, port: int) -> socket.AddressFamily:
-    """That of the address. Raises OSError where the host is not known."""
+    """The family of the address. Raises OSError if the host can't be resolved."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
 
 
 def not_had(host: str, port: int, error: OSError) -> SetupError:
-    """The error where the address can't be had."""
+    """The error if the server can't listen on the address."""
     return SetupError(f"http.listen: can't listen on {host}:{port}: {error.strerror}; {CURE}")

@@ -1,4 +1,4 @@
-"""The status page: one HTML document that holds its style and its script, and asks nobody but us."""
+"""The status page: one HTML document with its style and its script, which requests nothing from elsewhere."""
 
 import base64
 import hashlib
@@ -9,14 +9,14 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`html` is the document in UTF-8; `policy` its Content-Security-Policy, which lets nothing else in."""
+    """`html` is the document in UTF-8; `policy` its Content-Security-Policy, which allows nothing else."""
 
     html: bytes
     policy: str
 
     @classmethod
     def load(cls) -> Self:
-        """Read the page's three parts from the package and make them one."""
+        """Read the page's three parts from the package and join them."""
         parts = files("pgrelay.status").joinpath("html")
         style = parts.joinpath("page.css").read_text("utf-8")
         script = parts.joinpath("page.js").read_text("utf-8")
@@ -30,5 +30,5 @@ class Page:
 
 
 def _source(text: str) -> str:
-    """What names an inline style or script in a policy: https://www.w3.org/TR/CSP3/#grammardef-hash-source"""
+    """The hash that allows an inline style or script: https://www.w3.org/TR/CSP3/#grammardef-hash-source"""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

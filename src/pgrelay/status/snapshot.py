@@ -1,4 +1,4 @@
-"""What the status page and `pgrelay status` show of one moment, and its JSON."""
+"""The content of the status page and of `pgrelay status` at one moment, and its JSON."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
@@ -11,10 +11,10 @@ State = Literal["streaming", "waiting", "stuck"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How far one stage has come: server, received, acknowledged, confirmed.
+    """The position of one stage: server, received, acknowledged, confirmed.
 
     `lsn` is as Postgres prints it, `behind_bytes` is the WAL between the stage before and this one; both are
-    None before they are known.
+    None until they are known.
     """
 
     name: str
@@ -40,7 +40,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The last minutes, one value a second, the oldest first; the lag is None where it was not known."""
+    """The last minutes, one value a second, oldest first; the lag is None where it was not known."""
 
     lag_s: list[float | None]
     lag_bytes: list[int | None]
@@ -49,11 +49,11 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One moment. Times are Unix seconds; None stands for what is not known.
+    """The status at one moment. Times are Unix seconds; None means not known.
 
-    `tables` and `open` are the largest only, of `tables_total` and `open_total`. `retained_wal_bytes` are
-    kept for the slot, `safe_wal_bytes` may be written until it is lost; None also where `wal_limited` is
-    false. `config` holds no secret.
+    `tables` and `open` list only the largest of `tables_total` and `open_total`. `retained_wal_bytes` are
+    kept for the slot. `safe_wal_bytes` may still be written before it is lost; None also if `wal_limited` is
+    false. `config` contains no secret.
     """
 
     version: str
@@ -85,12 +85,12 @@ class Snapshot:
     config: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """As /status answers it."""
+        """The answer of /status."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """What `as_json` gave. Raises SetupError on what that of another version gave."""
+        """Parse the output of `as_json`. Raises SetupError if another version produced it."""
         try:
             inner = {
                 "stages": [Stage(**stage) for stage in document["stages"]],

@@ -1,7 +1,7 @@
-"""Gathers what the status page shows: samples once a second, and a snapshot whenever somebody asks.
+"""Collect the content of the status page: samples once a second, and a snapshot for each request.
 
-The relay counts nothing for it. A sample reads what `Metrics` was told anyway; a snapshot is made from the
-samples, in the thread of whoever asks.
+The relay does no extra counting for it. A sample reads the existing `Metrics`; a snapshot is built from the
+samples, in the thread of the request.
 """
 
 import math
@@ -20,12 +20,12 @@ from pgrelay.status.health import Health
 from pgrelay.status.history import History, Sample
 from pgrelay.status.snapshot import Chart, OpenTransaction, Snapshot, Stage, State, Table
 
-# So many are listed of tables and of open transactions; the rest are counted.
+# At most so many tables and open transactions are listed; the rest are only counted.
 MOST_LISTED: Final = 20
 
 
 class Status:
-    """One relay's. `sample` belongs to the event loop, the others to any thread."""
+    """The status of one relay. Call `sample` from the event loop, and the other methods from any thread."""
 
     def __init__(
         self, config: Config, metrics: Metrics, health: Health, clock: Callable[[], float] = time.time
@@ -42,7 +42,7 @@ class Status:
         self._open: list[OpenTransaction] = []
 
     def sample(self, held: Iterable[Held]) -> None:
-        """Take in what the metrics tell now, and the transactions that wait for their commit."""
+        """Sample the metrics and `held`, the transactions that wait for their commit."""
         metrics = self._metrics
         sample = Sample(
             at_s=self._clock(),
@@ -58,17 +58,17 @@ class Status:
             self._open = waiting
 
     def json(self) -> dict[str, Any]:
-        """How the relay is now, as /status answers it."""
+        """The relay's status now, as /status answers it."""
         return self.snapshot().as_json()
 
     def snapshot(self) -> Snapshot:
-        """How the relay is now, as of the last sample."""
+        """The relay's status now; rates, charts and open transactions are as of the last sample."""
         with self._lock:
             return self._snapshot()
 
     def _snapshot(self) -> Snapshot:
         metrics, history = self._metrics, self._history
-        lsns = metrics.lsns  # once: the relay goes on meanwhile
+        lsns = metrics.lsns  # read once: the relay updates it meanwhile
         state, reason = self._state()
         rates = history.records_per_s()
         tables = [Table(name, n, round(rates.get(name, 0.0), 1)) for name, n in list(metrics.tables.items())]

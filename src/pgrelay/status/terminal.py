@@ -19,7 +19,7 @@ _LABEL_WIDTH: Final = 12
 
 
 def render(now: Snapshot, coloured: bool) -> str:
-    """Everything that the page shows, in lines."""
+    """Everything that the page shows, as lines of text."""
     paint = _coloured if coloured else _plain
     blocks = (
         _head(now, paint),
@@ -50,7 +50,7 @@ def _head(now: Snapshot, paint: Paint) -> Iterator[str]:
 
 
 def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
-    """The four LSNs side by side, and between them the bytes that the next one is behind."""
+    """The four LSNs side by side, and between two of them the bytes by which the second is behind."""
     places = ("Postgres", "pgrelay", "Kafka", "back to Postgres")
     columns: list[tuple[str, str, str]] = []
     for place, stage in zip(places, now.stages, strict=True):
@@ -107,7 +107,7 @@ def _figure(label: str, text: str) -> str:
 
 
 def _spark(values: Sequence[float | None]) -> str:
-    """The values as bars, each for the largest of its share of them; a gap where none is known."""
+    """The values as bars, each the maximum of an equal share of the values; a gap if none is known."""
     if not values:
         return ""
     width = min(_SPARK_WIDTH, len(values))

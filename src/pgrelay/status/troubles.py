@@ -17,7 +17,7 @@ from pgrelay.errors import (
 
 KEPT: Final = 20
 
-# What to do where the message itself does not say.
+# The cures for errors whose messages contain none.
 _CURES: Final[tuple[tuple[type[TransientError], str], ...]] = (
     (SourceUnavailable, "pgrelay tries again by itself; see that Postgres runs and can be reached from here"),
     (KafkaUnavailable, "pgrelay tries again by itself; see that the brokers of sink.kafka run and answer"),
@@ -39,7 +39,7 @@ class Trouble:
 
 
 class Troubles:
-    """The last `KEPT`, each told once however often it came. Told and read from any thread."""
+    """The last `KEPT` troubles; repeated ones are listed once, with a count. Safe to use from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
@@ -48,22 +48,22 @@ class Troubles:
         self._kept: dict[str, Trouble] = {}
 
     def tell(self, what: str, cure: str) -> None:
-        """Something went wrong, or still does."""
+        """Record that something went wrong, or is still wrong."""
         now_s = self._clock()
         with self._lock:
             before = self._kept.pop(what, None)
             first_s, count = (now_s, 0) if before is None else (before.first_s, before.count)
-            # Put back at the end: the order is that of the last time.
+            # Inserted again at the end, so that they are ordered by the last time.
             self._kept[what] = Trouble(what, cure, first_s, now_s, count + 1)
             if len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
 
     def raised(self, error: Exception) -> None:
-        """An error ended a session, and another follows. Its message says what to do, or its kind does."""
+        """Record an error that ended a session, before a retry. The cure is its message's or its class's."""
         what, cure = cut_at_cure(error)
         self.tell(what, cure or next((cure for kind, cure in _CURES if isinstance(error, kind)), _UNKNOWN))
 
     def latest(self) -> list[Trouble]:
-        """The last first."""
+        """The troubles, latest first."""
         with self._lock:
             return list(reversed(self._kept.values()))
