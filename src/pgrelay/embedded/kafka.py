@@ -1,4 +1,4 @@
-"""A real Kafka broker of our own: one node, KRaft, gone when its block ends."""
+"""An embedded Kafka broker: one KRaft node that runs while its block does."""
 
 import base64
 import logging
@@ -22,8 +22,8 @@ from pgrelay.embedded.ports import free_ports
 
 _CLUSTER_ID = base64.urlsafe_b64encode(b"pgrelay-embedded").decode().rstrip("=")
 
-# One node is all there is to replicate to, and one partition of each internal topic is quick to make. After a
-# kill, the controller takes the new broker for a second one until the session of the old one has expired.
+# With one node, internal topics have one replica; one partition each is quick to create. After a kill, the
+# controller takes the restarted broker for a second one until the old session has expired, so that is short.
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -62,18 +62,18 @@ _QUICK_TO_RETRY: dict[str, str | int | float | bool] = {
 
 _TIMEOUT = 60.0  # seconds to start, log recovery included, or to stop
 
-_SILENT = logging.Logger("librdkafka")  # of no use while the broker is known to be away
+_SILENT = logging.Logger("librdkafka")  # its messages are useless while the broker is known to be away
 _SILENT.addHandler(logging.NullHandler())
 
 
 class Kafka:
     """A broker on 127.0.0.1 that creates no topic by itself.
 
-    `directory` keeps the data beyond the block; without it they go. `settings` (server.properties) come
-    before ours, and may be changed ahead of a restart. A second listener is for tests of a faulty network:
-    it sends clients to `proxy_port`, where a proxy is to forward to `behind_proxy`. Entering the block sets
-    the attributes; it raises Unavailable where Java or the jars can't be had, and ServerFailed where the
-    broker does not start.
+    `directory` keeps the data after the block; without it they are deleted. `settings` (server.properties)
+    override ours, and may be changed before a restart. A second listener is for tests of a faulty network:
+    it advertises `proxy_port`, where the test runs a proxy that forwards to `behind_proxy`. Entering the
+    block sets the attributes; it raises Unavailable if Java or the jars are not available, and ServerFailed
+    if the broker does not start.
     """
 
     port: int
@@ -116,7 +116,7 @@ class Kafka:
 
     @property
     def bootstrap(self) -> str:
-        """The broker's own address: `bootstrap.servers` for clients that nothing stands in the way of."""
+        """The broker's own address: `bootstrap.servers` for clients that don't use the proxy."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -133,10 +133,10 @@ class Kafka:
         return self._daemon.pid
 
     def start(self) -> None:
-        """Starts the broker with `settings` as they are now, and waits until it answers clients."""
+        """Start the broker with the current `settings`, and wait until it answers clients."""
         data = self._folder / "data"
         if not data.exists():
-            # A Java tool does it, which takes most of a second: once per machine is enough.
+            # A Java tool formats the storage and takes most of a second: once per machine is enough.
             shutil.copytree(cached(f"kafka-{KAFKA_VERSION}-storage", self._format), data)
         properties = self._configure(data, self.settings)
         command = java_command(self._java, self._class_path, self._folder, "-Xmx384m")
@@ -149,24 +149,24 @@ class Kafka:
         )
 
     def stop(self) -> None:
-        """Stops the broker in good order, if it runs."""
+        """Stop the broker cleanly, if it runs."""
         if self.running:
             self.resume()
         self._daemon.stop(signal.SIGTERM, timeout=_TIMEOUT)
 
     def kill(self) -> None:
-        """Ends the broker with SIGKILL. Whatever it has told a client is written survives."""
+        """End the broker with SIGKILL. What it has acknowledged to a client survives."""
         self._daemon.kill()
 
     def pause(self) -> None:
-        """Halts the broker: connections stay open, and nothing answers."""
+        """Pause the broker: connections stay open, and nothing answers."""
         self._daemon.pause()
 
     def resume(self) -> None:
         self._daemon.resume()
 
     def restart(self) -> None:
-        """Stops and starts the broker, on the same ports."""
+        """Stop and start the broker, on the same ports."""
         self.stop()
         self.start()
 
@@ -183,7 +183,7 @@ class Kafka:
         return properties
 
     def _format(self, data: Path) -> None:
-        """Makes a folder what Kafka takes for the storage of a new node; it holds no path and no port."""
+        """Format a folder as the storage of a new node; the result contains no path and no port."""
         tool = ("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID)
         command = java_command(self._java, self._class_path, self._folder, "-Xmx96m")
         run_tool([*command, *tool, "--config", self._configure(data, {})], cwd=self._folder)
@@ -196,10 +196,10 @@ class Kafka:
 
 
 def java_command(java: StrPath, class_path: str, folder: Path, *options: str) -> list[StrPath]:
-    """How Kafka's classes are run, quietly, with all that they write below `folder`."""
+    """The command that runs Kafka's classes with little logging, and all their files below `folder`."""
     logging = folder / "log4j2.properties"
     logging.write_text(_LOGGING)
-    # The codecs unpack their libraries there, and after a kill nobody else removes them.
+    # The codecs unpack their libraries to tmpdir, and after a kill nobody else would remove them.
     places = f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile={logging}"
     return [java, *options, *_JVM_OPTIONS, *places, "-cp", class_path]
 

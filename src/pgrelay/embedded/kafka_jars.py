@@ -1,6 +1,6 @@
-"""The jars of one Kafka broker: what kafka_2.13 depends on at run time, and a log binding for slf4j 1.7.
+"""The jars of one Kafka broker: the runtime dependencies of kafka_2.13, and a log binding for slf4j 1.7.
 
-Written down rather than resolved: resolving reads some hundred POMs, and the binding's would bring Kafka 3.9.
+Listed rather than resolved: resolving reads some hundred POMs, and the binding's would bring Kafka 3.9.
 For another version: `print(*jgo.resolve("org.apache.kafka:kafka_2.13:VERSION"), sep="\\n")`.
 """
 

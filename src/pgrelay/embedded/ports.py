@@ -9,12 +9,12 @@ _RANGE = range(15_000, 32_000)
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nothing listens on now. Raises OSError where none is to be found."""
+    """A port on 127.0.0.1 that nothing listens on now. Raises OSError if none is found."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """As many different ones. Raises OSError where too few of 200 tried are free."""
+    """`count` different free ports. Raises OSError if too few of 200 tried ports are free."""
     found: list[int] = []
     for port in random.sample(_RANGE, 200):
         if len(found) == count:

@@ -1,4 +1,4 @@
-"""A real Postgres server of our own, set up for logical decoding, gone when its block ends."""
+"""An embedded Postgres server, set up for logical decoding, that runs while its block does."""
 
 import signal
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
-# Each exists in every version since 10.
+# These settings exist in every version since 10.
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",  # a socket's path may have some 100 bytes only, and folders are longer
+    "unix_socket_directories": "",  # a socket's path is limited to about 100 bytes; our folders are longer
     "wal_level": "logical",
     "max_wal_senders": "20",
     "max_replication_slots": "20",
     "max_prepared_transactions": "20",
-    "fsync": "off",  # the data outlive a crash of the server, though not one of the machine
+    "fsync": "off",  # the data survive a crash of the server, though not one of the machine
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] %a ",
@@ -43,10 +43,10 @@ _TIMEOUT = 60.0  # seconds to start, crash recovery included, or to stop
 class Postgres:
     """A server of major version "10" to "18" on 127.0.0.1: superuser `postgres`, no password, UTF8, locale C.
 
-    `directory` keeps the data beyond the block; without it they go. `settings` come before ours, and may be
-    changed ahead of a restart. `contrib` brings hstore, citext, ltree, test_decoding and more, but no psql or
-    pgbench. Entering the block sets the attributes; it raises Unavailable where the programs can't be had,
-    and ServerFailed where the server does not start.
+    `directory` keeps the data after the block; without it they are deleted. `settings` override ours, and may
+    be changed before a restart. `contrib` adds hstore, citext, ltree, test_decoding and more, but then psql
+    and pgbench are missing. Entering the block sets the attributes; it raises Unavailable if the programs are
+    not available, and ServerFailed if the server does not start.
     """
 
     port: int
@@ -94,15 +94,15 @@ class Postgres:
 
     @property
     def dsn(self) -> str:
-        """Where the database `postgres` is, as a URI."""
+        """The URI of the database `postgres`."""
         return self.dsn_of("postgres")
 
     def dsn_of(self, database: str) -> str:
-        """Where a database of this server is, as a URI."""
+        """The URI of a database of this server."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
     def create_database(self, name: str, **options: str) -> str:
-        """Creates a database, with options as in `create_database` below, and returns its URI."""
+        """Create a database, with options as in `create_database` below, and return its URI."""
         create_database(self.dsn, name, **options)
         return self.dsn_of(name)
 
@@ -115,12 +115,12 @@ class Postgres:
         return self._daemon.pid
 
     def start(self) -> None:
-        """Starts the server with `settings` as they are now, and waits until it takes connections."""
+        """Start the server with the current `settings`, and wait until it accepts connections."""
         settings = _SETTINGS | {"port": str(self.port)} | self.settings
         lines = [f"{key} = {_quoted(value)}\n" for key, value in settings.items()]
         settings_file = self.data / _SETTINGS_FILE
         settings_file.write_text("".join(lines))
-        settings_file.chmod(0o644)  # ours, and read by the server's account
+        settings_file.chmod(0o644)  # we own it, and the server's account reads it
         self._daemon.start(
             [self.bin / "postgres", "-D", self.data],
             ready=self._is_ready,
@@ -129,11 +129,11 @@ class Postgres:
         )
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stops the server if it runs: `smart`, `fast` and `immediate` (a crash) are those of pg_ctl."""
+        """Stop the server if it runs: `smart`, `fast` and `immediate` (a crash) are the modes of pg_ctl."""
         self._daemon.stop(_SIGNALS[mode], timeout=_TIMEOUT)
 
     def restart(self, mode: StopMode = "fast") -> None:
-        """Stops and starts the server, on the same port."""
+        """Stop and start the server, on the same port."""
         self.stop(mode)
         self.start()
 
@@ -144,7 +144,7 @@ class Postgres:
             file.write(f"include '{_SETTINGS_FILE}'\n")
 
     def _is_ready(self) -> bool:
-        """What `pg_ctl -w` looks at: the first line is the server's process, the eighth its state."""
+        """The check of `pg_ctl -w`: the file's first line is the server's PID, the eighth its state."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -152,12 +152,12 @@ class Postgres:
         return len(lines) >= 8 and lines[0] == str(self._daemon.pid) and lines[7].strip() == "ready"
 
     def _end(self) -> None:
-        # A clean stop waits for the last client of a slot; data that nobody keeps need none.
+        # A clean stop waits for a slot's client; data that are deleted anyway don't need one.
         self.stop("immediate" if self._directory is None else "fast")
 
 
 def create_database(dsn: str, name: str, **options: str) -> None:
-    """Creates a database, with options of CREATE DATABASE: encoding="LATIN1", template="template0"."""
+    """Create a database, with options of CREATE DATABASE: encoding="LATIN1", template="template0"."""
     clauses = [sql.SQL("{} = {}").format(sql.Identifier(key), value) for key, value in options.items()]
     statement = sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(" ").join(clauses))
     with psycopg.connect(dsn, autocommit=True) as connection:

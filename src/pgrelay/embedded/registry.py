@@ -1,4 +1,4 @@
-"""A real schema registry of our own: Apicurio, which Confluent's client can ask; gone with its block."""
+"""An embedded schema registry: Apicurio, with Confluent's API; it runs while its block does."""
 
 import json
 import tarfile
@@ -17,21 +17,21 @@ from pgrelay.embedded.ports import free_ports
 
 VERSION: Final = "3.3.3"
 
-# The plain jar's dependencies do not resolve; this one holds them all.
+# The dependencies of the plain jar do not resolve; this archive contains them all.
 _ARCHIVE: Final = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 
 _JVM_OPTIONS: Final = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-_TIMEOUT: Final = 180.0  # seconds to start, on a machine with other work
+_TIMEOUT: Final = 180.0  # seconds to start, on a busy machine
 _ANSWER_TIMEOUT: Final = 10.0
 
 
 class SchemaRegistry:
-    """A registry on 127.0.0.1 that holds schemas in memory and demands that they be compatible.
+    """A registry on 127.0.0.1 that keeps schemas in memory and requires them to be compatible.
 
-    `compatibility` None leaves that to the registry, and so to variables in our environment. What it holds
-    is lost by `kill`. Entering the block sets the attributes, and takes some twenty seconds; it raises
-    Unavailable where Java or the archive can't be had, and ServerFailed where it does not start.
+    With `compatibility` None the level is the registry's own, which environment variables can set. `kill`
+    loses the schemas. Entering the block sets the attributes, and takes about twenty seconds; it raises
+    Unavailable if Java or the archive is not available, and ServerFailed if the registry does not start.
     """
 
     port: int
@@ -64,7 +64,7 @@ class SchemaRegistry:
 
     @property
     def url(self) -> str:
-        """What Confluent's client takes."""
+        """The URL for Confluent's client."""
         return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
 
     @property
@@ -72,8 +72,8 @@ class SchemaRegistry:
         return self._daemon.running
 
     def start(self) -> None:
-        """Starts the registry, empty, and waits until it answers."""
-        # Its management listens too, on port 9000 of every address unless told otherwise.
+        """Start the registry, empty, and wait until it answers."""
+        # Its management interface listens too; the default is port 9000 on every address.
         listening = (
             "-Dquarkus.http.host=127.0.0.1",
             f"-Dquarkus.http.port={self.port}",
@@ -88,12 +88,12 @@ class SchemaRegistry:
             self._programs / "quarkus-run.jar",
         ]
         self._daemon.start(command, ready=self._answers, timeout=_TIMEOUT, cwd=self._folder)
-        # Confluent's own is BACKWARD from the start, Apicurio's NONE.
+        # The default level of Confluent's registry is BACKWARD, that of Apicurio is NONE.
         if self._compatibility is not None:
             self._put("/config", {"compatibility": self._compatibility})
 
     def kill(self) -> None:
-        """Ends the registry, and what it holds."""
+        """End the registry; its schemas are lost."""
         self._daemon.kill()
 
     def _answers(self) -> bool:
