@@ -13,9 +13,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`op` is the record's letter, or TOMBSTONE. A record outside any table has `message` for its table.
+    """`op` is the record's letter, or TOMBSTONE. A logical message has `message` as its table.
 
-    `position` orders the changes of a database: its commit's LSN and its number in the transaction.
+    `position` orders the changes of a database: the commit's LSN and the change's number in the transaction.
     """
 
     table: str
@@ -33,7 +33,7 @@ class Change:
 
 
 def parse_change(topic: str, key: bytes | None, value: bytes | None, before_it: Change | None) -> Change:
-    """The change in a record. `before_it` is that of the record before it in the partition."""
+    """Parse a record. `before_it` is the change of the record before it in the partition."""
     fields: Row = json.loads(key) if key is not None else {}
     if value is None:
         assert before_it is not None, "a tombstone follows its delete"

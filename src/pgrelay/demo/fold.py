@@ -9,7 +9,7 @@ from psycopg import sql
 
 from pgrelay.demo.change import TOMBSTONE, TRUNCATE, Change, Row
 
-# Postgres itself reads the rebuilt rows as rows of the table, and counts those on one side only.
+# Postgres itself parses the rebuilt rows as rows of the table, and counts the rows that only one side has.
 _COMPARE: Final = sql.SQL("""
 WITH rebuilt AS (SELECT * FROM jsonb_populate_recordset(NULL::{table}, %s)),
      missing AS (TABLE {table} EXCEPT ALL TABLE rebuilt),
@@ -19,13 +19,13 @@ SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM missing), (SELECT c
 
 
 class Fold:
-    """Each table's rows by key, as the changes leave them."""
+    """Each table's rows by key, as the changes so far leave them."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[tuple[Any, ...], Row]] = {}
 
     def apply(self, change: Change) -> Row | None:
-        """Take in a change; returns the row as it was before, where there was one."""
+        """Apply a change; return the previous row, or None if there was none."""
         rows = self._rows.setdefault(change.table, {})
         if change.op == TRUNCATE:
             rows.clear()
@@ -35,7 +35,7 @@ class Fold:
         if change.after is None:
             return rows.pop(change.row_key, None)
         previous = rows.get(change.row_key)
-        # A value that did not change and was not sent is the one that is there already.
+        # A value that is missing because it did not change keeps its previous value.
         rows[change.row_key] = {**(previous or {}), **change.after}
         return previous
 
@@ -49,7 +49,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many rows a table has, and how many are only in the table or only in what was rebuilt."""
+    """How many rows a table has, and how many are `missing` from the other rows or `surplus` in them."""
 
     table: str
     rows: int

@@ -1,4 +1,4 @@
-"""The lake beside the shop: what its tables hold, and how long a commit takes to be in them."""
+"""The lake beside the shop: the content of its tables, and how long a commit takes to get there."""
 
 import json
 import os
@@ -26,9 +26,9 @@ _STOP_TIMEOUT_S: Final = 30.0
 
 
 class Lake:
-    """The mirror's process, asked from a thread of this one while the block runs.
+    """The mirror's process; while the block runs, a thread of this process polls it.
 
-    `rows` and `lsn` are what it told last, by table; `lags_s` how long commits took to be in the lake.
+    `rows` and `lsn` are its last answer, by table; `lags_s` has the time from commit to lake of each change.
     """
 
     def __init__(self, folder: Path, servers: str, prefix: str) -> None:
@@ -66,7 +66,7 @@ class Lake:
         self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_TIMEOUT_S)
-        with suppress(ProcessLookupError):  # Java takes its time to see that Python has ended
+        with suppress(ProcessLookupError):  # Java takes a while to notice that Python has ended
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         assert self._process.stdout is not None
@@ -78,17 +78,17 @@ class Lake:
 
     @property
     def started(self) -> bool:
-        """Whether Spark runs, and the mirror in it."""
+        """Whether Spark and the mirror in it have started."""
         return self._started.is_set()
 
     def saw(self, change: Change) -> None:
-        """A change is in its topic, and so has to come to the lake."""
+        """Record a change that is in its topic, so the lake must get it."""
         if change.table in self._waiting and change.op != TOMBSTONE:
             with self._lock:
                 self._waiting[change.table].append((change.position[0], change.commit_us))
 
     def has_all(self) -> bool:
-        """Whether every change seen so far is there."""
+        """Whether the lake has every change seen so far."""
         with self._lock:
             return not any(self._waiting.values())
 
@@ -102,13 +102,13 @@ class Lake:
         return found
 
     def news(self, rows: Mapping[str, int]) -> Iterator[Line]:
-        """A line where the lake has other rows than when it was last told, beside those of Postgres."""
+        """If the lake's row counts have changed since the last call: a line with them, beside Postgres's."""
         if self.rows != self._shown:
             self._shown = dict(self.rows)
             yield [("cyan", "  lake "), ("", "  ".join(_beside(table, self.rows, rows) for table in TABLES))]
 
     def line(self) -> str:
-        """The lag, in a few words."""
+        """A summary of the lag."""
         if not self.lags_s:
             return "nothing is in the lake yet"
         newest = format_lsn(max(self.lsn.values()))
@@ -116,7 +116,7 @@ class Lake:
         return f"{half}; up to LSN {newest}"
 
     def _follow(self) -> None:
-        answer = self._answer()  # when it has started
+        answer = self._answer()  # the first answer says that it has started
         while answer is not None:
             self._started.set()
             self._take(answer)

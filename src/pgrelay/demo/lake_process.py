@@ -1,8 +1,8 @@
-"""The lake's side of the demo, a process of its own: the mirror, and answers about its tables.
+"""The lake's process in the demo: it runs the mirror, and answers questions about the tables.
 
-`python -m pgrelay.demo.lake_process SERVERS PREFIX WAREHOUSE TABLE...`. A line in, a line of JSON out: to
-`look` it is `{"rows": {table: count}, "lsn": {table: commit LSN}}`, to `rows` each table's rows. It ends with
-its input.
+`python -m pgrelay.demo.lake_process SERVERS PREFIX WAREHOUSE TABLE...`. It answers each line of input with a
+line of JSON: `look` with `{"rows": {table: count}, "lsn": {table: commit LSN}}`, `rows` with each table's
+rows. It ends at the end of its input.
 """
 
 import json
@@ -27,7 +27,7 @@ _TO_JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T
 
 
 def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
-    # What Java says on stdout is not for the reader of the answers.
+    # Keep stdout for the answers: what Java writes there goes to stderr.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     targets = {f"{prefix}.public.{table}": f"shop.{table}" for table in tables}
@@ -42,7 +42,7 @@ def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
         checkpoint=f"{warehouse}/_checkpoint",
         trigger={"processingTime": "500 milliseconds"},
     )
-    _answer(answers, {"rows": {}, "lsn": {}})  # it runs
+    _answer(answers, {"rows": {}, "lsn": {}})  # the mirror runs
     for line in sys.stdin:
         if query.exception() is not None:
             break
@@ -50,7 +50,7 @@ def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
         answer = _look(spark, metrics, targets) if look else _rows(spark, servers, prefix, targets)
         _answer(answers, answer)
     if query.exception() is not None:
-        query.awaitTermination()  # which raises it
+        query.awaitTermination()  # raises the query's exception
     query.stop()
     spark.stop()
 
@@ -69,12 +69,12 @@ def _look(spark: SparkSession, metrics: CollectorRegistry, targets: Mapping[str,
 
 
 def _rows(spark: SparkSession, servers: str, prefix: str, targets: Mapping[str, str]) -> dict[str, Any]:
-    """Each table's rows as JSON; a document, which the lake keeps as its text, as itself."""
+    """Each table's rows as JSON. The lake stores a jsonb document as text; here it is parsed."""
     schemas = pg.table_schemas(spark, servers, prefix)
     found: dict[str, Any] = {target.partition(".")[2]: [] for target in targets.values()}
     for topic, target in targets.items():
         if not spark.catalog.tableExists(target):
-            continue  # nothing was ever in it
+            continue  # no row was ever in it
         documents = [c.name for c in schemas[topic].columns if c.type_name == "jsonb"]
         table = spark.table(target).drop("__commit_lsn", "__seq")
         rows = [json.loads(row[0]) for row in table.select(F.to_json(F.struct("*"), _TO_JSON)).collect()]

@@ -1,4 +1,4 @@
-"""Whom the shop sells to, and what."""
+"""The shop's customers and products."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The relay as any user runs it: a configuration file, and a process of its own."""
+"""The relay as any user runs it: a configuration file, and its own process."""
 
 import signal
 import sys
@@ -20,9 +20,10 @@ _STOP_TIMEOUT_S: Final = 15.0
 
 
 class RelayProcess:
-    """Runs while its block does; entering returns once `streaming` is true, whose error ends the start.
+    """Runs while its block does. Entering the block returns once `streaming` returns True.
 
-    Raises ServerFailed, with the end of the log, where it does not come to that.
+    If `streaming` raises, that ends the start. Raises ServerFailed, with the end of the log, if the relay
+    ends before it streams or takes too long.
     """
 
     def __init__(self, folder: Path, dsn: str, bootstrap: str, streaming: Callable[[], bool]) -> None:
@@ -51,7 +52,7 @@ class RelayProcess:
         return self._daemon.running
 
     def stop(self) -> int:
-        """Stop it in good order, and return its exit code. Raises ServerFailed where it does not stop."""
+        """Stop it cleanly, and return its exit code. Raises ServerFailed if it does not stop."""
         self._daemon.stop(signal.SIGTERM, timeout=_STOP_TIMEOUT_S)
         assert self._daemon.exit_code is not None
         return self._daemon.exit_code

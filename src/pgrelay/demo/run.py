@@ -46,10 +46,10 @@ _LAKE_LAST_TIMEOUT_S: Final = 90.0
 
 
 def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
-    """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; returns the exit code.
+    """Run the demo on stdout until `rows` changes were shown, or SIGINT or SIGTERM; return the exit code.
 
-    With `keep` the servers outlive it; with `spark` a lake mirrors the tables, and is compared with them too.
-    Raises Unavailable where something it is made of can't be had, and ServerFailed where a server or the
+    With `keep` the servers keep running; with `spark` a lake mirrors the tables, and is compared with them
+    too. Raises Unavailable if a part of the servers is not available, and ServerFailed if a server or the
     relay does not start or ends too soon.
     """
     _forget_environment()
@@ -72,14 +72,14 @@ def demo(rows: int | None, keep: bool, spark: bool = False) -> int:
 
 
 def _forget_environment() -> None:
-    """Drop what libpq and the relay would read: PGHOSTADDR leads elsewhere, and so do our own overrides."""
+    """Unset PG* variables: libpq's may lead to another server, and PGRELAY_* would change the relay."""
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]
 
 
 @contextmanager
 def _set_by_signals(stop: threading.Event) -> Iterator[None]:
-    """The first signal asks for the end, the second for a quick one; more are of no use to anybody."""
+    """Set `stop` at the first signal, and raise KeyboardInterrupt at the second; ignore more signals."""
     signals = 0
 
     def ask(number: int, frame: object) -> None:
@@ -147,7 +147,7 @@ class _Demo:
 
     @contextmanager
     def _lake(self, bootstrap: str) -> Iterator[Lake]:
-        """The mirror, once it runs."""
+        """Start the lake, and wait until its mirror runs."""
         began = time.monotonic()
         with Lake(self._folder, bootstrap, PREFIX) as lake:
             while not lake.started:
@@ -161,14 +161,14 @@ class _Demo:
             yield lake
 
     def _watch_lake(self, show: Show, lake: Lake) -> None:
-        """Until the lake has everything too."""
+        """Go on until the lake has everything too."""
         if not show.go_on_until(lake.has_all, timeout_s=_LAKE_LAST_TIMEOUT_S):
             raise ServerFailed(
                 f"the last changes did not come to the lake; the end of its log:\n{log_tail(lake.log)}"
             )
 
     def _watch(self, show: Show, slot: Slot, topics: Topics, workload: Workload) -> None:
-        """Until the workload ends or is to end, and then until its last record is here."""
+        """Go on until the workload ends or is stopped, and then until its last record has arrived."""
         show.go_on_until(lambda: self._stop.is_set() or not workload.running)
         workload.stop()
         show.go_on_until(lambda: not workload.running)
@@ -228,7 +228,7 @@ class _Demo:
 
 
 class _Start:
-    """Tells how far the servers are."""
+    """Shows how far the start of the servers is."""
 
     def __init__(self, screen: Screen, servers: Servers, stop: threading.Event) -> None:
         self._screen = screen

@@ -1,7 +1,7 @@
-"""The terminal: lines that scroll by, and below them one that stays and changes.
+"""The terminal: lines that scroll by, and below them a status line that stays and changes.
 
-Plain ANSI, and only where there is a terminal: elsewhere the lines come without colour, and the one that
-stays is left out. NO_COLOR (https://no-color.org) takes the colours alone.
+Plain ANSI, and only on a terminal: elsewhere there are no colours and no status line. NO_COLOR
+(https://no-color.org) only turns off the colours.
 """
 
 import itertools
@@ -56,20 +56,20 @@ class Screen:
             self._stream.flush()
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Let lines scroll by, each clipped to the terminal's width."""
+        """Print lines that scroll by, each clipped to the terminal's width."""
         width = _width()
         text = "".join(self._paint(clip(line, width)) + "\n" for line in lines)
         if text:
             self._write(text)
 
     def say(self, text: str = "", style: str = "") -> None:
-        """Let a line scroll by that is never clipped."""
+        """Print a line that scrolls by and is never clipped."""
         self._write(self._paint([(style, text)]) + "\n")
 
     def stay(self, line: Line) -> None:
-        """Have this line stay below the others, in place of the last that did; pieces that don't fit go."""
+        """Replace the status line below the others; pieces that don't fit are left out."""
         if self.live:
-            # Room is left for the ^C that the terminal prints: where it wrapped, a line would be left over.
+            # Leave room for the ^C that the terminal prints: a wrapped line could not be cleared.
             lengths = itertools.accumulate(len(text) for _, text in line)
             fitting = [piece for piece, end in zip(line, lengths, strict=True) if end < _width() - len("^C")]
             self._status = self._paint(fitting)
@@ -88,7 +88,7 @@ class Screen:
 
 
 def clip(line: Line, width: int) -> Line:
-    """The line as far as there is room, with an ellipsis where something is missing."""
+    """Cut the line to `width`, with an ellipsis if something was cut off."""
     if sum(len(text) for _, text in line) <= width:
         return line
     clipped: Line = []

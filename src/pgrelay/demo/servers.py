@@ -1,4 +1,4 @@
-"""Postgres and Kafka, started side by side."""
+"""Postgres and Kafka, started in parallel."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
 from pgrelay.figures import counted, size
 
-# A transaction of more than this is sent before it commits; the default, 64MB, takes longer to fill.
+# Larger transactions are sent before they commit; the default of 64MB takes longer to fill.
 _SETTINGS: Final = {"logical_decoding_work_mem": "64kB"}
 
 _DRAW_EVERY_S: Final = 0.1
@@ -22,7 +22,7 @@ class Stopped(Exception):
 
 
 class Downloads:
-    """How much of the jars has come. The threads that fetch them tell it, and end where `stop` is set."""
+    """How much of the jars has been received. The download threads call it; it ends them if `stop` is set."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -36,7 +36,7 @@ class Downloads:
             self._received[name] = received
 
     def names(self) -> list[str]:
-        """The jars of which something has come, in the order they were begun."""
+        """The jars whose download has begun, in that order."""
         with self._lock:
             return list(self._received)
 
@@ -46,7 +46,7 @@ class Downloads:
 
 
 class Servers:
-    """Both servers. With a folder, their data stay there; with `kept`, they outlive the block."""
+    """Both servers. With a folder, their data stay there; with `kept`, the servers run on after the block."""
 
     def __init__(self, folder: Path | None, stop: threading.Event) -> None:
         self.downloads = Downloads(stop)
@@ -57,9 +57,9 @@ class Servers:
 
     @contextmanager
     def running(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """The block; `waiting` is called every now and then until both servers answer.
+        """Start both servers for the block; `waiting` is called repeatedly until both answer.
 
-        Raises Stopped where `stop` is set by then.
+        Raises Stopped if `stop` is set by then.
         """
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(2))
@@ -76,6 +76,6 @@ class Servers:
             yield
 
     def _leave(self, server: Postgres | Kafka, start: Future[Any]) -> None:
-        # Waits for the start, which may still be under way when something else went wrong.
+        # Wait for the start: it may still be running when something else has failed.
         if start.exception() is None and not self.kept:
             server.__exit__(None, None, None)

@@ -1,7 +1,7 @@
-"""A small shop: its tables, and the transactions of its days. Pure: the same seed gives the same statements.
+"""A small shop: its tables and its transactions. Pure: the same seed gives the same statements.
 
-The shop knows what it has committed so far, as far as the next transactions depend on it, and gives every row
-its id itself; so what must never reach Kafka, because a savepoint took it back, is known by key.
+The shop keeps the committed state that later transactions depend on, and assigns every row's id itself. So it
+knows the keys of the rows that a savepoint rolls back, and that must never reach Kafka.
 """
 
 import itertools
@@ -58,11 +58,11 @@ CREATE TABLE supplier_prices (
 );
 """
 
-# An import brings so many prices, and a last page that is taken back.
+# The prices of an import, and those of its last page, which is rolled back.
 IMPORTED: Final = 5_000
 TAKEN_BACK: Final = 200
 
-# The terminal shows so many changes of one transaction; only these count towards `--rows`.
+# The terminal shows at most this many changes of a transaction; only these count towards `--rows`.
 SHOWN_OF_ONE: Final = 10
 
 # A table and the values of its key.
@@ -85,7 +85,7 @@ FROM generate_series(%s::int, %s::int) n
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Statements that commit together: `changes` rows come of them, and the keys in `never` do not."""
+    """Statements that commit together: `changes` row changes must arrive, and rows in `never` must not."""
 
     title: str
     statements: tuple[Statement, ...]
@@ -104,7 +104,7 @@ class _Order:
 
 
 def transactions(seed: int, rows: int | None = None) -> Iterator[Transaction]:
-    """The shop's transactions, for ever, or until exactly `rows` changes have been shown."""
+    """The shop's transactions, without end, or until exactly `rows` changes have been shown."""
     shop = _Shop(seed)
     left = rows
     for transaction in shop.days():
@@ -113,7 +113,7 @@ def transactions(seed: int, rows: int | None = None) -> Iterator[Transaction]:
                 break
             left -= transaction.shown
         yield transaction
-    # The rest is smaller than a transaction, so that any number comes out even.
+    # Fill the rest with transactions of one row, to reach any number exactly.
     for _ in range(left or 0):
         yield shop.sign_up()
 
@@ -165,7 +165,7 @@ class _Shop:
     def sign_up(self) -> Transaction:
         self._customers += 1
         first, last = self._random.choice(FIRST_NAMES), self._random.choice(LAST_NAMES)
-        # The number keeps addresses apart where names repeat.
+        # The number makes the address unique, since names repeat.
         email = f"{last.lower()}{self._customers}@example.com"
         tags = sorted(self._random.sample(TAGS, self._random.randint(0, 2)))
         row = (self._customers, f"{first} {last}", email, self._random.choice(CITIES), tags)
@@ -176,7 +176,7 @@ class _Shop:
         return Transaction(f"order {order} is placed", tuple(statements), len(statements))
 
     def _begin_order(self) -> tuple[int, list[Statement]]:
-        """An order of one to three products, each taken off the shelf."""
+        """An order of one to three products, each subtracted from the stock."""
         order = next(self._order_ids)
         numbers = self._random.sample(range(1, len(PRODUCTS) + 1), self._random.randint(1, 3))
         items = [(n, self._random.randint(1, 4), Decimal(PRODUCTS[n - 1][1])) for n in numbers]
@@ -189,7 +189,7 @@ class _Shop:
         return order, statements
 
     def _refuse_voucher(self) -> Transaction:
-        """An order whose free gifts are taken back, for the voucher has expired."""
+        """An order whose free gifts are rolled back, since the voucher has expired."""
         order, statements = self._begin_order()
         changes = len(statements)
         gifts = range(91, 94)
@@ -246,8 +246,8 @@ class _Shop:
         return Transaction("the till is closed", ((emit, (f"till closed, no. {number}",)),), 1)
 
     def _import_prices(self) -> Transaction:
-        """The large one: all prices of a supplier anew, and a last page that is taken back."""
-        # Each import takes back other rows than those before, so that their keys count them all.
+        """The large transaction: reload all prices of a supplier, and roll back a last page."""
+        # Each import rolls back rows with new keys, so the set of keys counts the rows of all imports.
         first = IMPORTED + 1 + self._imports * TAKEN_BACK
         last = first + TAKEN_BACK - 1
         self._imports += 1

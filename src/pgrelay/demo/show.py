@@ -1,4 +1,4 @@
-"""The show: records taken in as they arrive, counted, folded, and put on the screen."""
+"""The show: count, fold and display records as they arrive."""
 
 import time
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from pgrelay.demo.workload import Workload
 
 _TURN_S: Final = 0.1
 
-# On a busy machine a large transaction may pause for some turns before the rest of it comes.
+# On a busy machine a large transaction may pause for some turns before the rest of it arrives.
 _QUIET_TURNS: Final = 20
 
 
 class Show:
-    """`look` is called every turn; what it raises ends the show."""
+    """`look` is called every turn; an exception from it ends the show."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Show:
         self._quiet_turns = 0
 
     def go_on_until(self, over: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Take turns until it is over; false where it is not within the time."""
+        """Take turns until `over` returns True; return False if that takes longer than `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not over():
             if deadline is not None and time.monotonic() > deadline:
@@ -52,7 +52,7 @@ class Show:
         return True
 
     def end(self) -> None:
-        """Show what is still held back."""
+        """Show the counts that are still held back."""
         self._screen.show(self.feed.rest())
 
     def _turn(self) -> None:

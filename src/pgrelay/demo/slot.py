@@ -1,4 +1,4 @@
-"""What Postgres tells of the relay's slot."""
+"""What Postgres reports about the relay's slot."""
 
 from typing import Any, Final, LiteralString, Self
 
@@ -12,7 +12,7 @@ _STREAMED: Final = "SELECT stream_txns, stream_count FROM pg_stat_replication_sl
 
 
 class Slot:
-    """Asks over a connection of its own, which the block opens."""
+    """Queries the slot over its own connection, which is open while the block runs."""
 
     def __init__(self, dsn: str, name: str) -> None:
         self._dsn = dsn
@@ -26,12 +26,12 @@ class Slot:
         self.connection.close()
 
     def active(self) -> bool:
-        """Whether a relay streams it."""
+        """Whether a relay streams from it."""
         row = self._row(_ACTIVE)
         return row is not None and row[0]
 
     def confirmed(self) -> int:
-        """The LSN up to which everything is in Kafka."""
+        """The LSN that the relay has confirmed: everything up to it is in Kafka."""
         row = self._row(_CONFIRMED)
         return parse_lsn(row[0]) if row is not None else 0
 

@@ -1,4 +1,4 @@
-"""What a demo comes to: the records counted, and the proof that they are the tables."""
+"""The result of a demo: the counts of records, and the proof that they equal the tables."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _OPS: Final = ("c", "u", "d", TOMBSTONE, TRUNCATE, "m")
 class Outcome:
     """`streamed`: how many transactions were sent before they committed, and in how many parts.
 
-    `lake`: the comparisons with the lake's tables, where there is one.
+    `lake`: the comparisons with the lake's tables, if there is a lake.
     """
 
     tally: Tally
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def summary(outcome: Outcome) -> Iterator[Line]:
-    """The lines, good or bad."""
+    """The summary's lines, whether the outcome is good or bad."""
     yield []
     yield from _counts(outcome)
     yield []
@@ -60,7 +60,7 @@ def summary(outcome: Outcome) -> Iterator[Line]:
 
 
 def _counts(outcome: Outcome) -> Iterator[Line]:
-    """A table's records by op, and the rows that it has now."""
+    """Each table's records by op, and its current number of rows."""
     rows = {comparison.table: comparison.rows for comparison in outcome.comparisons}
     records = outcome.tally.records
     tables = [*rows, *sorted({table for table, _ in records} - rows.keys())]
@@ -89,7 +89,7 @@ def _equality(comparisons: Sequence[Comparison]) -> Iterator[Line]:
 
 
 def _lake(outcome: Outcome) -> Iterator[Line]:
-    """Each table beside the lake's, and the lag."""
+    """Each table's row count beside the lake's, and the lag."""
     if not outcome.lake:
         return
     yield []

@@ -1,4 +1,4 @@
-"""What the demo counts while records arrive, and the line that tells of it."""
+"""What the demo counts while records arrive, and the status line with these counts."""
 
 import time
 from collections import Counter, deque
@@ -19,7 +19,7 @@ _LAGS_KEPT: Final = 50
 class Tally:
     """Counts the records of each table by op, and how long each transaction takes from commit to consumer.
 
-    `taken_back` are keys of rows that must never arrive; it may grow meanwhile.
+    `taken_back` has keys of rows that must never arrive; it may grow meanwhile.
     """
 
     def __init__(self, taken_back: set[Key], clock: Callable[[], float] = time.time) -> None:
@@ -42,26 +42,26 @@ class Tally:
         lag_ms = self._clock() * 1e3 - change.commit_us / 1e3
         self.longest_ms = max(self.longest_ms, lag_ms)
         if change.position[0] == self._last_commit:
-            # A transaction is here when its last record is.
+            # A transaction has arrived when its last record has: replace the lag of the record before.
             self._lags_ms.pop()
         self._last_commit = change.position[0]
         self._lags_ms.append(lag_ms)
 
     @property
     def total(self) -> int:
-        """Records, tombstones included."""
+        """All records, including tombstones."""
         return self.records.total()
 
     @property
     def lag_ms(self) -> float:
-        """The median of the last transactions."""
+        """The median lag of the last transactions."""
         return median(self._lags_ms) if self._lags_ms else 0.0
 
     def of_op(self, op: str) -> int:
         return sum(count for (_, other), count in self.records.items() if other == op)
 
     def rate(self) -> float:
-        """Records a second, over the last few; to be asked now and then."""
+        """Records a second over the last seconds; call it regularly, since each call is a sample."""
         now, total = self._clock(), self.total
         self._arrivals.append((now, total))
         while len(self._arrivals) > 2 and self._arrivals[1][0] < now - _RATE_OVER_S:
@@ -70,7 +70,7 @@ class Tally:
         return (total - before) / (now - since) if now > since else 0.0
 
     def status(self, lag_bytes: int, note: str) -> Line:
-        """The line for the bottom of the terminal; what matters least is at its end."""
+        """The line for the bottom of the terminal, the least important pieces last."""
         line: Line = [("bold", f"{self.total:,}"), ("", " records ")]
         for op in ("c", "u", "d", "t", "m"):
             if count := self.of_op(op):

@@ -1,4 +1,4 @@
-"""The reader: a plain Kafka consumer of what the relay writes."""
+"""The reader: a plain Kafka consumer of the relay's topics."""
 
 import logging
 from types import TracebackType
@@ -12,18 +12,18 @@ _OPTIONS: Final = {
     "group.id": "pgrelay-demo",  # required, though no offset is ever committed
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
-    "fetch.wait.max.ms": 50,  # a new partition is first asked for when the request under way comes back
+    "fetch.wait.max.ms": 50,  # a new partition is only fetched after the pending request returns
 }
 _AT_ONCE: Final = 2_000
 _TIMEOUT_S: Final = 10.0
 
-# Of no use to the reader of a terminal, who is told when the broker ends.
+# librdkafka's messages would only clutter the terminal; the demo itself reports a broker that ends.
 _SILENT: Final = logging.Logger("librdkafka")
 _SILENT.addHandler(logging.NullHandler())
 
 
 class Topics:
-    """Reads the topics of schema `public` and of logical messages from their beginning, as they are made."""
+    """Reads the topics of schema `public` and of logical messages from the beginning, as they are created."""
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         self._options = {"bootstrap.servers": bootstrap, **_OPTIONS}
@@ -41,7 +41,7 @@ class Topics:
         self._consumer.close()
 
     def look(self) -> None:
-        """Find the topics that have been made since."""
+        """Find topics that were created since the last call."""
         found = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
         new = [
             (topic, partition)
@@ -55,7 +55,7 @@ class Topics:
             self._consumer.incremental_assign([TopicPartition(*where, OFFSET_BEGINNING) for where in new])
 
     def read(self, timeout_s: float) -> list[Change]:
-        """What has arrived, waiting for the first of it at most so long; transaction by transaction."""
+        """The changes that have arrived, in commit order; wait at most `timeout_s` for the first."""
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []

@@ -1,4 +1,4 @@
-"""Records as lines to read: when, what, which row, and what became of it."""
+"""Records as lines of text: time, operation, table, key, and the changed values."""
 
 import json
 from collections import Counter
@@ -34,12 +34,12 @@ _KEY_WIDTH: Final = len("HB-00001")
 
 
 def legend() -> Line:
-    """What the letters mean."""
+    """The meaning of the letters."""
     return [(OP_STYLES[op], f"{op} {name}   ") for op, name in _OP_NAMES.items()]
 
 
 def change_line(change: Change, previous: Row | None) -> Line:
-    """One line for one record. `previous` is the row before it, as earlier records left it."""
+    """One line for one record. `previous` is the row as earlier records left it."""
     style = OP_STYLES[change.op]
     faded = "dim" if change.op == TOMBSTONE else ""
     return [
@@ -87,7 +87,7 @@ def _clock(unix_us: int) -> str:
 
 
 class Feed:
-    """Decides what of a transaction is shown: how it begins, and how much more there was."""
+    """Decides what is shown of a transaction: its first changes, and the count of the rest."""
 
     def __init__(self) -> None:
         self.shown = 0
@@ -95,7 +95,7 @@ class Feed:
         self._held: Counter[tuple[int | None, str]] = Counter()
 
     def lines(self, change: Change, previous: Row | None) -> Iterator[Line]:
-        """The lines that this change brings about; there may be none."""
+        """The lines to show for this change; there may be none."""
         commit = change.position[0]
         if change.op != TOMBSTONE:
             self._of[commit] += 1
@@ -107,7 +107,7 @@ class Feed:
         yield change_line(change, previous)
 
     def rest(self) -> Iterator[Line]:
-        """A line for what was not shown since the last time, if there was any."""
+        """For each transaction and table, a line that counts the changes not shown since the last call."""
         for (xid, table), count in self._held.items():
             rest = f"… {table:<{_TABLE_WIDTH}} {count:,} more of transaction {xid}"
             yield [("", " " * len("00:00:00.000 ")), ("dim", rest)]

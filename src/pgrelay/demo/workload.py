@@ -1,4 +1,4 @@
-"""The shop at work: its transactions committed one after the other, in a thread of their own."""
+"""The shop's workload: a thread that commits its transactions one after the other."""
 
 import threading
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from pgrelay.demo.shop import Key, Transaction
 
 
 class Workload:
-    """Runs while its block does: until the transactions end, or it is told to stop between two of them.
+    """Runs while its block does, until the transactions end, or until it is stopped between two of them.
 
-    `pause_s` passes between two. `taken_back` are the keys of all rows that a savepoint took back.
+    It pauses `pause_s` after each. `taken_back` has the keys of all rows that a savepoint rolled back.
     """
 
     def __init__(self, dsn: str, transactions: Iterable[Transaction], pause_s: float) -> None:
@@ -37,12 +37,12 @@ class Workload:
         self._thread.join()
 
     def stop(self) -> None:
-        """Begin no other transaction."""
+        """Begin no more transactions."""
         self._stop.set()
 
     @property
     def running(self) -> bool:
-        """Whether more may come. Raises what ended the thread too soon."""
+        """Whether more transactions may come. Raises the exception that ended the thread early."""
         if self._thread.is_alive():
             return True
         if self._error is not None:
@@ -62,7 +62,7 @@ class Workload:
 
     def _commit(self, connection: psycopg.Connection, transaction: Transaction) -> None:
         self.title = transaction.title
-        # Beforehand: what must not arrive is known before anything can.
+        # Before the commit: the keys that must not arrive are known before anything can arrive.
         self.taken_back |= transaction.never
         with connection.transaction():
             for statement, parameters in transaction.statements:
