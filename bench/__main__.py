@@ -44,7 +44,7 @@ def main() -> int:
 
 @contextmanager
 def _contenders(options: argparse.Namespace) -> Iterator[list[Contender]]:
-    """Those asked for; a schema registry runs for as long as the block where one of them needs it."""
+    """The selected contenders; if one of them needs a schema registry, it runs while the block does."""
     exactly_once = {"sink": {"delivery": "exactly_once"}}
     found = [
         recvlogical(),
@@ -63,14 +63,14 @@ def _contenders(options: argparse.Namespace) -> Iterator[list[Contender]]:
 
 
 def _warm_up(stage: Stage, contenders: Sequence[Contender]) -> None:
-    """The broker's first records cost it several times what later ones do."""
+    """Warm up: the broker's first records cost it several times as much as later ones."""
     warming = [contender for contender in contenders if contender.delivers and not contender.peer][:1]
     with loaded(stage, named("insert").scaled(0.25)) as load:
         _rounds(stage, load, warming, 2)
 
 
 def _rounds(stage: Stage, load: Load, contenders: Sequence[Contender], rounds: int) -> list[list[Run]]:
-    """Each round runs every contender once, and each begins with another one."""
+    """Each round runs every contender once, starting with a different one."""
     with ExitStack() as stack:
         topics = {
             contender.name: stack.enter_context(_topics(stage, load.workload, contender))

@@ -1,4 +1,4 @@
-"""The checkout's two forms: compiled by the project's own build, and the same source as it is."""
+"""The checkout's two forms: compiled by the project's own build, and the same source, interpreted."""
 
 import hashlib
 import os
@@ -20,14 +20,14 @@ _MAIN = "import sys; from pgrelay.cli import main; sys.exit(main())"
 
 
 def pgrelay(*arguments: str) -> list[str]:
-    """A command line that runs pgrelay out of the folder in PYTHONPATH."""
+    """A command line that runs pgrelay from the folder in PYTHONPATH."""
     return [sys.executable, "-c", _MAIN, *arguments]
 
 
 def environment(form: Form) -> dict[str, str]:
-    """The environment in which Python imports that form, of the sources as they were at the first call.
+    """The environment in which Python imports that form, built from the sources at the first call.
 
-    Raises RuntimeError where it can't be built, or the sources have changed since.
+    Raises RuntimeError if it can't be built, or if the sources have changed since.
     """
     folder = _BUILDS / _at_first() / form
     if not folder.exists():
@@ -36,7 +36,7 @@ def environment(form: Form) -> dict[str, str]:
 
 
 def _build(form: Form, folder: Path) -> None:
-    # A copy, so that neither what earlier builds left in build/ nor an edit made meanwhile gets in.
+    # Build from a copy: it contains neither the leftovers of earlier builds in build/ nor later edits.
     with tempfile.TemporaryDirectory(prefix="pgrelay-build-") as temporary:
         source = Path(temporary, "source")
         target = Path(temporary, "target")

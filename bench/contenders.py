@@ -1,4 +1,4 @@
-"""Who drains: how each is told its slot and its broker, and how we know that it is done."""
+"""The contenders: how each gets its slot and its broker, and how we know that it is done."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ from bench.builds import Form, environment, pgrelay
 from bench.stage import PUBLICATION
 from pgrelay.wire.replication import StreamOptions
 
-# What pgrelay asks of PostgreSQL 18 by default.
+# The options that pgrelay requests from PostgreSQL 18 by default.
 STREAM = StreamOptions(4, (PUBLICATION,), messages=True, streaming="parallel")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one contender is given for one run."""
+    """The input of one contender for one run."""
 
     bin: Path
     port: int
@@ -39,9 +39,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """`delivers` to topics, or throws rows away; `confirms` soon to the slot what it has delivered.
+    """`delivers`: writes to topics, else it discards rows; `confirms`: soon confirms to the slot.
 
-    A `peer` is slow: it runs where it is asked for.
+    A `peer` is slow: it only runs on request.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Contender:
 
     @property
     def prefix(self) -> str:
-        """Fit for a slot and for topics."""
+        """A name that is valid for a slot and for topics."""
         return self.name.replace(" ", "_")
 
 
@@ -80,9 +80,9 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 def relay(form: Form, name: str = "", sections: Sections | None = None) -> Contender:
-    """pgrelay as it is configured by default, but for `sections`, of which `name` tells.
+    """pgrelay with its default configuration except `sections`, which `name` describes.
 
-    Raises RuntimeError where that form can't be built.
+    Raises RuntimeError if that form can't be built.
     """
     given = sections or {}
     imports = environment(form)
@@ -96,7 +96,7 @@ def relay(form: Form, name: str = "", sections: Sections | None = None) -> Conte
 
 
 def configuration(job: Job, given: Sections) -> dict[str, dict[str, Any]]:
-    """A relay's configuration for the job; what is `given` wins."""
+    """A relay's configuration for the job; `given` overrides it."""
     ours: dict[str, dict[str, Any]] = {
         "source": {"dsn": job.dsn, "slot": job.slot, "publications": [PUBLICATION]},
         "sink": {"kafka": {"bootstrap.servers": job.bootstrap}},

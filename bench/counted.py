@@ -1,7 +1,7 @@
-"""What `bench.guard` runs under callgrind: each format and shape encoded once, between two marks.
+"""The program that `bench.guard` runs under callgrind: encode each format and shape once, between two marks.
 
-callgrind writes down what it has counted so far, and begins at 0 again, whenever the function `MARK` is
-called. So the work between two marks has a figure of its own, without start-up, imports and making frames.
+callgrind writes out its count, and resets it to 0, whenever the function `MARK` is called. So the work
+between two marks has its own figure, without start-up, imports and the creation of frames.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from bench import pure
 from pgrelay.encode import encoder
 
-# Of the C library, so that it keeps its name in every build of Python; and nothing else here calls it.
+# A function of the C library has the same name in every build of Python; nothing else here calls this one.
 MARK = "getsid"
 WORK = tuple((format, shape) for format in pure.FORMATS for shape in ("insert", "update", "delete"))
 
@@ -34,7 +34,7 @@ def main() -> None:
         for format, shape in WORK:
             pure.encode(pure.transactions(shape, _WARM_UP), Path(folder), format)
             work = pure.transactions(shape, rows)
-            # So that the garbage collector finds the same at each mark, as the relay has it after its start.
+            # Put the garbage collector into the same state at each mark, that of a relay after its start.
             gc.collect()
             gc.freeze()
             _mark()

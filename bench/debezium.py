@@ -1,6 +1,6 @@
-"""Debezium, the reference: its Postgres connector in Kafka Connect, standalone, as its manual has it.
+"""Debezium, the reference: its Postgres connector in Kafka Connect, standalone, set up as in its manual.
 
-Both configurations write what pgrelay writes by default: JSON without schemas. Connect's producers wait for
+Both configurations write JSON without schemas, as pgrelay does by default. Connect's producers wait for
 acks=all by default. `tuned` has larger batches and queues, shorter waits, and pgrelay's compression.
 """
 
@@ -20,7 +20,7 @@ VERSION = "3.7.0.Final"
 
 _JETTY = "12.0.34"
 
-# Connect names no version of some parts of Jetty, for which jgo takes the newest; nor a log binding.
+# Connect's POM gives no version for some parts of Jetty, so jgo would take the newest, and no log binding.
 _ENDPOINT = "+".join(
     (
         f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
@@ -59,17 +59,17 @@ _TUNED = {
 
 
 def debezium() -> list[Contender]:
-    """At its defaults, and tuned. Raises whatever keeps jgo from fetching the jars."""
+    """With its defaults, and tuned. Raises whatever jgo raises if it can't fetch the jars."""
     return [configured("debezium", {}), configured("debezium tuned", _TUNED)]
 
 
 def configured(name: str, more: Mapping[str, str], jars: Path | None = None) -> Contender:
-    """One whose connector has `more` options over its defaults. Raises as `debezium` does.
+    """A Debezium whose connector has `more` options over its defaults. Raises as `debezium` does.
 
-    jgo gathers the jars in the folder `jars`. In its own, which is taken by default, another process that
-    does the same takes them away for a moment.
+    jgo collects the jars in the folder `jars`. In jgo's own folder, the default, another process that does
+    the same removes them for a moment.
     """
-    # In the repository that jgo downloads to, it takes what another process is writing for its own, and ends.
+    # Without a lock, jgo fails on files that another process is still downloading to its repository.
     with cache_lock("jars"):
         resolved = jgo.build(_ENDPOINT, cache_dir=jars)
     class_path = ":".join(str(path) for path in (*resolved.class_path_jars, *resolved.module_path_jars))

@@ -1,4 +1,4 @@
-"""One run: one contender drains one load, timed and metered, and its records are counted."""
+"""One run: one contender drains one load, with its time and CPU measured and its records counted."""
 
 import os
 import subprocess
@@ -20,17 +20,17 @@ _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.01
 
-# Called with the contender's process id every time that we look whether it is done.
+# Called with the contender's process id at each check whether it is done.
 Watch = Callable[[int], None]
 
 
 class Void(Exception):
-    """The run says nothing: the contender ended, took too long, or delivered other than it should."""
+    """The run is void: the contender ended, took too long, or delivered the wrong records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Load averages are of one minute; `others_cores` is how many cores the rest of the machine used."""
+    """Load averages are over one minute; `others_cores` is how many cores the rest of the machine used."""
 
     contender: str
     workload: str
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What the clock and the meter said between start and end."""
+    """The time and the CPU between start and end."""
 
     seconds: float = 0.0
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class Timed:
 def drain(
     stage: Stage, load: Load, contender: Contender, topics: Topics | None, watch: Watch | None = None
 ) -> Run:
-    """Run one contender over the load; a run that went wrong comes back as void.
+    """Run one contender over the load; a failed run is returned as void.
 
-    `topics` None: it throws the rows away.
+    `topics` None: the contender discards the rows.
     """
     before = os.getloadavg()[0]
     timed = Timed()
@@ -136,7 +136,7 @@ def _log_file(folder: Path, contender: Contender) -> Path:
 
 
 class _Race:
-    """The contender on its way: what the server says of its slot, and the broker of its topics."""
+    """The contender's progress: what the server reports about its slot, and the broker about its topics."""
 
     def __init__(
         self,
@@ -155,11 +155,11 @@ class _Race:
         self._target = load.target
         self._expected = load.workload.rows * load.workload.records_a_row
         self._log = _log_file(stage.folder, contender)
-        # Ten times what the slowest peer needs.
+        # Ten times as long as the slowest peer needs.
         self.timeout_s = 60 + load.workload.rows / 1000
 
     def await_start(self) -> int:
-        """The process id of the slot's walsender, as soon as there is one."""
+        """Wait for the slot's walsender, and return its process id."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while (pid := self._look()[0]) is None:
             self.check(deadline)
@@ -182,7 +182,7 @@ class _Race:
         return (None if pid is None else int(str(pid))), bool(confirmed)
 
     def check(self, deadline: float) -> None:
-        """Raises Void where going on is of no use."""
+        """Raises Void if the run can't succeed any more."""
         if self.process.poll() is not None and not self._look()[1]:
             raise Void(f"it ended with exit code {self.process.returncode}:\n{log_tail(self._log)}")
         if time.monotonic() > deadline:
@@ -212,7 +212,7 @@ def _time(race: _Race, watch: Watch | None) -> Timed:
 
 
 def _verified(load: Load, topics: Topics) -> int:
-    """The number of records. Raises Void unless each row's are there, and nothing else."""
+    """The number of records. Raises Void unless the topics have exactly the records of each row."""
     expected = load.workload.rows * load.workload.records_a_row
     records, keys = topics.read()
     if (records, keys) != (expected, load.workload.rows):

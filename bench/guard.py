@@ -1,8 +1,8 @@
-"""`make guard`: instructions that the compiled pure half takes for a row, against the figures committed.
+"""`make guard`: compare the instructions per row of the compiled pure half with the committed figures.
 
-Valgrind's callgrind counts them, so that the load of the machine does not matter. They hold for one tool
-chain, which stands beside them in `bench/instructions.json`; `make guard ARGS=--renew` makes both anew. On
-another tool chain the measure is the sources that the figures were committed with, compiled there.
+Valgrind's callgrind counts them, so the load of the machine does not matter. The figures hold for one tool
+chain, which `bench/instructions.json` names beside them; `make guard ARGS=--renew` updates both. On another
+tool chain, the sources of the commit with the figures are compiled there and counted for comparison.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parents[1]
 _COMMITTED = _ROOT / "bench" / "instructions.json"
 _RENEW = "make guard ARGS=--renew"
 
-# Of each format and shape, instructions a row.
+# Instructions per row, by format and shape.
 Counts = dict[str, int]
 
 
@@ -36,7 +36,7 @@ class CannotCount(Exception):
 
 
 def versions() -> dict[str, str]:
-    """All that decides which instructions the sources become."""
+    """The versions of everything that determines the machine code of the sources."""
     compiler = sysconfig.get_config_var("CC").split()[0]
     return {
         "python": f"{platform.python_version()} {platform.python_compiler()}",
@@ -53,7 +53,7 @@ def _first_line(*command: str) -> str:
 
 
 def count(rows: int = ROWS, compiled: Path | None = None) -> Counts:
-    """Of the pgrelay in the folder `compiled`, or else the one installed. Raises CannotCount."""
+    """Count for the pgrelay in the folder `compiled`, else for the installed one. Raises CannotCount."""
     if shutil.which("valgrind") is None:
         raise CannotCount("valgrind is missing, which counts: apt-get install valgrind")
     path = {} if compiled is None else {"PYTHONPATH": str(compiled)}
@@ -65,7 +65,7 @@ def count(rows: int = ROWS, compiled: Path | None = None) -> Counts:
         ran = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True)
         if ran.returncode != 0:
             raise CannotCount(f"{' '.join(command)}: {ran.stderr.strip().splitlines()[-1]}")
-        # Each second one ends at a second mark.
+        # Every second count ends at a second mark: it is that of the work between two marks.
         return {
             f"{format} {shape}": _summary(out.with_suffix(f".{2 * number + 2}")) // rows
             for number, (format, shape) in enumerate(WORK)
@@ -80,7 +80,7 @@ def _summary(dump: Path) -> int:
 
 
 def counted_here(committed: Mapping[str, str], here: Mapping[str, str]) -> Counts:
-    """What the committed sources take with this tool chain, which is another one. Raises CannotCount."""
+    """The counts of the committed sources on this tool chain, a different one. Raises CannotCount."""
     for name, version in here.items():
         if committed.get(name) != version:
             print(f"committed with {name} {committed.get(name)}, here {version}")
@@ -90,7 +90,7 @@ def counted_here(committed: Mapping[str, str], here: Mapping[str, str]) -> Count
 
 
 def counted_at(commit: str) -> Counts:
-    """What the sources of a commit take, compiled by the tools at hand. Raises CannotCount."""
+    """The counts of a commit's sources, compiled with the local tools. Raises CannotCount."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "source"), Path(folder, "target")
         source.mkdir()
@@ -106,7 +106,7 @@ def counted_at(commit: str) -> Counts:
 
 
 def last_renewed() -> str:
-    """The commit of the figures. Raises CannotCount."""
+    """The commit that last changed the figures. Raises CannotCount."""
     log = ["git", "log", "-1", "--format=%H", "--", str(_COMMITTED)]
     ran = subprocess.run(log, cwd=_ROOT, capture_output=True, text=True)
     if not ran.stdout.strip():
@@ -115,7 +115,7 @@ def last_renewed() -> str:
 
 
 def compare(found: Counts, wanted: Mapping[str, int]) -> list[str]:
-    """Prints the table; what it gives is too dear."""
+    """Print the table; return the names whose counts are too high."""
     print(f"{'instructions a row':<20}{'committed':>10}{'now':>10}")
     for name, now in found.items():
         print(f"{name:<20}{wanted[name]:>10,}{now:>10,}{now / wanted[name]:>9.3f}")

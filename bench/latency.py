@@ -1,8 +1,8 @@
-"""From a commit to its record: 500 one-row commits a second, alone and beside a large transaction.
+"""Latency from a commit to its record: 500 one-row commits a second, alone and beside a large transaction.
 
 Each commit's clock starts when COMMIT has returned to its client and stops when a consumer has the record;
 the relay's own histogram counts from the commit's time in the WAL to the broker's acknowledgement. The
-longest time without a status update says whether keepalives were answered throughout.
+longest time without a status update shows whether keepalives were answered throughout.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _CATCH_UP_S = 60.0
 
 
 class Arrivals:
-    """When each row's record came, by its id; a thread of its own consumes them."""
+    """When each row's record arrived, by id; a separate thread consumes the records."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.at: dict[int, float] = {}
@@ -69,10 +69,10 @@ class Arrivals:
 
 
 def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
-    """When each of the commits returned, at so many a second."""
+    """Commit `rate` rows a second; return when each commit returned, by id."""
     returned: dict[int, float] = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
-        # The stage's servers commit lazily, and a walsender sends only what was flushed.
+        # The stage's servers commit asynchronously, and a walsender only sends flushed WAL.
         connection.execute("SET synchronous_commit = on")
         start = time.monotonic()
         for number, row in enumerate(ids):
@@ -84,7 +84,7 @@ def commit(dsn: str, ids: range, rate: float) -> dict[int, float]:
 
 @contextmanager
 def large_transaction(dsn: str, rows: int) -> Iterator[None]:
-    """Runs beside the block, if it has any rows."""
+    """Run a large transaction beside the block, if `rows` is not 0."""
 
     def insert() -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
@@ -99,7 +99,7 @@ def large_transaction(dsn: str, rows: int) -> Iterator[None]:
 
 
 class Silence:
-    """The longest that the server went without a status update, looked at from a thread."""
+    """The longest time that the server got no status update, measured in a thread."""
 
     def __init__(self, dsn: str) -> None:
         self.longest_s = 0.0
@@ -124,7 +124,7 @@ class Silence:
 
 
 def measure(stage: Stage, load: Load, rate: int, seconds: int, large_rows: int) -> bool:
-    """Print one line of figures; false where a record is missing."""
+    """Print one line of figures; return False if a record is missing."""
     listen = f"127.0.0.1:{free_port()}"
     contender = relay("compiled", sections={"http": {"listen": listen}})
     ids = range(1, rate * seconds + 1)
@@ -148,7 +148,7 @@ def measure(stage: Stage, load: Load, rate: int, seconds: int, large_rows: int) 
 
 @contextmanager
 def streaming(stage: Stage, load: Load, contender: Contender) -> Iterator[None]:
-    """A relay at work for the block."""
+    """Run a relay for the block."""
     with (
         psycopg.connect(load.dsn, autocommit=True) as connection,
         slot_copy(connection, contender.prefix) as slot,
@@ -163,7 +163,7 @@ def streaming(stage: Stage, load: Load, contender: Contender) -> Iterator[None]:
 
 
 def _histogram(listen: str) -> str:
-    """The share of transactions within each bucket that is not empty."""
+    """The share of transactions in each non-empty bucket."""
     with urllib.request.urlopen(f"http://{listen}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found = re.findall(r'pgrelay_delivery_latency_seconds_bucket\{le="([^"]+)"\} ([\d.]+)', text)

@@ -1,8 +1,8 @@
-"""Does memory stay flat? `python -m bench.memory --rows 30000000`: one streamed transaction of so many rows.
+"""Does memory stay flat? `python -m bench.memory --rows 30000000`: one streamed transaction of that size.
 
-`--slow 600`: transactions of 500 rows in place of it, and for the first 600 s a broker that is stopped and
-let go on many times a second, and so takes in a small part of what it could. The relay's RSS, its spool and
-the slot's lag are sampled from outside while it drains: to bench/memory.csv and, drawn in characters, to the
+`--slow 600`: transactions of 500 rows instead, and for the first 600 s the broker is stopped and resumed many
+times a second, so it accepts only a small part of what it could. The relay's RSS, its spool and the slot's
+lag are sampled from outside while it drains: to bench/memory.csv and, as a chart of characters, to the
 terminal. Every record is counted afterwards.
 """
 
@@ -31,7 +31,7 @@ from bench.workloads import Workload, named
 _CSV = Path(__file__).with_name("memory.csv")
 _EVERY_S = 0.25
 _WIDTH = 72
-# Of a slow broker: a thirtieth of the time is its own.
+# A slow broker runs a thirtieth of the time.
 _STOPPED_S = 0.29
 _RUNNING_S = 0.01
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -46,7 +46,7 @@ class Sample:
 
 
 class Sampler:
-    """Looks at one relay a few times a second, however often it is called."""
+    """Samples one relay at most a few times a second, however often it is called."""
 
     def __init__(self, connection: Connection, slot: str, spool: Path) -> None:
         self.samples: list[Sample] = []
@@ -76,7 +76,7 @@ class Sampler:
 
 
 def spark(values: Sequence[float]) -> str:
-    """A line of bars from 0 to the largest; many values to a bar show their largest."""
+    """A line of bars from 0 to the largest value; a bar of several values shows their maximum."""
     size = max(1, -(-len(values) // _WIDTH))
     bars = [max(values[start : start + size]) for start in range(0, len(values), size)]
     most = max(bars, default=0.0) or 1.0
@@ -85,7 +85,7 @@ def spark(values: Sequence[float]) -> str:
 
 @contextmanager
 def slowed(pid: int, seconds: float) -> Iterator[None]:
-    """A process that runs a small part of the time, for so many seconds, or as long as the block."""
+    """Let a process run only a small part of the time, for `seconds`, or as long as the block."""
     over = threading.Event()
 
     def pace() -> None:

@@ -1,4 +1,4 @@
-"""What Linux tells of processes and of the machine. CPU is in seconds, memory in MB of 1,000,000 bytes."""
+"""Processes and the machine, as Linux reports them. CPU is in seconds, memory in MB of 1,000,000 bytes."""
 
 import os
 from collections.abc import Mapping
@@ -9,30 +9,30 @@ _PROC = Path("/proc")
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time of all threads, also those that have ended. FileNotFoundError if it is gone."""
+    """User and system time of all threads, including ended ones. FileNotFoundError if the process is gone."""
     return _cpu_s(_PROC / str(pid) / "stat")
 
 
 def thread_cpu_s(pid: int) -> dict[str, float]:
-    """CPU of the threads that run now, those of one name together."""
+    """CPU of the current threads, summed by name."""
     spent: dict[str, float] = {}
     for task in (_PROC / str(pid) / "task").iterdir():
         try:
             name = (task / "comm").read_text().strip()
             spent[name] = spent.get(name, 0.0) + _cpu_s(task / "stat")
-        except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
+        except (FileNotFoundError, ProcessLookupError):  # the thread has just ended
             continue
     return spent
 
 
 def _cpu_s(stat: Path) -> float:
-    # The name, in parentheses, may hold anything; utime and stime are the 12th and 13th field behind it.
+    # The name, in parentheses, may contain anything; utime and stime are the 12th and 13th fields after it.
     fields = stat.read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 
 
 def memory_mb(pid: int, field: str) -> float:
-    """`VmRSS` is resident now, `VmHWM` was at most. 0 where the process has ended."""
+    """`VmRSS` is the current resident size, `VmHWM` its peak. 0 if the process has ended."""
     for line in (_PROC / str(pid) / "status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -40,7 +40,7 @@ def memory_mb(pid: int, field: str) -> float:
 
 
 def busy_s() -> float:
-    """CPU that anything used since boot, on all cores, and what the hypervisor took from us."""
+    """CPU that everything used since boot, on all cores, including time stolen by the hypervisor."""
     fields = (_PROC / "stat").read_text().splitlines()[0].split()[1:9]
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields)
     return (user + nice + system + irq + softirq + steal) / _TICKS_A_SECOND
@@ -56,7 +56,7 @@ def child_running(word: str) -> int:
 
 
 class Meter:
-    """CPU of some processes since it was made, by the names given to them, and the peak RSS of each."""
+    """CPU of some processes since the meter was created, by given name, and the peak RSS of each."""
 
     def __init__(self, pids: Mapping[str, int]) -> None:
         self._pids = dict(pids)
@@ -67,7 +67,7 @@ class Meter:
         self.others_s = 0.0
 
     def read(self) -> None:
-        """Look again; of a process that has ended, the last look stays."""
+        """Read again; a process that has ended keeps its last values."""
         for name, pid in self._pids.items():
             try:
                 self.cpu_s[name] = cpu_s(pid) - self._from[name]

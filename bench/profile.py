@@ -1,6 +1,6 @@
-"""`make profile`: where a row's CPU goes: the pure half in both forms, each thread of a drain, its symbols.
+"""`make profile`: where a row's CPU goes: the pure half in both forms, the threads of a drain, and symbols.
 
-The symbols come from Linux's perf, where it is installed: compiled code shows as CPyDef_*, the interpreter as
+The symbols come from Linux's perf, if it is installed: compiled code appears as CPyDef_*, the interpreter as
 _PyEval_EvalFrameDefault. Without perf, cProfile shows the interpreted pure half by function instead.
 """
 
@@ -27,7 +27,7 @@ _SYMBOLS = 40
 
 
 class Probe:
-    """Watches one relay: its threads' CPU at the last look, and perf beside it, from the first look on."""
+    """Watches one relay: its threads' CPU at the last call, and perf, which runs from the first call on."""
 
     def __init__(self, data: Path) -> None:
         self.threads: dict[str, float] = {}
@@ -78,7 +78,7 @@ def print_threads(run: Run, probe: Probe) -> None:
 
 
 def print_functions(shape: str, rows: int) -> None:
-    """The interpreted pure half by function."""
+    """Print the CPU of the interpreted pure half by function."""
     work = pure.transactions(shape, rows)
     profile = cProfile.Profile()
     with tempfile.TemporaryDirectory() as folder:

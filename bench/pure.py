@@ -1,4 +1,4 @@
-"""The pure half alone, frames in and records out: `python -m bench.pure`, in both forms, one process each."""
+"""The pure half alone, from frames to records: `python -m bench.pure`, both forms, one process each."""
 
 import argparse
 import subprocess
@@ -27,7 +27,7 @@ FORMATS: tuple[Format, ...] = ("json", "avro")
 _PER_TRANSACTION = 500
 _REPEATS = 3
 
-# Type OID and a value for each column, the key first.
+# Type OID and value of each column, the key first.
 _ORDER = (
     (20, b"123456"),
     (23, b"42"),
@@ -41,7 +41,7 @@ _ORDER = (
     (2950, b"8f14e45f-ceea-467f-a9a1-5e6c0b6d1c11"),
     (25, b"a somewhat longer note with text in it, to fill"),
 )
-# numeric(12,2), which is a decimal in Avro.
+# The type modifier of numeric(12,2), which is a decimal in Avro.
 _MODIFIERS = {1700: (12 << 16 | 2) + 4}
 _WIDE = (_ORDER[0], *(((23, b"4711"), (25, b"text 17 of 4711"), (1700, b"1234.50")) * 33))
 _Columns = tuple[tuple[int, bytes | None], ...]
@@ -53,7 +53,7 @@ def _tuple(columns: _Columns) -> bytes:
 
 
 _KEY = (_ORDER[0], *((oid, None) for oid, _ in _ORDER[1:]))
-# The columns, and the change's bytes behind its relation's OID.
+# The columns, and the change's bytes before and after its relation's OID.
 SHAPES: dict[str, tuple[_Columns, bytes, bytes]] = {
     "insert": (_ORDER, b"I", b"N" + _tuple(_ORDER)),
     "update": (
@@ -80,7 +80,7 @@ def _relation(columns: _Columns) -> bytes:
 
 
 def transactions(shape: str, rows: int) -> list[list[bytes]]:
-    """The frames of each transaction, the first one's behind those of the relation."""
+    """The frames of each transaction; the first also contains that of the relation."""
     columns, tag, body = SHAPES[shape]
     change = tag + pack("!I", 7) + body
     made: list[list[bytes]] = []
@@ -95,7 +95,7 @@ def transactions(shape: str, rows: int) -> list[list[bytes]]:
 
 
 def encode(work: list[list[bytes]], spool_folder: Path, format: Format = "json") -> int:
-    """The number of records that the relay would make of it."""
+    """Encode as the relay does; return the number of records."""
     spool = Spool(spool_folder)
     assembler = Assembler(spool, PreparedStore(spool), 64 << 20)
     options = RecordOptions("0", "app", "shop", format=format)
@@ -114,7 +114,7 @@ def encode(work: list[list[bytes]], spool_folder: Path, format: Format = "json")
 
 
 def us_a_row(shape: str, rows: int, format: Format = "json") -> float:
-    """CPU of the best of a few runs."""
+    """CPU per row, of the best of a few runs."""
     spent: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(_REPEATS):
@@ -126,7 +126,7 @@ def us_a_row(shape: str, rows: int, format: Format = "json") -> float:
 
 
 def in_form(form: Form, shapes: list[str], rows: int, format: Format = "json") -> dict[str, float]:
-    """The same, in a process that imports that form."""
+    """CPU per row of each shape, in a process that imports that form."""
     here = [sys.executable, "-m", "bench.pure", "--here", "--rows", str(rows)]
     here += ["--formats", format, "--shapes", *shapes]
     root = Path(__file__).parents[1]

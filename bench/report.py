@@ -1,4 +1,4 @@
-"""What the runs come to: medians, spreads and ratios, as a table and as JSON."""
+"""The results of the runs: medians, spreads and ratios, as a table and as JSON."""
 
 import json
 import platform
@@ -12,7 +12,7 @@ from bench.drain import Run
 from bench.stage import Load
 from pgrelay.embedded.kafka_jars import KAFKA_VERSION
 
-# Cores used by the rest of the machine, above which figures are not to be quoted.
+# If the rest of the machine used more cores than this, the figures must not be quoted.
 BUSY_CORES = 0.15
 
 _REFERENCE = "pg_recvlogical"
@@ -26,7 +26,7 @@ _HEADINGS = (
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Medians over one contender's good runs. `ratio` is to pg_recvlogical in the same round; `bound` is the
-    rate over what the walsender could send on a core of its own, rows over its CPU."""
+    rate divided by what the walsender could send on a core of its own (rows divided by its CPU)."""
 
     contender: str
     rate: float
@@ -41,7 +41,7 @@ class Summary:
 
 
 def summarise(rounds: Sequence[Sequence[Run]]) -> list[Summary]:
-    """One for each contender that has a good run, in the order of the first round."""
+    """A summary for each contender that has a good run, in the order of the first round."""
     names = dict.fromkeys(run.contender for runs in rounds for run in runs)
     summaries = (_summary(name, rounds) for name in names)
     return [summary for summary in summaries if summary is not None]

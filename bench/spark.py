@@ -1,10 +1,10 @@
-"""`python -m bench.spark`: the Spark side beside what it could be, all in one run and one session.
+"""`python -m bench.spark`: the Spark side compared with references, all in one run and one session.
 
-Reading: typed changes from JSON and from Avro, beside the raw values of the same rows, in one task and in as
-many as ours, and beside what Spark's JSON parser takes for a single field and for all of them. Writing: the
-first load, 100,000 changes all over it and 100,000 of its last rows, by `apply_changes` beside the MERGE that
-one would write by hand, in our session and with the settings that Spark and Delta come with. The records are
-a relay's; the clock runs from Kafka to the end of the write, or to nowhere (Spark's `noop`) for a read.
+Reading: typed changes from JSON and from Avro, compared with the raw values of the same rows, in one task and
+in as many as ours, and with Spark's JSON parser for a single field and for all of them. Writing: the first
+load, 100,000 changes all over it and 100,000 of its last rows, by `apply_changes`, compared with a MERGE
+written by hand, in our session and with the default settings of Spark and Delta. The records are a relay's;
+the clock runs from Kafka to the end of the write; a read writes nowhere (Spark's `noop`).
 """
 
 import argparse
@@ -45,14 +45,14 @@ _ROW = """
     date '2026-01-01' + (i % 365)::int
 """
 
-# What Spark and Delta come with, and a session of ours sets otherwise.
+# Defaults of Spark and Delta that our session overrides.
 _STOCK = {
     "spark.sql.shuffle.partitions": "200",
     "spark.sql.autoBroadcastJoinThreshold": "10m",
     "spark.databricks.delta.snapshotPartitions": "50",
 }
 
-# What the reader's own parse takes out of such records: see json_records.
+# The fields that the reader's own parser extracts from such records: see json_records.
 _TEXTS = """
     before map<string, string>, after map<string, string>, op string,
     source struct<commit_lsn: bigint, seq: bigint, txId: bigint, ts_us: bigint>
@@ -104,7 +104,7 @@ class _Bench:
         self._dsn = dsn
 
     def fill(self, rows: int, sample: int, changes: int, rounds: int) -> None:
-        """Write everything, and have it relayed."""
+        """Write all rows, and let a relay deliver them."""
         avro = {"format": "avro", "schema_registry": {"url": self.registry}}
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE orders ({_COLUMNS}); CREATE TABLE sample ({_COLUMNS})".encode())
@@ -165,7 +165,7 @@ def _insert(connection: psycopg.Connection[Any], table: str, first: int, last: i
 
 
 def _change(connection: psycopg.Connection[Any], rows: int, changes: int, number: int) -> int:
-    """Nine in ten update rows all over the table, the others delete and insert. Returns how many."""
+    """Nine in ten changes update rows all over the table, the others delete and insert. Return the count."""
     step = max(1, rows // changes)
     every = f"id <= {rows} AND (id + {number}) % {step} = 0"
     update = f"UPDATE orders SET status = 'paid' WHERE {every} AND id % {step * 10} >= {step}"
@@ -178,7 +178,7 @@ def _change(connection: psycopg.Connection[Any], rows: int, changes: int, number
 
 
 def _change_last(connection: psycopg.Connection[Any], changes: int) -> int:
-    """Nine in ten update the table's last rows, the others insert. Returns how many."""
+    """Nine in ten changes update the table's last rows, the others insert. Return the count."""
     [last] = connection.execute("SELECT max(id) FROM orders").fetchone() or [0]
     update = f"UPDATE orders SET status = 'sent' WHERE id > {last - changes * 9 // 10}"
     updated = connection.execute(update.encode()).rowcount
@@ -187,7 +187,7 @@ def _change_last(connection: psycopg.Connection[Any], changes: int) -> int:
 
 
 def _reads(bench: _Bench, spark: SparkSession, sample: int, rounds: int) -> None:
-    """Each way of reading in turn, once to warm up and then as often as asked for."""
+    """Each way of reading in turn, once to warm up and then `rounds` times."""
     schema = pg.table_schemas(spark, bench.servers, "json")["json.public.sample"]
     avro = pg.table_schemas(spark, bench.servers, "avro")["avro.public.sample"]
     ways: dict[str, Callable[[], DataFrame]] = {
@@ -220,13 +220,13 @@ def _text(records: DataFrame) -> DataFrame:
 
 
 def _parsed(bench: _Bench, spark: SparkSession, fields: str) -> DataFrame:
-    """What Spark's parser makes of the records, and nothing else."""
+    """The records as Spark's own parser parses them."""
     records = read_topics(spark, bench.servers, "json.public.sample")
     return records.select(F.from_json(F.col("value").cast("string"), fields).alias("envelope"))
 
 
 def _writes(bench: _Bench, spark: SparkSession, options: argparse.Namespace, using: Any) -> None:
-    """The same batches into two tables."""
+    """Write the same batches to a table of each way."""
     schema = pg.table_schemas(spark, bench.servers, "json")["json.public.orders"]
 
     def batch(start: int, stop: int) -> DataFrame:
@@ -274,7 +274,7 @@ def _writes(bench: _Bench, spark: SparkSession, options: argparse.Namespace, usi
 
 @contextmanager
 def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """The session with other settings, for the block."""
+    """Other settings in the session, for the block."""
     before = {name: spark.conf.get(name) for name in settings}
     try:
         for name, value in settings.items():
@@ -286,7 +286,7 @@ def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 def _plain_merge(spark: SparkSession, changes: DataFrame, target: str) -> None:
-    """As one would write it: the last change of each key, and one MERGE."""
+    """The usual hand-written form: the last change of each key, and one MERGE."""
     row = F.struct("commit_lsn", "seq", "op", "after")
     last = changes.groupBy("key.id").agg(F.max_by(row, F.struct("commit_lsn", "seq")).alias("last"))
     names = [name for name in changes.schema["after"].dataType.names if name != "id"]  # type: ignore[attr-defined]
@@ -310,7 +310,7 @@ def _plain_merge(spark: SparkSession, changes: DataFrame, target: str) -> None:
 
 
 def _peak_mb(spark: SparkSession) -> float:
-    """Of the one process that driver and executor are here, since its start."""
+    """Peak memory since the start of the one process that is both driver and executor here."""
     gateway: Any = spark.sparkContext._gateway
     return memory_mb(gateway.proc.pid, "VmHWM")
 
@@ -322,7 +322,7 @@ def _timed(action: Callable[[], None]) -> float:
 
 
 def _print(seconds: dict[str, list[float]], rows: int, reference: str) -> None:
-    """Medians; the ratio is that of the medians, over the reference's."""
+    """Print medians; a ratio is a median divided by the reference's."""
     base = median(seconds[reference])
     for name, each in seconds.items():
         spread = f"{rows / max(each):,.0f}-{rows / min(each):,.0f}"

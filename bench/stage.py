@@ -1,4 +1,4 @@
-"""The servers of a benchmark, and on them a load: WAL already written, and slots that stand before it."""
+"""The servers of a benchmark, and a load on them: WAL that is already written, and slots that precede it."""
 
 import signal
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from pgrelay.embedded.postgres import Postgres
 PUBLICATION = "bench"
 _BASE_SLOT = "bench_base"
 
-# What would otherwise work in the background, now and then, in the middle of a run.
+# Turn off background work that would otherwise happen now and then in the middle of a run.
 _QUIET = {
     "autovacuum": "off",
     "checkpoint_timeout": "1h",
@@ -25,8 +25,8 @@ _QUIET = {
     "synchronous_commit": "off",
 }
 
-# Kafka maps an index file of 10 MB for each partition, and the kernel reads much around the first touch: with
-# 1,000 tables that took nine tenths of the broker's CPU.
+# Kafka maps an index file of 10 MB for each partition, and the kernel reads ahead a lot at the first access:
+# with 1,000 tables that took nine tenths of the broker's CPU.
 _BROKER = {"file.delete.delay.ms": "1000", "log.index.size.max.bytes": "262144"}
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -34,7 +34,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One Postgres and one broker. `folder` is for the files of this run."""
+    """One Postgres and one broker. `folder` is for files of this run."""
 
     postgres: Postgres
     bootstrap: str
@@ -44,7 +44,7 @@ class Stage:
 
 @contextmanager
 def servers(folder: Path) -> Iterator[Stage]:
-    """Both servers, for as long as the block; SIGTERM ends it too."""
+    """Run both servers for the block; SIGTERM ends it too."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Postgres(settings=_QUIET) as postgres, Kafka(settings=_BROKER) as kafka:
         yield Stage(postgres, kafka.bootstrap, child_running("kafka.Kafka"), folder)
@@ -52,7 +52,7 @@ def servers(folder: Path) -> Iterator[Stage]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A workload in a database of its own. `target` is the WAL's end after it, as Postgres prints it."""
+    """A workload in its own database. `target` is the end of the WAL after it, as Postgres prints it."""
 
     workload: Workload
     database: str
@@ -63,7 +63,7 @@ class Load:
 
 @contextmanager
 def loaded(stage: Stage, workload: Workload) -> Iterator[Load]:
-    """The workload's WAL, written; its database and slots go with the block."""
+    """Write the workload's WAL; its database and slots are dropped after the block."""
     database = f"bench_{workload.name}"
     dsn = stage.postgres.create_database(database)
     try:
@@ -85,7 +85,7 @@ def loaded(stage: Stage, workload: Workload) -> Iterator[Load]:
 
 
 def prepare(connection: Connection, workload: Workload) -> None:
-    """Make the tables, the publication and the slot that all others are copied from."""
+    """Create the tables, the publication, and the slot that all others are copied from."""
     connection.execute(workload.setup_sql.encode())
     connection.execute(f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES".encode())
     connection.execute("CHECKPOINT")
@@ -94,12 +94,12 @@ def prepare(connection: Connection, workload: Workload) -> None:
 
 @contextmanager
 def slot_copy(connection: Connection, name: str) -> Iterator[str]:
-    """A slot that stands before the load, for the block; whoever streams from it ends before that does."""
+    """A slot that precedes the load, for the block; its reader must end before the block does."""
     connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", [_BASE_SLOT, name])
     try:
         yield name
     finally:
-        # A walsender notices only when it next writes that its client was killed.
+        # A walsender whose client was killed only notices when it next writes.
         with suppress(psycopg.errors.ObjectInUse):
             connection.execute(
                 "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots "

@@ -1,4 +1,4 @@
-"""The topics of one contender: made ahead, so that nobody's run pays for it, and read back in full after."""
+"""The topics of one contender: created before the run, so that is not timed; read back in full after it."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 class Topics:
-    """Topics of one partition under one prefix, for the block. Records count from the last `mark` on."""
+    """Topics with one partition each under one prefix, for the block. Counts begin at the last `mark`."""
 
     def __init__(self, bootstrap: str, prefix: str, tables: Iterable[str]) -> None:
         self._bootstrap = bootstrap
@@ -39,7 +39,7 @@ class Topics:
         self._delete(self._under_prefix())
 
     def mark(self) -> None:
-        """Count from here on. What the contender made for itself goes: each run begins as the first did."""
+        """Count from here on. The contender's own topics are deleted, so each run begins like the first."""
         self._delete(self._under_prefix() - set(self._names))
         self._marked = self._ends()
 
@@ -52,16 +52,16 @@ class Topics:
             try:
                 future.result(_TIMEOUT_S)
             except KafkaException as error:
-                # The broker's list still had it from before the last deletion.
+                # The broker's list still had a topic that was already deleted.
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
 
     def arrived(self) -> int:
-        """Offsets taken since the mark, by asking the broker alone."""
+        """Offsets used since the mark, according to the broker; reads no record."""
         return sum(self._ends().values()) - sum(self._marked.values())
 
     def _ends(self) -> dict[str, int]:
-        """Tried again while nobody leads a topic, new or not, which the broker has several errors for."""
+        """Retry while a topic, new or not, has no leader; the broker has several errors for that."""
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             try:
@@ -70,7 +70,7 @@ class Topics:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
-                # It would go on asking by the leader epoch it knows; a broker that was slow has a later one.
+                # The client keeps using its known leader epoch; a broker that was slow has a later one.
                 self._admin = self._new_admin()
 
     def _new_admin(self) -> AdminClient:
@@ -82,7 +82,7 @@ class Topics:
         return {where.topic: future.result(_TIMEOUT_S).offset for where, future in asked.items()}
 
     def read(self) -> tuple[int, int]:
-        """The number of records since the mark, up to the end now, and of different keys among them."""
+        """The number of records since the mark, up to the current end, and the number of distinct keys."""
         ends = [name for name, end in self._ends().items() if end > self._marked[name]]
         options = {
             "bootstrap.servers": self._bootstrap,

@@ -1,4 +1,4 @@
-"""The work: tables, and changes to drain. Every row is changed once, under a key of its own."""
+"""The workloads: tables, and changes to drain. Every row is changed once, and has its own key."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ _MANY_INSERT = f"""
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`change` is a transaction's PL/pgSQL for the rows `low` to `high`; `setup` is SQL that comes before the
-    slots, about the rows 1 to `{rows}`. `per_transaction` None: all rows in one."""
+    """`change` is a transaction's PL/pgSQL for the rows `low` to `high`; `setup` is SQL that runs before the
+    slots are created, for the rows 1 to `{rows}`. `per_transaction` None: all rows in one."""
 
     name: str
     what: str
@@ -44,7 +44,7 @@ class Workload:
 
     @property
     def load_sql(self) -> str:
-        """One statement that runs all the transactions."""
+        """One SQL statement that runs all transactions."""
         return f"""DO $$ DECLARE low bigint; high bigint; BEGIN
             FOR low IN 1..{self.rows} BY {self.per_transaction or self.rows} LOOP
                 high := least(low + {self.per_transaction or self.rows} - 1, {self.rows});
@@ -54,7 +54,7 @@ class Workload:
         END $$"""
 
     def scaled(self, scale: float) -> "Workload":
-        """The same with more or fewer rows: whole transactions of 500."""
+        """The same workload with more or fewer rows, in whole transactions of 500."""
         return replace(self, rows=max(1, round(self.rows * scale / 500)) * 500)
 
 
@@ -112,5 +112,5 @@ WORKLOADS = (
 
 
 def named(name: str) -> Workload:
-    """Raises KeyError."""
+    """The workload of this name. Raises KeyError."""
     return {workload.name: workload for workload in WORKLOADS}[name]
