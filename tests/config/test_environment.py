@@ -55,7 +55,8 @@ def test_substitution(value: str, becomes: str) -> None:
 )
 def test_a_dollar_brace_that_names_no_variable_is_refused(value: str) -> None:
     assert mistake(value, {"X": "1"}) == (
-        "f.yaml: a.b: holds a ${ that names no variable, or one in another; write ${NAME} or ${NAME:-default}"
+        "f.yaml: a.b: contains a ${ without a variable's name, or a nested one; "
+        "write ${NAME} or ${NAME:-default}"
     )
 
 
@@ -67,12 +68,12 @@ def test_a_missing_variable_is_named() -> None:
 
 def test_a_variable_whose_bytes_are_no_text_is_named_and_not_shown() -> None:
     assert mistake("${X}", {"X": "key\udcff"}) == (
-        "f.yaml: a.b: X holds bytes that are not UTF-8; write them as text, such as base64"
+        "f.yaml: a.b: X contains bytes that are not UTF-8; write them as text, such as base64"
     )
     with pytest.raises(SetupError) as caught:
         find_overrides({"PGRELAY_RECORDS__COLUMNS__HASH_KEY": "key\udcff"}, Config)
     assert str(caught.value) == (
-        "PGRELAY_RECORDS__COLUMNS__HASH_KEY: records.columns: holds bytes that are not UTF-8; "
+        "PGRELAY_RECORDS__COLUMNS__HASH_KEY: records.columns: contains bytes that are not UTF-8; "
         "write them as text, such as base64"
     )
 
@@ -121,11 +122,11 @@ def test_variables_without_a_double_underscore_are_not_overrides() -> None:
     ("variable", "line"),
     [
         ("PGRELAY_SOURCE__SLTO", "source.slto: unknown key; did you mean slot?"),
-        ("PGRELAY_LOG__", "log.: unknown key; known are level"),
+        ("PGRELAY_LOG__", "log.: unknown key; known keys: level"),
         ("PGRELAY_SINKS__KAFKA", "sinks: unknown key; did you mean sink?"),
         (
             "PGRELAY_SOURCE__SLOT__X",
-            "source.slot: holds no keys of its own; set PGRELAY_SOURCE__SLOT",
+            "source.slot: has no keys of its own; set PGRELAY_SOURCE__SLOT",
         ),
     ],
 )
@@ -139,13 +140,13 @@ def test_every_bad_override_is_told_at_once() -> None:
     with pytest.raises(SetupError) as caught:
         find_overrides({"PGRELAY_LOG__A": "", "PGRELAY_LOG__B": ""}, Config)
     assert str(caught.value).splitlines() == [
-        "PGRELAY_LOG__A: log.a: unknown key; known are level",
-        "PGRELAY_LOG__B: log.b: unknown key; known are level",
+        "PGRELAY_LOG__A: log.a: unknown key; known keys: level",
+        "PGRELAY_LOG__B: log.b: unknown key; known keys: level",
     ]
 
 
 def test_bad_yaml_in_an_override_names_the_variable() -> None:
-    with pytest.raises(SetupError, match=r"^PGRELAY_SOURCE__TABLES:1: what opens here is never closed"):
+    with pytest.raises(SetupError, match=r"^PGRELAY_SOURCE__TABLES:1: a bracket or quote is never closed"):
         find_overrides({"PGRELAY_SOURCE__TABLES": "[a.b"}, Config)
 
 

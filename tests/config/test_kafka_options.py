@@ -47,16 +47,16 @@ def test_an_option_that_keeps_the_promises(option: str, value: str) -> None:
             "0",
             "a change is confirmed to Postgres only when every in-sync replica has it",
         ),
-        ("enable.idempotence", "false", "without idempotence a retry can reorder or double records"),
+        ("enable.idempotence", "false", "without idempotence a retry can reorder or duplicate records"),
         (
             "enable.gapless.guarantee",
             "true",
-            "a record that fails is dealt with by errors.on_record, and the producer must outlive it",
+            "errors.on_record decides about a record that fails, and the producer must survive it",
         ),
         (
             "partitioner",
             "consistent_random",
-            "records are partitioned as the Java clients do, so that topics co-partition with theirs",
+            "pgrelay partitions records as Java clients do, so that topics co-partition with theirs",
         ),
         (
             "message.timeout.ms",
@@ -79,14 +79,14 @@ def test_an_option_that_keeps_the_promises(option: str, value: str) -> None:
         (
             "delivery.report.only.error",
             "true",
-            "progress is counted from the report of every delivered record",
+            "pgrelay needs the report of every delivered record to know its progress",
         ),
         (
             "allow.auto.create.topics",
             "true",
-            "a topic that is gone would come back with the broker's settings, in silence",
+            "a deleted topic would silently be re-created with the broker's settings",
         ),
-        ("transactional.id", "me", "pgrelay names its own transactions, so that a second relay is fenced"),
+        ("transactional.id", "me", "pgrelay sets it itself, so that a second relay is fenced"),
     ],
 )
 def test_an_option_that_would_break_a_promise(option: str, value: str, why: str) -> None:

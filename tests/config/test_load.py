@@ -59,7 +59,7 @@ def test_a_section_without_keys_has_its_defaults(relay_yaml: Write) -> None:
 def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
     assert mistakes(relay_yaml("log: {level: info}")) == [
         "relay.yaml: source.dsn: missing; set it to a libpq URI or key=value string; "
-        "PG* variables and .pgpass apply, '' leaves all to them",
+        "PG* variables and .pgpass apply, '' uses only those",
         "relay.yaml: sink.kafka.bootstrap.servers: missing; set it to the brokers, host:port,host:port",
     ]
 
@@ -69,7 +69,7 @@ def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
     [
         ("source", {"slto": "x"}, "source.slto: unknown key; did you mean slot?"),
         ("snik", {"kafka": "x"}, "snik: unknown key; did you mean sink?"),
-        ("log", {"colour": "x"}, "log.colour: unknown key; known are level"),
+        ("log", {"colour": "x"}, "log.colour: unknown key; known keys: level"),
         ("source", {"slot": ["a"]}, "source.slot: expected text; got a list"),
         ("source", {"slot": None}, "source.slot: expected text; got nothing"),
         ("source", {"create": "maybe"}, "source.create: expected true or false; got 'maybe'"),
@@ -99,7 +99,7 @@ def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
         (
             "source",
             {"publications": [""]},
-            "source.publications[0]: '' can't name a publication; use 1 to 63 bytes",
+            "source.publications[0]: '' is not a valid publication name; use 1 to 63 bytes",
         ),
         ("source", {"publications": [None]}, "source.publications[0]: expected text; got nothing"),
         ("records", {"key": "bogus"}, "records.key: expected true or false; got 'bogus'"),
@@ -161,7 +161,7 @@ def test_a_directory(tmp_path: Path) -> None:
 
 
 def test_no_file_at_all() -> None:
-    assert mistakes("") == ["the configuration's file has no name; write --config relay.yaml"]
+    assert mistakes("") == ["the name of the configuration file is empty; write --config relay.yaml"]
 
 
 def test_a_file_that_may_not_be_read(relay_yaml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_a_file_that_may_not_be_read(relay_yaml: Write, monkeypatch: pytest.Monk
 
     name = relay_yaml(MINIMAL)
     monkeypatch.setattr(Path, "read_text", denied)
-    assert mistakes(name) == ["relay.yaml: can't be read: Permission denied; check the file's rights"]
+    assert mistakes(name) == ["relay.yaml: can't be read: Permission denied; check its permissions"]
 
 
 def test_a_file_in_another_encoding(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_byte_order_mark_is_nothing_to_complain_about(tmp_path: Path) -> None:
 def test_what_comes_later_is_refused_by_name(relay_yaml: Write) -> None:
     path = relay_yaml(minimal_with("source", snapshot="initial"))
     assert mistakes(path) == [
-        "relay.yaml: source.snapshot: initial comes in a later release; use never",
+        "relay.yaml: source.snapshot: initial is not supported yet; use never",
     ]
 
 
@@ -196,8 +196,8 @@ def test_what_comes_later_is_refused_by_name(relay_yaml: Write) -> None:
 def test_avro_needs_the_registrys_address(relay_yaml: Write, registry: dict[str, str]) -> None:
     path = relay_yaml(minimal_with("records", format="avro", schema_registry=registry))
     assert mistakes(path) == [
-        "relay.yaml: records.schema_registry.url: missing, and records.format: avro needs it; "
-        "set it to the registry's address, http://host:8081"
+        "relay.yaml: records.schema_registry.url: missing, but records.format: avro needs it; "
+        "set it to the registry's address: http://host:8081"
     ]
 
 
@@ -207,7 +207,7 @@ def test_avro_needs_the_registrys_address(relay_yaml: Write, registry: dict[str,
         (
             "sink",
             {"kafka": {"bootstrap.servers": "me:hunter2@b:9"}},
-            "sink.kafka.bootstrap.servers: Kafka's brokers take no user or password in their address; "
+            "sink.kafka.bootstrap.servers: a broker's address can't contain a user or password; "
             "write host:port,host:port, an IPv6 host in brackets, and set sasl.username",
         ),
         (

@@ -137,13 +137,13 @@ def test_slot_names_that_postgres_refuses(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         SourceConfig(dsn="", slot=name)
     assert reason(caught) == (
-        f"{name!r} can't name a slot; use 1 to 63 lower-case letters, digits and underscores"
+        f"{name!r} is not a valid slot name; use 1 to 63 lower-case letters, digits and underscores"
     )
 
 
 @pytest.mark.parametrize("name", ["", "a" * 64, "ä" * 32])
 def test_publication_names_that_postgres_refuses(name: str) -> None:
-    with pytest.raises(ValidationError, match="can't name a publication; use 1 to 63 bytes"):
+    with pytest.raises(ValidationError, match="is not a valid publication name; use 1 to 63 bytes"):
         SourceConfig(dsn="", publications=("good", name))
 
 
@@ -210,7 +210,7 @@ def test_a_feature_that_the_protocol_version_has(version: object, keys: dict[str
 
 @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a/b", "{x}"])
 def test_prefixes_that_kafka_refuses(prefix: str) -> None:
-    with pytest.raises(ValidationError, match="can't begin a topic's name; use letters, digits, dots"):
+    with pytest.raises(ValidationError, match="can't begin a topic name; use letters, digits, dots"):
         Records(prefix=prefix)
 
 
@@ -223,14 +223,14 @@ def test_topic_templates(topic: str) -> None:
     ("topic", "line"),
     [
         ("cdc", "'cdc' has no {table}: all tables would share a topic; add {table}"),
-        ("{db}.{table}", "{db} is not known here; use {prefix}, {schema} and {table}"),
-        ("{}.{table}", "{} is not known here; use {prefix}, {schema} and {table}"),
+        ("{db}.{table}", "{db} is unknown here; use {prefix}, {schema} and {table}"),
+        ("{}.{table}", "{} is unknown here; use {prefix}, {schema} and {table}"),
         ("{table!r}", "{table} takes no conversion or format; write {table} alone"),
         ("{table:>9}", "{table} takes no conversion or format; write {table} alone"),
-        ("{table.x}", "{table.x} is not known here; use {prefix}, {schema} and {table}"),
+        ("{table.x}", "{table.x} is unknown here; use {prefix}, {schema} and {table}"),
         (
             "a b.{table}",
-            "'a b.' can't stand in a topic's name; use letters, digits, dots, underscores and hyphens",
+            "'a b.' can't be part of a topic name; use letters, digits, dots, underscores and hyphens",
         ),
         ("{table", "'{table': expected '}' before end of string; use {prefix}, {schema} and {table}"),
     ],
@@ -294,9 +294,9 @@ def test_spool_dir_may_be_below_the_home_directory(monkeypatch: pytest.MonkeyPat
     [
         (
             "~no.such.account/x",
-            "'~no.such.account/x' is below a home that is not known; write the whole path",
+            "'~no.such.account/x': the home directory is not known; write the whole path",
         ),
-        ("a\0b", "holds a character that no path has; write it without"),
+        ("a\0b", "contains a NUL character, which no path can have; remove it"),
     ],
 )
 def test_spool_dirs_that_are_no_path(text: str, line: str) -> None:

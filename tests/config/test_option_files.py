@@ -23,7 +23,7 @@ def test_files_and_folders_that_are_there(tmp_path: Path) -> None:
     [
         ("/nowhere.pem", "No such file or directory"),
         ("/dev/null/x", "Not a directory"),
-        ("a\0b", "is no path"),
+        ("a\0b", "not a valid path"),
     ],
 )
 def test_one_that_is_not(path: str, why: str) -> None:

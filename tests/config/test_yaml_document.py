@@ -5,7 +5,7 @@ import pytest
 from pgrelay.config.yaml_document import Tree, parse_yaml
 from pgrelay.errors import SetupError
 
-CURE = "check the indentation, and quote values that hold special characters"
+CURE = "check the indentation, and quote values that contain special characters"
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,24 @@ def test_scalars_stay_text(text: str, tree: Tree) -> None:
         ("a: 1\n b: 2", f"f.yaml:2: mapping values are not allowed here; {CURE}"),
         ("a: 1\n\tb: 2", f"f.yaml:2: found character '\\t' that cannot start any token; {CURE}"),
         ("a: [1\nb: 2", f"f.yaml:2: expected ',' or ']', but got ':'; {CURE}"),
-        ("a: *x", f"f.yaml:1: a value that begins with * or ! is special; {CURE}"),
-        ("a: !x", "f.yaml:1: a value that begins with & or ! is special; quote it"),
-        ("b: 1\na: !x y", "f.yaml:2: a value that begins with & or ! is special; quote it"),
-        ("a: !!x y", "f.yaml:1: a value that begins with & or ! is special; quote it"),
-        ("a: &x", "f.yaml:1: a value that begins with & or ! is special; quote it"),
-        ("a: &x y\nb: 1", "f.yaml:1: a value that begins with & or ! is special; quote it"),
-        ("a: 1\nb: 'x\nc: 2\n", "f.yaml:2: what opens here is never closed; close it"),
-        ('a: 1\nb: "x\nc: 2\n', "f.yaml:2: what opens here is never closed; close it"),
-        ("a: 1\nb: [x,\n  2\n", "f.yaml:2: what opens here is never closed; close it"),
-        ("a: {b: 1\n", "f.yaml:1: what opens here is never closed; close it"),
-        ("a: !x!y z", f"f.yaml:1: a value that begins with * or ! is special; {CURE}"),
+        ("a: *x", f"f.yaml:1: a value that begins with * or ! is special in YAML; {CURE}"),
+        ("a: !x", "f.yaml:1: a value that begins with & or ! is special in YAML; quote it"),
+        ("b: 1\na: !x y", "f.yaml:2: a value that begins with & or ! is special in YAML; quote it"),
+        ("a: !!x y", "f.yaml:1: a value that begins with & or ! is special in YAML; quote it"),
+        ("a: &x", "f.yaml:1: a value that begins with & or ! is special in YAML; quote it"),
+        ("a: &x y\nb: 1", "f.yaml:1: a value that begins with & or ! is special in YAML; quote it"),
+        ("a: 1\nb: 'x\nc: 2\n", "f.yaml:2: a bracket or quote is never closed; close it"),
+        ('a: 1\nb: "x\nc: 2\n', "f.yaml:2: a bracket or quote is never closed; close it"),
+        ("a: 1\nb: [x,\n  2\n", "f.yaml:2: a bracket or quote is never closed; close it"),
+        ("a: {b: 1\n", "f.yaml:1: a bracket or quote is never closed; close it"),
+        ("a: !x!y z", f"f.yaml:1: a value that begins with * or ! is special in YAML; {CURE}"),
         (
             "a: 1\n---\nb: 2",
             f"f.yaml:2: expected a single document in the stream but found another document; {CURE}",
         ),
         ("? [a]\n: 1", "f.yaml:1: a key must be text, not a list or mapping; write key: value"),
         ("a: &x [*x]", "f.yaml:1: nested too deeply; sections hold keys, and keys hold values"),
-        ("a: \x01", "f.yaml: holds control characters, which YAML doesn't allow; remove them"),
+        ("a: \x01", "f.yaml: contains control characters, which YAML doesn't allow; remove them"),
     ],
 )
 def test_an_error_is_one_line_with_its_number(text: str, line: str) -> None:

@@ -36,7 +36,7 @@ async def test_a_configuration_from_a_pipe_is_refused_by_name(tmp_path: Path) ->
     os.write(writing, CONFIGURATION.encode())
     os.close(writing)
     with pytest.raises(
-        SetupError, match=rf"^/dev/fd/{reading}: can be read only once, .*; save it as a file$"
+        SetupError, match=rf"^/dev/fd/{reading}: is not a regular file, .*; save it as a file$"
     ):
         await plan(Path(f"/dev/fd/{reading}"), 2, tmp_path)
     os.close(reading)

@@ -45,13 +45,11 @@ def dsn(value: str) -> str:
             "or host=... dbname=..., values with spaces in single quotes"
         )
     if _holds_user_info(value, parameters):
-        raise ValueError("its host or database holds an @; an @ in user or password must be written %40")
+        raise ValueError("its host or database contains an @; write an @ in user or password as %40")
     if not _hosts_are_hosts(parameters):
-        raise ValueError(
-            "its host can't be one: between the dots of a host's name there are 1 to 63 bytes; correct it"
-        )
+        raise ValueError("its host is not a valid name: each part between dots has 1 to 63 bytes; correct it")
     if "replication" in parameters:
-        raise ValueError("sets replication, which pgrelay does itself; leave it out")
+        raise ValueError("sets replication, which pgrelay sets itself; leave it out")
     return value
 
 
@@ -77,7 +75,7 @@ def brokers(value: str) -> str | None:
     """What is wrong with `host:port,host:port`, with the cure; None if nothing is."""
     cure = "write host:port,host:port, an IPv6 host in brackets"
     if "@" in value:
-        return f"Kafka's brokers take no user or password in their address; {cure}, and set sasl.username"
+        return f"a broker's address can't contain a user or password; {cure}, and set sasl.username"
     entries = [entry.strip() for entry in value.split(",")]
     wrong = next((entry for entry in entries if entry and not _is_broker(entry)), None)
     return None if wrong is None else f"{wrong!r} is not host:port; {cure}"

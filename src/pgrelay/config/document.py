@@ -37,7 +37,7 @@ def load_as(
 
 def _read(name: str, example: str) -> str:
     if not name:
-        raise SetupError("the configuration's file has no name; write --config relay.yaml")
+        raise SetupError("the name of the configuration file is empty; write --config relay.yaml")
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def _read(name: str, example: str) -> str:
     except IsADirectoryError:
         raise SetupError(f"{name}: is a directory; name the file in it") from None
     except OSError as error:
-        raise SetupError(f"{name}: can't be read: {error.strerror}; check the file's rights") from None
+        raise SetupError(f"{name}: can't be read: {error.strerror}; check its permissions") from None
     except UnicodeDecodeError:
         raise SetupError(f"{name}: is not UTF-8 text; save it as UTF-8") from None
 

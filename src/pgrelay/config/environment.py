@@ -25,7 +25,7 @@ _LEVEL: Final = "__"
 # A default may contain anything except a closing brace or another reference.
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\}")
 
-_NO_TEXT: Final = "holds bytes that are not UTF-8; write them as text, such as base64"
+_NO_TEXT: Final = "contains bytes that are not UTF-8; write them as text, such as base64"
 
 KeyPath = tuple[str, ...]
 
@@ -81,7 +81,7 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
         return Override(variable, (section, key, entry[0]), value)
     if kind is not dict:
         whole = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
-        raise SetupError(f"{variable}: {section}.{key}: holds no keys of its own; set {whole}")
+        raise SetupError(f"{variable}: {section}.{key}: has no keys of its own; set {whole}")
     return Override(variable, (section, key, entry[0].replace("_", ".")), text)
 
 
@@ -149,7 +149,7 @@ def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozen
 def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
     """What is wrong with the references in one value; the value itself is not quoted, as it may be secret."""
     if "${" in _REFERENCE.sub(" ", value):
-        return ["holds a ${ that names no variable, or one in another; write ${NAME} or ${NAME:-default}"]
+        return ["contains a ${ without a variable's name, or a nested one; write ${NAME} or ${NAME:-default}"]
     names = [(match[1], match[2]) for match in _REFERENCE.finditer(value)]
     return [
         f"{name} is not set in the environment; set it, or write ${{{name}:-default}}"

@@ -43,11 +43,11 @@ def _off(value: object) -> object:
 def _home(path: Path | None) -> Path | None:
     """Expand `~/x` to a path below the home directory, as a shell does."""
     if path is not None and "\0" in str(path):
-        raise ValueError("holds a character that no path has; write it without")
+        raise ValueError("contains a NUL character, which no path can have; remove it")
     try:
         return path and path.expanduser()
     except RuntimeError:
-        raise ValueError(f"{str(path)!r} is below a home that is not known; write the whole path") from None
+        raise ValueError(f"{str(path)!r}: the home directory is not known; write the whole path") from None
 
 
 def _version(value: object) -> object:
@@ -63,14 +63,14 @@ def _option(value: object) -> object:
 def _slot(value: str) -> str:
     if _SLOT.fullmatch(value) is None:
         raise ValueError(
-            f"{value!r} can't name a slot; use 1 to 63 lower-case letters, digits and underscores"
+            f"{value!r} is not a valid slot name; use 1 to 63 lower-case letters, digits and underscores"
         )
     return value
 
 
 def _publication(value: str) -> str:
     if not 1 <= len(value.encode()) <= 63:
-        raise ValueError(f"{value!r} can't name a publication; use 1 to 63 bytes")
+        raise ValueError(f"{value!r} is not a valid publication name; use 1 to 63 bytes")
     return value
 
 
@@ -78,7 +78,7 @@ def _table(value: str) -> str:
     if _TABLE.fullmatch(value) is None:
         raise ValueError(
             f"{value!r} is not a table; write schema.table or schema.*, "
-            "a name with a dot, a space or a quote in double quotes"
+            "and put a name with a dot, a space or a quote in double quotes"
         )
     return value
 
@@ -86,7 +86,7 @@ def _table(value: str) -> str:
 def _prefix(value: str) -> str:
     if _KAFKA_NAME.fullmatch(value) is None:
         raise ValueError(
-            f"{value!r} can't begin a topic's name; use letters, digits, dots, underscores and hyphens"
+            f"{value!r} can't begin a topic name; use letters, digits, dots, underscores and hyphens"
         )
     return value
 
@@ -112,11 +112,11 @@ def _template(value: str) -> str:
     for literal, name, spec, conversion in parts:
         if literal and _KAFKA_NAME.fullmatch(literal) is None:
             raise ValueError(
-                f"{literal!r} can't stand in a topic's name; "
+                f"{literal!r} can't be part of a topic name; "
                 "use letters, digits, dots, underscores and hyphens"
             )
         if name is not None and name not in _PLACEHOLDERS:
-            raise ValueError(f"{{{name}}} is not known here; use {{prefix}}, {{schema}} and {{table}}")
+            raise ValueError(f"{{{name}}} is unknown here; use {{prefix}}, {{schema}} and {{table}}")
         if spec or conversion:
             raise ValueError(f"{{{name}}} takes no conversion or format; write {{{name}}} alone")
     return value
@@ -131,7 +131,7 @@ def split_listen(value: str) -> tuple[str, int]:
     if not (colon and addresses.is_host(bare) and legal_port) or bracketed != (":" in bare):
         raise ValueError(
             f"{value!r} is not host:port; write 127.0.0.1:8080, 0.0.0.0:8080 for every interface, "
-            "[::1]:8080 for IPv6, or null for none"
+            "[::1]:8080 for IPv6, or null to turn it off"
         )
     return bare, int(port)
 

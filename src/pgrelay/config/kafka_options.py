@@ -55,13 +55,13 @@ _RULES: Final[Mapping[str, _Rule]] = {
         frozenset({"all", "-1"}),
         "a change is confirmed to Postgres only when every in-sync replica has it",
     ),
-    "enable.idempotence": _Rule(_TRUE, "without idempotence a retry can reorder or double records"),
+    "enable.idempotence": _Rule(_TRUE, "without idempotence a retry can reorder or duplicate records"),
     "enable.gapless.guarantee": _Rule(
-        _FALSE, "a record that fails is dealt with by errors.on_record, and the producer must outlive it"
+        _FALSE, "errors.on_record decides about a record that fails, and the producer must survive it"
     ),
     "partitioner": _Rule(
         frozenset({"murmur2_random"}),
-        "records are partitioned as the Java clients do, so that topics co-partition with theirs",
+        "pgrelay partitions records as Java clients do, so that topics co-partition with theirs",
     ),
     "message.timeout.ms": _Rule(
         frozenset({"0"}), "pgrelay waits for the broker as long as it takes; giving up would lose the record"
@@ -74,14 +74,12 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     "queuing.strategy": _Rule(frozenset({"fifo"}), "records must be sent in commit order"),
     "delivery.report.only.error": _Rule(
-        _FALSE, "progress is counted from the report of every delivered record"
+        _FALSE, "pgrelay needs the report of every delivered record to know its progress"
     ),
     "allow.auto.create.topics": _Rule(
-        _FALSE, "a topic that is gone would come back with the broker's settings, in silence"
+        _FALSE, "a deleted topic would silently be re-created with the broker's settings"
     ),
-    "transactional.id": _Rule(
-        frozenset(), "pgrelay names its own transactions, so that a second relay is fenced"
-    ),
+    "transactional.id": _Rule(frozenset(), "pgrelay sets it itself, so that a second relay is fenced"),
 }
 
 

@@ -31,18 +31,18 @@ class SourceConfig(Section):
 
     dsn: fields.Dsn = Field(
         repr=False,
-        description="a libpq URI or key=value string; PG* variables and .pgpass apply, '' leaves all to them",
+        description="a libpq URI or key=value string; PG* variables and .pgpass apply, '' uses only those",
     )
     slot: fields.SlotName = Field(default="pgrelay", description="the replication slot's name")
     publications: tuple[fields.PublicationName, ...] = Field(
         default=("pgrelay",), min_length=1, description="the publications to stream"
     )
     create: fields.Switch = Field(
-        default=True, description="make the slot and the publication where they are missing"
+        default=True, description="create the slot and the publication if they are missing"
     )
     tables: tuple[fields.TableName, ...] = Field(
         default=(),
-        description="what a publication made by us holds: [public.orders, sales.*]; empty: all tables",
+        description="tables of a publication that pgrelay creates: [public.orders, sales.*]; empty: all",
     )
     snapshot: Literal["never", "initial"] = Field(
         default="never",
@@ -51,28 +51,30 @@ class SourceConfig(Section):
         json_schema_extra={"enum": ["never"]},
     )
     protocol_version: fields.ProtocolVersion = Field(
-        default="auto", description="pgoutput's version; auto: the highest that the server speaks"
+        default="auto", description="pgoutput's version; auto: the highest that the server supports"
     )
     streaming: Literal["auto", "off", "on", "parallel"] = Field(
-        default="auto", description="large transactions sent before they commit"
+        default="auto", description="Postgres sends large transactions before they commit"
     )
-    binary: fields.Switch = Field(default=False, description="binary column values where the type has them")
-    messages: fields.Switch = Field(default=True, description="relay pg_logical_emit_message")
+    binary: fields.Switch = Field(
+        default=False, description="column values in binary form where the type has one"
+    )
+    messages: fields.Switch = Field(default=True, description="relay messages of pg_logical_emit_message")
     two_phase: fields.Switch = Field(
-        default=False, description="prepared transactions sent when they are prepared"
+        default=False, description="Postgres sends prepared transactions when they are prepared"
     )
     origin: Literal["any", "none"] = Field(
-        default="any", description="none: only changes made here, not those replicated from elsewhere"
+        default="any", description="none: leave out changes that were replicated from elsewhere"
     )
     status_interval_s: fields.Seconds = Field(
-        default=1.0, description="seconds between the status updates that the server gets at least"
+        default=1.0, description="send the server a status update at least every so many seconds"
     )
 
     @field_validator("snapshot")
     @classmethod
     def _built_already(cls, value: str) -> str:
         if value != "never":
-            raise ValueError(f"{value} comes in a later release; use never")
+            raise ValueError(f"{value} is not supported yet; use never")
         return value
 
     @field_validator("streaming", "two_phase")
@@ -103,7 +105,7 @@ class SinkConfig(Section):
         default_factory=dict,
         validate_default=True,
         repr=False,
-        description="librdkafka's own options, passed as they are; bootstrap.servers is required",
+        description="librdkafka's own options, passed on unchanged; bootstrap.servers is required",
         json_schema_extra={"required": [kafka_options.BOOTSTRAP]},
     )
     delivery: Literal["at_least_once", "exactly_once"] = Field(
@@ -112,15 +114,18 @@ class SinkConfig(Section):
     )
     create_topics: fields.Switch = Field(
         default=True,
-        description="make missing topics, through the admin client, never by the broker's auto-creation",
+        description="create missing topics with the admin client, never by the broker's auto-creation",
     )
-    partitions: fields.Partitions = Field(default=1, description="partitions of a topic made by us")
-    replication_factor: fields.Replicas = Field(default=1, description="replicas of a topic made by us")
+    partitions: fields.Partitions = Field(default=1, description="partitions of topics that pgrelay creates")
+    replication_factor: fields.Replicas = Field(
+        default=1, description="replicas of topics that pgrelay creates"
+    )
     topic_config: fields.Options = Field(
-        default_factory=dict, description="options of a topic made by us: retention.ms, cleanup.policy, ..."
+        default_factory=dict,
+        description="options of topics that pgrelay creates: retention.ms, cleanup.policy, ...",
     )
     shutdown_grace_s: fields.Seconds = Field(
-        default=10.0, description="seconds that a stop may wait for records on their way to be acknowledged"
+        default=10.0, description="seconds that a stop may wait for Kafka to acknowledge records on their way"
     )
 
     @field_validator("kafka")
@@ -136,7 +141,8 @@ class Records(Section):
 
     prefix: fields.Prefix = Field(default="app", description="source.name, and the first part of every topic")
     topic: fields.TopicTemplate = Field(
-        default="{prefix}.{schema}.{table}", description="a table's topic, of {prefix}, {schema} and {table}"
+        default="{prefix}.{schema}.{table}",
+        description="a table's topic, built from {prefix}, {schema} and {table}",
     )
     routes: tuple[Route, ...] = Field(
         default=(), description="tables that share a topic: [{match: 'public\\.orders_.*', topic: ...}]"
@@ -145,14 +151,14 @@ class Records(Section):
     columns: Columns = Field(default=Columns(), description="columns to drop, to mask or to hash")
     format: Literal["json", "avro"] = Field(default="json", description="how keys and values are written")
     envelope: Literal["debezium", "flat"] = Field(
-        default="debezium", description="before and after in Debezium's envelope, or the row alone"
+        default="debezium", description="debezium: before and after with the source; flat: the row alone"
     )
-    key: fields.Switch = Field(default=True, description="give records the key of their row")
+    key: fields.Switch = Field(default=True, description="give records their row's key")
     tombstones: fields.Switch = Field(
-        default=True, description="follow a delete by a null value, for compaction"
+        default=True, description="after a delete, send a record with a null value, for compaction"
     )
     transaction_topic: fields.Switch = Field(
-        default=False, description="write BEGIN and END to {prefix}.transaction"
+        default=False, description="write BEGIN and END of each transaction to {prefix}.transaction"
     )
     numeric: Literal["string", "double", "precise"] = Field(
         default="string", description="how numeric is written"
@@ -164,14 +170,14 @@ class Records(Section):
     )
     unchanged: Literal["omit", "placeholder"] = Field(
         default="omit",
-        description="an unchanged value that the server did not send: left out and named, or marked",
+        description="a large unchanged value that the server did not send: leave it out, or mark it",
     )
     headers: fields.Switch = Field(
         default=False,
         description="op, LSN, seq and txid as headers on every record of a row, truncate or message",
     )
     schema_registry: fields.Options = Field(
-        default_factory=dict, repr=False, description="url and the client's own options, for avro"
+        default_factory=dict, repr=False, description="for avro: url and the registry client's own options"
     )
 
     @field_validator("schema_registry")
@@ -186,11 +192,11 @@ class Transactions(Section):
     """Where transactions wait until they commit."""
 
     memory_mb: fields.Count = Field(
-        default=64, description="MiB held in memory for all open transactions together; past it they spill"
+        default=64, description="MiB in memory for all open transactions; above it they spill to disk"
     )
     spool_dir: fields.PathOrNone = Field(
         default=None,
-        description="where they spill; null: a directory of our own under the system's temporary one",
+        description="where they spill; null: pgrelay's own directory under the system's temporary one",
     )
 
 
@@ -207,7 +213,7 @@ class Http(Section):
 
     listen: fields.ListenOrNone = Field(
         default="127.0.0.1:8080",
-        description="host:port of status page, /metrics, /healthz, /readyz; null: off",
+        description="host:port of the status page, /metrics, /healthz and /readyz; null: off",
     )
 
     @property
@@ -220,7 +226,7 @@ class Log(Section):
     """What is logged, on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="the least level logged"
+        default="info", description="the lowest level that is logged"
     )
 
 
@@ -228,12 +234,14 @@ class Config(Section):
     """The configuration of one relay: one slot to one Kafka cluster."""
 
     source: SourceConfig = Field(description="Postgres: where to connect, and what to ask the server for")
-    sink: SinkConfig = Field(description="Kafka: where to write, and how topics are made")
+    sink: SinkConfig = Field(description="Kafka: where to write, and how topics are created")
     records: Records = Field(default=Records(), description="the records: their topics and their shape")
     transactions: Transactions = Field(
         default=Transactions(), description="where transactions wait for their commit"
     )
-    errors: Errors = Field(default=Errors(), description="what follows from a record that can't be delivered")
+    errors: Errors = Field(
+        default=Errors(), description="what to do with a record that can't be encoded or delivered"
+    )
     http: Http = Field(default=Http(), description="the status server")
     log: Log = Field(default=Log(), description="what is logged, on stderr")
 
@@ -257,7 +265,7 @@ def _lacking(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (path, message) for each key that another one needs."""
     if config.records.format == "avro" and not config.records.schema_registry.get("url"):
         text = (
-            "missing, and records.format: avro needs it; set it to the registry's address, http://host:8081"
+            "missing, but records.format: avro needs it; set it to the registry's address: http://host:8081"
         )
         yield ("records", "schema_registry", "url"), text
 

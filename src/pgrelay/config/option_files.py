@@ -15,5 +15,5 @@ def unreadable(options: Mapping[str, str]) -> str | None:
             try:
                 os.close(os.open(path, os.O_RDONLY))
             except (OSError, ValueError) as error:
-                return f"{name}: {path}: {getattr(error, 'strerror', None) or 'is no path'}"
+                return f"{name}: {path}: {getattr(error, 'strerror', None) or 'not a valid path'}"
     return None

@@ -9,4 +9,4 @@ def unknown_key(name: str, known: Sequence[str]) -> str:
     near = get_close_matches(name, known, n=1)
     if near:
         return f"unknown key; did you mean {near[0]}?"
-    return f"unknown key; known are {', '.join(known)}"
+    return f"unknown key; known keys: {', '.join(known)}"

@@ -22,7 +22,7 @@ _MAX_DEPTH: Final = 16
 _TAGS: Final = tuple(
     f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "seq", "map")
 )
-_SPECIAL: Final = "a value that begins with & or ! is special; quote it"
+_SPECIAL: Final = "a value that begins with & or ! is special in YAML; quote it"
 _TOO_DEEP: Final = "nested too deeply; sections hold keys, and keys hold values"
 
 
@@ -41,7 +41,7 @@ def parse_yaml(text: str, origin: str) -> Tree:
         raise SetupError(_syntax_error(error, origin)) from None
     except yaml.YAMLError:
         raise SetupError(
-            f"{origin}: holds control characters, which YAML doesn't allow; remove them"
+            f"{origin}: contains control characters, which YAML doesn't allow; remove them"
         ) from None
     return None if root is None else _plain(root, origin, 0)
 
@@ -99,10 +99,10 @@ def _syntax_error(error: yaml.MarkedYAMLError, origin: str) -> str:
     where = f"{origin}:{error.problem_mark.line + 1}" if error.problem_mark else origin
     problem = error.problem or "not YAML"
     if error.context_mark and ("end of stream" in problem or "<stream end>" in problem):
-        return f"{origin}:{error.context_mark.line + 1}: what opens here is never closed; close it"
+        return f"{origin}:{error.context_mark.line + 1}: a bracket or quote is never closed; close it"
     if problem.startswith("but "):
         problem = f"{error.context} {problem}"
     if "alias" in problem or "tag" in problem:
         # PyYAML quotes the value here, and it may be a password.
-        problem = "a value that begins with * or ! is special"
-    return f"{where}: {problem}; check the indentation, and quote values that hold special characters"
+        problem = "a value that begins with * or ! is special in YAML"
+    return f"{where}: {problem}; check the indentation, and quote values that contain special characters"

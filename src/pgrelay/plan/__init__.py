@@ -63,8 +63,8 @@ async def _look(config: Config) -> _Found:
     async with Catalog(source.dsn) as catalog:
         if await catalog.in_recovery():
             raise SetupError(
-                "source.dsn leads to a standby, which counts no writes; plan with the primary's address: "
-                "PGRELAY_SOURCE__DSN overrides the file's"
+                "source.dsn is a standby's address, and a standby counts no writes; plan with the primary's "
+                "address: PGRELAY_SOURCE__DSN overrides the file's"
             )
         slot = await catalog.slot(source.slot)
         published = len(await catalog.publications(source.publications)) == len(set(source.publications))
@@ -77,25 +77,23 @@ def _divided(found: Tables, count: int, apart: bool) -> list[Shard]:
     if len(groups) >= count:
         return balanced(groups, volumes, count)
     if len(volumes) < count:
-        raise SetupError(
-            f"--shards: {count} are more than the {len(volumes)} published tables; ask for fewer"
-        )
+        raise SetupError(f"--shards: {count} is more than the {len(volumes)} published tables; ask for fewer")
     raise SetupError(
         f"--shards: foreign keys tie the {len(volumes)} published tables into {len(groups)} groups, fewer "
-        f"than {count}; ask for fewer, or divide them all the same with --ignore-foreign-keys"
+        f"than {count}; ask for fewer, or separate related tables with --ignore-foreign-keys"
     )
 
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise SetupError(f"{path}: can be read only once, and a plan copies it; save it as a file")
+        raise SetupError(f"{path}: is not a regular file, which a plan needs; save it as a file")
 
 
 def _require_absent(files: Sequence[Path]) -> None:
     # Not Path.exists: it raises for a path in a directory that we may not search. Writing reports that.
     there = [str(file) for file in files if os.path.exists(file)]
     if there:
-        raise SetupError(f"{', '.join(there)}: there already; move it away, or name a folder with --output")
+        raise SetupError(f"{', '.join(there)}: exists already; move it away, or name a folder with --output")
 
 
 def _require_short_names(parts: Sequence[Part]) -> None:
@@ -143,7 +141,9 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise SetupError(f"{folder}: can't be made: {error.strerror}; name another by --output") from None
+        raise SetupError(
+            f"{folder}: can't be created: {error.strerror}; name another with --output"
+        ) from None
 
 
 def _write_new(file: Path, origin: Path, text: str) -> None:

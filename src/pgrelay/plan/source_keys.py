@@ -38,7 +38,7 @@ def _put(
         if name.value == key:
             # An alias's node has the position of its anchor.
             if old.start_mark.index < name.end_mark.index:
-                raise SetupError(f"{origin}: {key} is given by an alias; write it out")
+                raise SetupError(f"{origin}: {key} is a YAML alias, which a plan can't change; write it out")
             return f"{text[: name.end_mark.index]}: {_flow(value)}{text[_end(old) :]}"
     start = mapping.start_mark
     if mapping.flow_style:

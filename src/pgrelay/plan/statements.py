@@ -31,7 +31,7 @@ def script(
     """The plan as SQL, with comments that say what is planned and when to run each statement."""
     lines = [*_told(parts), *_hints(config), ""]
     if create:
-        lines.append("-- Each relay makes its publication and its slot when it starts. By hand it would be:")
+        lines.append("-- Each relay creates its publication and slot when it starts. By hand it would be:")
         return "\n".join([*lines, *(f"-- {line}" for line in _publications(parts, found))])
     lines += ["-- 1. Now:", *_publications(parts, found), ""]
     if slot_is_there and version >= _COPYING_SINCE:
@@ -51,20 +51,20 @@ def _told(parts: Sequence[Part]) -> list[str]:
         of = counted(len(part.shard.tables), "table")
         lines.append(f"-- {part.file}: slot {part.slot}, {of}{', ' + share if share else ''}")
     if not whole:
-        lines.append("-- Postgres has counted no writes yet: the tables are divided by their number.")
+        lines.append("-- Postgres has counted no writes yet: each relay gets about as many tables.")
     return lines
 
 
 def _hints(config: Config) -> list[str]:
-    lines = ["-- A table that is made later is in none of them: add it to a publication."]
+    lines = ["-- A table that is created later is in no publication: add it to one."]
     if config.http.listen is not None:
-        lines.append("-- Relays on one host need an http.listen each: PGRELAY_HTTP__LISTEN=127.0.0.1:8081")
+        lines.append("-- Each relay on a host needs its own http.listen: PGRELAY_HTTP__LISTEN=127.0.0.1:8081")
     if config.source.two_phase:
         lines.append("-- source.two_phase: hand the slot over while pg_prepared_xacts is empty.")
     if config.records.transaction_topic:
         lines += [
-            "-- records.transaction_topic: every relay tells of a transaction, each of its own tables.",
-            "--    A Spark mirror of whole transactions wants a records.prefix for each.",
+            "-- records.transaction_topic: every relay reports a transaction, with its own tables only.",
+            "--    A Spark mirror of whole transactions needs another records.prefix for each relay.",
         ]
     return lines
 
@@ -96,7 +96,7 @@ def _handover(slot: str, parts: Sequence[Part]) -> list[str]:
         for part in parts
     ]
     return [
-        "-- 2. Some seconds later stop the relay (SIGTERM), then run this. A row each: done. No row:",
+        "-- 2. Some seconds later stop the relay (SIGTERM), then run this. One row each: done. No row:",
         "--    it still runs, or stopped before it had passed the new publications; start it again and wait.",
         *copies,
         "",
@@ -112,8 +112,8 @@ def _new_slots(old: str | None, parts: Sequence[Part]) -> list[str]:
     if old is None:
         return ["-- 2. Then, before the relays start:", *create]
     return [
-        "-- 2. Then. Before PostgreSQL 12 a slot can't be copied, so what is written until the old relay has",
-        "--    stopped comes twice; its seq then counts other tables. Or stop writing before these:",
+        "-- 2. Then run these. Before PostgreSQL 12 a slot can't be copied, so rows written until the old",
+        "--    relay has stopped are relayed twice, with another seq. To avoid that, stop writers first:",
         *create,
         "",
         "-- 3. Stop the relay once it has passed these slots, start the new ones, and drop the old slot.",

@@ -56,7 +56,7 @@ async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
     if missing and (len(found) > 1 or not source.create):
         raise SetupError(
             f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
-            "CREATE PUBLICATION it, or correct the name"
+            "create it (CREATE PUBLICATION), or correct the name"
         )
     if missing:
         published = await table_queries.planned(catalog, source.table_names())
@@ -64,7 +64,7 @@ async def tables(catalog: Catalog, source: SourceConfig) -> Tables:
         published = await table_queries.published(catalog, source.publications)
     oids = [table.oid for table in published.tables]
     if not oids:
-        raise SetupError("source.publications: they hold no table, so there is nothing to divide; add tables")
+        raise SetupError("source.publications: contain no table, so there is nothing to divide; add tables")
     narrowed = {} if missing else await _narrowed(catalog, found)
     unit_of = await _units(catalog, oids, narrowed)
     names = await _names(catalog, set(unit_of.values()))
@@ -165,8 +165,8 @@ async def _narrowed(catalog: Catalog, publications: Sequence[Publication]) -> di
     differing = [name for _, name, clauses in rows if len(clauses) > 1]
     if differing:
         raise SetupError(
-            f"source.publications: they publish other columns or rows of {', '.join(differing)}; "
-            "give each table the same in all of them"
+            f"source.publications: publish different columns or rows of {', '.join(differing)}; "
+            "give each table the same column list and filter in all of them"
         )
     return {oid: clauses[0] for oid, _, clauses in rows if clauses[0]}
 
@@ -184,7 +184,7 @@ async def _options(catalog: Catalog, publications: Sequence[Publication]) -> str
     if len(every) > 1:
         names = ", ".join(each.name for each in publications)
         raise SetupError(
-            f"source.publications: {names} differ in their options; ALTER PUBLICATION one of them"
+            f"source.publications: {names} have different options; make them equal with ALTER PUBLICATION"
         )
     operations, via_root, generated = every.pop()
     written = []
