@@ -51,8 +51,8 @@ def broker(transaction_replicas: int = 1, transaction_max_ms: int = 900_000) -> 
 @pytest.mark.parametrize(
     ("there", "missing", "what"),
     [
-        ([ORDERS, LOG], [], "2 topics there"),
-        ([], [ORDERS, LOG], "0 of 2 topics there; a run creates orders, log, with 1 partition"),
+        ([ORDERS, LOG], [], "2 topics exist"),
+        ([], [ORDERS, LOG], "0 of 2 topics exist; a run creates orders, log, with 1 partition"),
     ],
 )
 def test_what_is_there(there: list[WantedTopic], missing: list[WantedTopic], what: str) -> None:
@@ -61,7 +61,7 @@ def test_what_is_there(there: list[WantedTopic], missing: list[WantedTopic], wha
 
 def test_another_count_of_partitions_is_mentioned() -> None:
     finding = presence([ORDERS], [], {"orders": Topic(6, 1, 1)}, sink())
-    assert finding == Finding("ok", "1 topic there (some with 6 partitions, not 1)")
+    assert finding == Finding("ok", "1 topic exists (some with 6 partitions, not 1)")
 
 
 def test_topics_that_we_may_not_write() -> None:
@@ -87,7 +87,7 @@ def test_at_least_once_can_do_without_its_position() -> None:
 @pytest.mark.parametrize(
     ("code", "cure"),
     [
-        (KafkaError.INVALID_REPLICATION_FACTOR, "set sink.replication_factor to 2 or less, it is 3"),
+        (KafkaError.INVALID_REPLICATION_FACTOR, "set sink.replication_factor (now 3) to 2 or less"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "--operation Create --operation Write --topic orders"),
         (KafkaError.TOPIC_EXCEPTION, "records.prefix"),
         (KafkaError.INVALID_CONFIG, "sink.topic_config"),
@@ -105,7 +105,7 @@ def test_topics_that_the_cluster_would_not_create(code: int, cure: str) -> None:
 def test_brokers_that_do_not_take_part_are_no_mistake_in_the_configuration() -> None:
     refusal = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced")
     (finding,) = uncreatable({"orders": refusal}, sink(replication_factor=1), brokers=1)
-    assert finding.cure == "a run tries again by itself; look into the brokers' logs if it lasts"
+    assert finding.cure == "a run tries again by itself; if it does not pass, look at the brokers' logs"
 
 
 def test_a_topic_that_is_there_after_all_is_no_refusal() -> None:
@@ -158,7 +158,7 @@ def test_a_transaction_with_more_patience_than_the_brokers_have() -> None:
     (finding,) = overlong(broker(), long)
     assert (finding.level, finding.cure) == (
         "error",
-        "transaction.timeout.ms: 900000 or less in sink.kafka, or more for the brokers",
+        "set transaction.timeout.ms in sink.kafka to 900000 or less, or raise the brokers' maximum",
     )
     assert overlong(broker(transaction_max_ms=900_001), long) == overlong(broker(), sink()) == []
     assert overlong(broker(transaction_max_ms=59_999), sink()) != []
@@ -263,7 +263,7 @@ def test_a_broker_that_says_where_it_is_not() -> None:
     text = "ssl://kafka:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
     failure = KafkaError(KafkaError._TRANSPORT)
     assert unreachable(KafkaError(KafkaError._TRANSPORT, text), failure, "b:9092") == finding
-    assert finding.what == "broker 1 says that it is at kafka:9092, where nobody answers us"
+    assert finding.what == "broker 1 advertises kafka:9092, but nothing answers there"
     assert "advertised.listeners" in finding.cure
 
 

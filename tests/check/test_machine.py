@@ -36,7 +36,7 @@ def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tempfile, "mkdtemp", denied)
     finding = spool(tmp_path)
     assert finding.level == "error"
-    assert finding.why == f"{tmp_path} does not let us: Permission denied"
+    assert finding.why == f"no directory can be created in {tmp_path}: Permission denied"
     assert "transactions.spool_dir" in finding.cure
 
 

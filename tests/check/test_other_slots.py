@@ -18,5 +18,8 @@ def test_others_that_are_read_or_hold_little() -> None:
 
 def test_one_that_was_forgotten() -> None:
     [finding] = judged([OtherSlot("old", False, 3 * GIB), OtherSlot("replica", True, 2 * GIB)])
-    assert (finding.level, finding.what) == ("warning", "WAL is held back by old (3.00 GiB, nobody reads it)")
+    assert (finding.level, finding.what) == (
+        "warning",
+        "unread slots hold back WAL: old (3.00 GiB, nobody reads it)",
+    )
     assert "pg_drop_replication_slot('old')" in finding.cure

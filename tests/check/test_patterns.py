@@ -16,5 +16,5 @@ def test_each_key_with_such_patterns_is_a_warning() -> None:
     (finding,) = in_vain({"records.columns.hash": ["email"], "records.columns.mask": []}, "column", "s.t.c")
     assert (finding.level, finding.what) == (
         "warning",
-        "records.columns.hash: 1 pattern that no column matches: email",
+        "records.columns.hash: 1 pattern without a matching column: email",
     )

@@ -62,10 +62,10 @@ def test_a_publication_to_be_made() -> None:
 @pytest.mark.parametrize(
     ("entry", "what"),
     [
-        (replace(ENTRY, kind=None), "does not exist: public.orders"),
-        (replace(SCHEMA, schema_exists=False), "does not exist: sales.*"),
+        (replace(ENTRY, kind=None), "these do not exist: public.orders"),
+        (replace(SCHEMA, schema_exists=False), "these do not exist: sales.*"),
         (replace(ENTRY, kind="v"), "can't be published: public.orders"),
-        (replace(ENTRY, persistence="u"), "unlogged tables: public.orders"),
+        (replace(ENTRY, persistence="u"), "these are unlogged: public.orders"),
     ],
 )
 def test_tables_that_cannot_be_published(entry: Entry, what: str) -> None:

@@ -115,7 +115,7 @@ def test_the_budget_that_does_not_last_a_day() -> None:
     finding = forecast("s", limited, GIB, 9 * GIB, 9 * GIB / 11400)
     assert finding.level == "warning"
     assert "slot s lasts 3 h 10 min without its relay" in finding.what
-    assert "9.00 GiB are left of max_slot_wal_keep_size, 10.0 GiB" in finding.why
+    assert "9.00 GiB of max_slot_wal_keep_size (10.0 GiB) are left" in finding.why
     assert "max_slot_wal_keep_size = '70GB'" in finding.cure
 
 

@@ -7,7 +7,7 @@ LIMIT = 1_000_000
 
 def test_rows_that_fit() -> None:
     [finding] = judged({"public.docs": LIMIT - 1}, [], LIMIT)
-    assert (finding.level, finding.what) == ("ok", "no row past 977 KiB was found")
+    assert (finding.level, finding.what) == ("ok", "no row above 977 KiB was found")
 
 
 def test_rows_that_do_not() -> None:

@@ -114,7 +114,7 @@ async def test_a_set_up_that_a_run_completes(setup: Setup) -> None:
     told = "\n".join(finding.what for finding in found)
     assert f"slot {setup.prefix} does not exist; a run creates it" in told
     assert f"publication {setup.prefix} does not exist; a run creates it for all tables: 1 now" in told
-    assert f"0 of 4 topics there; a run creates {setup.prefix}.public.orders" in told
+    assert f"0 of 4 topics exist; a run creates {setup.prefix}.public.orders" in told
 
 
 @on_all_versions
@@ -129,9 +129,9 @@ async def test_a_set_up_that_is_complete(setup: Setup) -> None:
     found = await setup.check()
     assert [finding for finding in found if finding.level != "ok"] == []
     told = "\n".join(finding.what for finding in found)
-    assert f"slot {setup.prefix} is there, and nobody else reads it" in told
+    assert f"slot {setup.prefix} exists, and nobody else reads it" in told
     assert f"publication {setup.prefix} holds 1 table, and publishes insert, update, delete" in told
-    assert "4 topics there" in told
+    assert "4 topics exist" in told
 
 
 @on_full_versions
@@ -161,7 +161,8 @@ async def test_partitions_need_an_identity_though_the_root_is_published(setup: S
 async def test_column_lists(setup: Setup) -> None:
     setup.publish("FOR TABLE orders (note)")
     finding = only(await setup.trouble())
-    assert (finding.level, finding.why) == ("warning", "Postgres refuses every UPDATE and DELETE on them")
+    why = "Postgres refuses every UPDATE and DELETE of these tables"
+    assert (finding.level, finding.why) == ("warning", why)
     other = f"{setup.prefix}_2"
     setup.execute(f"CREATE PUBLICATION {other} FOR TABLE orders")
     setup.source["publications"] = [setup.prefix, other]
@@ -231,7 +232,7 @@ async def test_a_publication_that_was_dropped(setup: Setup) -> None:
     setup.create_slot()
     finding = only(await setup.trouble())
     assert finding.level == "error"
-    assert finding.why.startswith(f"slot {setup.prefix} does exist")
+    assert finding.why.startswith(f"slot {setup.prefix} exists: its stream lacks")
 
 
 async def test_a_slot_of_another_plugin(setup: Setup) -> None:

@@ -113,7 +113,7 @@ async def test_more_replicas_than_brokers(setup: Setup) -> None:
     setup.sink["replication_factor"] = 3
     found = await setup.trouble()
     assert found[0].what.startswith("4 topics can't be created")
-    assert found[0].cure == "set sink.replication_factor to 1 or less, it is 3"
+    assert found[0].cure == "set sink.replication_factor (now 3) to 1 or less"
 
 
 async def test_a_setting_that_topics_do_not_have(setup: Setup) -> None:
@@ -136,9 +136,9 @@ async def test_topics_that_do_not_fit(setup: Setup) -> None:
     compacted, fleeting, replicas, sizes = await setup.trouble()
     assert (compacted.level, compacted.what) == (
         "error",
-        f"1 compacted topic for records without key: {setup.prefix}.public.orders",
+        f"1 compacted topic for records without a key: {setup.prefix}.public.orders",
     )
-    assert fleeting.what == f"topic {setup.prefix}.schema is cleaned, it does not keep every schema"
+    assert fleeting.what == f"topic {setup.prefix}.schema does not keep every schema"
     assert (replicas.level, sizes.level) == ("error", "warning")
     assert "1000 B" in sizes.why
 
@@ -149,11 +149,12 @@ async def test_exactly_once(setup: Setup) -> None:
     assert {finding.level for finding in found} == {"ok"}
     assert any(f"{setup.prefix}.offsets" in finding.what for finding in found)
     setup.sink["kafka"]["transaction.timeout.ms"] = "900001"
-    assert only(await setup.trouble()).cure.startswith("transaction.timeout.ms: 900000 or less")
+    cure = "set transaction.timeout.ms in sink.kafka to 900000 or less"
+    assert only(await setup.trouble()).cure.startswith(cure)
     del setup.sink["kafka"]["transaction.timeout.ms"]
     setup.create_topic("offsets")
     finding = only(await setup.trouble())
-    assert finding.what == f"topic {setup.prefix}.offsets is cleaned by age, it loses the position"
+    assert finding.what == f"topic {setup.prefix}.offsets deletes records by age, also the position"
 
 
 async def test_truncates_into_a_compacted_topic(setup: Setup) -> None:
@@ -161,7 +162,7 @@ async def test_truncates_into_a_compacted_topic(setup: Setup) -> None:
     finding = only(await setup.trouble())
     assert (finding.level, finding.why) == (
         "warning",
-        "the record of a TRUNCATE has no key; Kafka refuses it there, and a run stops",
+        "the record of a TRUNCATE has no key: a compacted topic refuses it, and a run stops",
     )
     setup.publish("FOR TABLE orders WITH (publish = 'insert, update, delete')")
     assert await setup.trouble() == []
@@ -187,7 +188,7 @@ async def test_an_advertised_address_that_nobody_answers(setup: Setup, embedded_
     # This listener sends its clients to a proxy, which is not there.
     setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{embedded_kafka.behind_proxy}"}
     finding = only(await setup.trouble())
-    assert finding.what.startswith(f"broker 1 says that it is at 127.0.0.1:{embedded_kafka.proxy_port},")
+    assert finding.what.startswith(f"broker 1 advertises 127.0.0.1:{embedded_kafka.proxy_port},")
     assert "advertised.listeners" in finding.cure
 
 

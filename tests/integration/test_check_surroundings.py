@@ -171,7 +171,7 @@ def test_schemas_of_debezium_s_are_told_ahead_of_the_run_that_they_stop(
         "error",
         f"1 subject with another writer's schema: {subject}",
     )
-    assert finding["why"].startswith("their compatibility lets the registry refuse ours")
+    assert finding["why"].startswith("their compatibility level makes the registry refuse ours")
     relay.start().wait_streaming()
     database.execute("INSERT INTO orders VALUES (1)")
     last_words(relay, WRONG)

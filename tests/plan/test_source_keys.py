@@ -52,5 +52,5 @@ def test_what_is_not_set_stays_as_it_was_written() -> None:
 
 def test_an_alias_is_refused() -> None:
     text = "sink: {kafka: {client.id: &name s}}\nsource:\n  dsn: x\n  slot: *name\n"
-    with pytest.raises(SetupError, match=r"x\.yaml: slot is a YAML alias, which a plan can.t change; write it out"):
+    with pytest.raises(SetupError, match=r"x\.yaml: slot is a YAML alias, .* change; write it out"):
         with_source(text, VALUES, "x.yaml")

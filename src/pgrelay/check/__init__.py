@@ -97,4 +97,4 @@ async def _guarded(what: str, findings: Awaitable[list[Finding]]) -> list[Findin
 
 
 def unexamined(what: str, refusal: PgrelayError) -> Finding:
-    return warning(f"{what} could not be checked", str(refusal), "mend that, then check again")
+    return warning(f"{what} could not be checked", str(refusal), "fix that, then check again")

@@ -26,6 +26,6 @@ def apart(server_ahead_s: float) -> Finding:
     way = "ahead of" if server_ahead_s > 0 else "behind"
     return warning(
         f"the server's clock is {duration(abs(server_ahead_s))} {way} this machine's",
-        "pgrelay_lag_seconds is wrong by as much (never negative), and so is ts_ms beside source.ts_ms",
+        "pgrelay_lag_seconds is wrong by as much (but never negative), and so is ts_ms minus source.ts_ms",
         "run NTP (chronyd, systemd-timesyncd) on both machines",
     )

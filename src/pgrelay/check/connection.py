@@ -34,8 +34,8 @@ def host_findings(dsn: str) -> list[Finding]:
         return []
     return [
         warning(
-            "source.dsn names several hosts, and takes whichever answers",
-            "a run may meet a standby before its promotion, and wait there although the primary is elsewhere",
+            "source.dsn names several hosts, and uses the first that answers",
+            "a run may connect to a standby and wait for its promotion, although another host is the primary",
             "add target_session_attrs=read-write to source.dsn",
         )
     ]

@@ -34,7 +34,7 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
         # A producer validates the options as in a run; the admin client validates less.
         await Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else None).close()
     except SetupError as refusal:
-        return [refused(refusal, "librdkafka does not take these options")]
+        return [refused(refusal, "librdkafka does not accept these options")]
     async with Cluster(config) as cluster:
         return await _findings(cluster, config, wanted, truncates)
 
@@ -84,8 +84,8 @@ async def _brokers(cluster: Cluster, overview: Overview) -> tuple[Broker | None,
 
 def unadvertised(broker: int, address: str) -> Finding:
     return error(
-        f"broker {broker} says that it is at {address}, where nobody answers us",
-        "clients go where the brokers say they are, whatever bootstrap.servers says",
+        f"broker {broker} advertises {address}, but nothing answers there",
+        "clients connect to the advertised addresses, whatever bootstrap.servers says",
         "start that broker if it is down; else correct its advertised.listeners, or make that address "
         "reachable from here",
     )

@@ -70,9 +70,9 @@ def presence(
 ) -> Finding:
     total = len(there) + len(missing)
     what = (
-        f"{len(there):,} of {counted(total, 'topic')} there"
+        f"{len(there):,} of {counted(total, 'topic')} exist"
         if missing
-        else f"{counted(total, 'topic')} there"
+        else f"{counted(total, 'topic')} exist{'s' if total == 1 else ''}"
     )
     counts = {topics[topic.name].partitions for topic in there if not lasting(topic.of)}
     other = sorted(counts - {config.partitions})
@@ -102,7 +102,7 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
     return [
         finding(
             f"no right to read topic {name}",
-            "every start looks there for what was delivered",
+            "every start reads the position of the last delivery there",
             f"kafka-acls.sh --add --allow-principal User:... --operation Read --topic {name}",
         )
         for name in names
@@ -118,7 +118,7 @@ def absent(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
         found.append(
             error(
                 f"{counted(len(certain), 'topic')} missing: {some(certain)}",
-                "sink.create_topics is false: a run stops at the first change (or are they hidden from us?)",
+                "sink.create_topics is false, so a run stops at the first change (or we may not see topics)",
                 f"kafka-topics.sh --create --topic {certain[0]} ..., or sink.create_topics: true",
             )
         )
@@ -128,7 +128,7 @@ def absent(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
             cure = f"kafka-topics.sh --create --topic {topic.name} ..., or source.messages: false"
             found.append(warning(f"topic {topic.name} is missing", why, cure))
         elif topic.of == "offsets" and topic.of in optional:
-            why = "no position is kept: a slot that is lost while pgrelay is down goes unnoticed"
+            why = "no position is kept: a run does not notice a slot that was lost while pgrelay was down"
             cure = f"kafka-topics.sh --create --topic {topic.name} --config cleanup.policy=compact"
             found.append(warning(f"topic {topic.name} is missing", why, cure))
     return found
@@ -153,9 +153,9 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers:
 def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
     if fenced(refusal):
-        return "a run tries again by itself; look into the brokers' logs if it lasts"
+        return "a run tries again by itself; if it does not pass, look at the brokers' logs"
     if code == KafkaError.INVALID_REPLICATION_FACTOR:
-        return f"set sink.replication_factor to {brokers} or less, it is {config.replication_factor}"
+        return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"
     if code in UNAUTHORIZED:
         acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --operation Write --topic"
         return f"{acl} {topic}"
@@ -198,9 +198,9 @@ def uncompactable(
     if keyless:
         found.append(
             error(
-                f"{counted(len(keyless), 'compacted topic')} for records without key: {some(keyless)}",
-                "Kafka refuses such a record there, and a run stops at the first",
-                "cleanup.policy=delete for the topic; or a primary key for the table, and records.key: true",
+                f"{counted(len(keyless), 'compacted topic')} for records without a key: {some(keyless)}",
+                "a compacted topic refuses such records, and a run stops at the first",
+                "set cleanup.policy=delete for the topic; or add a primary key, and set records.key: true",
             )
         )
     keyed = [topic.name for topic in compacted if not topic.keyless and topic.of == "rows"]
@@ -208,7 +208,7 @@ def uncompactable(
         found.append(
             warning(
                 f"{counted(len(keyed), 'compacted topic')} while TRUNCATE is published: {some(keyed)}",
-                "the record of a TRUNCATE has no key; Kafka refuses it there, and a run stops",
+                "the record of a TRUNCATE has no key: a compacted topic refuses it, and a run stops",
                 "ALTER PUBLICATION ... SET (publish = 'insert, update, delete'), or cleanup.policy=delete",
             )
         )
@@ -224,11 +224,11 @@ def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) 
         if kept is not None and topic.of == "schemas" and not kept.keeps_all:
             why = "consumers that read it from its beginning miss the schemas of older rows"
             cure = alter.format(topic.name, "delete,retention.ms=-1")
-            found.append(warning(f"topic {topic.name} is cleaned, it does not keep every schema", why, cure))
+            found.append(warning(f"topic {topic.name} does not keep every schema", why, cure))
         if kept is not None and topic.of == "offsets" and not kept.keeps_latest:
             why = "once the position is gone, a restart may repeat records"
             cure = alter.format(topic.name, "compact")
-            found.append(error(f"topic {topic.name} is cleaned by age, it loses the position", why, cure))
+            found.append(error(f"topic {topic.name} deletes records by age, also the position", why, cure))
     return found
 
 
@@ -240,8 +240,8 @@ def transactions(broker: Broker, overview: Overview) -> list[Finding]:
     return [
         error(
             "Kafka can't begin a transaction",
-            f"its topic {_TRANSACTIONS} wants {wants} and there are only {len(overview.brokers)} brokers",
-            f"transaction.state.log.replication.factor={len(overview.brokers)} for the brokers; restart them",
+            f"its topic {_TRANSACTIONS} needs {wants}, but there are only {len(overview.brokers)} brokers",
+            f"transaction.state.log.replication.factor={len(overview.brokers)} on the brokers; restart them",
         )
     ]
 
@@ -253,9 +253,9 @@ def overlong(broker: Broker, config: SinkConfig) -> list[Finding]:
         return []
     return [
         error(
-            f"transaction.timeout.ms is {ours}, and transaction.max.timeout.ms of the brokers {most}",
+            f"transaction.timeout.ms is {ours}, but the brokers' transaction.max.timeout.ms is {most}",
             "Kafka refuses such transactions, and a run does not start",
-            f"transaction.timeout.ms: {most} or less in sink.kafka, or more for the brokers",
+            f"set transaction.timeout.ms in sink.kafka to {most} or less, or raise the brokers' maximum",
         )
     ]
 
@@ -268,7 +268,7 @@ def leaderless(names: Iterable[str], topics: Mapping[str, Topic]) -> list[Findin
     return [
         error(
             f"{counted(len(lost), 'topic')} with a partition that no broker leads: {some(lost)}",
-            "Kafka takes nothing there until a broker that has all of it is back, and a run waits",
+            "a run waits: Kafka accepts no record there until an up-to-date broker is back",
             "start the missing brokers",
         )
     ]
@@ -289,8 +289,8 @@ def out_of_sync(configs: Mapping[str, TopicConfig], overview: Overview, config: 
         error(
             f"{counted(len(stalled), 'topic')} with fewer replicas in sync than min.insync.replicas: "
             f"{some(stalled)}",
-            f"Kafka acknowledges nothing there until {least} replicas have it, and a run waits",
-            f"start the missing brokers, sink.replication_factor: {least} for new topics, or a lower "
+            f"a run waits: Kafka acknowledges no record there until {least} replicas have it",
+            f"start the missing brokers, set sink.replication_factor: {least} for new topics, or lower "
             "min.insync.replicas",
         )
     ]
@@ -310,10 +310,10 @@ def one_is_enough(
         return []
     return [
         warning(
-            f"{counted(len(unsafe), 'topic')} of several replicas with min.insync.replicas=1: {some(unsafe)}",
-            "what a single broker has while the others are away counts as delivered, and is lost with it",
+            f"{counted(len(unsafe), 'topic')} with replicas but min.insync.replicas=1: {some(unsafe)}",
+            "while other brokers are away, what a single broker has counts as delivered, and is lost with it",
             f"kafka-configs.sh --alter --topic {unsafe[0]} --add-config min.insync.replicas=2, and for new "
-            "topics the same in sink.topic_config (of 2 replicas none may be away then)",
+            "topics the same in sink.topic_config (with 2 replicas, both brokers must then be up)",
         )
     ]
 
@@ -332,10 +332,10 @@ def sizes(configs: Mapping[str, TopicConfig], config: SinkConfig) -> list[Findin
         least = min(configs[name].message_bytes for name in strict)
         return [
             warning(
-                f"{counted(len(strict), 'topic')} take less than the producer's message.max.bytes, "
-                f"{size(ours)}: {some(strict)}",
-                f"a record past {size(least)} is sent, refused, and stops a run",
-                f"max.message.bytes={ours} for the topics, or message.max.bytes: {least} in sink.kafka",
+                f"{counted(len(strict), 'topic')} with max.message.bytes below the producer's "
+                f"message.max.bytes, {size(ours)}: {some(strict)}",
+                f"Kafka refuses a record larger than {size(least)}, and a run stops",
+                f"set max.message.bytes={ours} for the topics, or message.max.bytes: {least} in sink.kafka",
             )
         ]
     return [ok(f"records of up to {size(ours)} are sent (message.max.bytes in sink.kafka)")]

@@ -43,8 +43,8 @@ def unidentified(published: Published) -> list[Finding]:
     return [
         warning(
             f"{counted(len(tables), 'table')} without primary key or replica identity: {some(tables)}",
-            "while published, Postgres refuses every UPDATE and DELETE there; inserts flow",
-            f"a primary key, or {some(cures, '; ')}",
+            "while they are published, Postgres refuses every UPDATE and DELETE there; inserts work",
+            f"add a primary key, or {some(cures, '; ')}",
         )
     ]
 
@@ -64,10 +64,10 @@ def uncovered(published: Published) -> list[Finding]:
     cure = "add those columns to the list (ALTER PUBLICATION ... SET TABLE ...), or publish the whole table"
     found: list[Finding] = []
     if changed:
-        why = "Postgres refuses every UPDATE and DELETE on them"
+        why = "Postgres refuses every UPDATE and DELETE of these tables"
         found.append(warning(f"{counted(len(changed), 'table')} {what} {some(changed)}", why, cure))
     if inserted:
-        why = "records have a part of the key alone, which other rows may share; none under FULL"
+        why = "their records have only a part of the key, which other rows may share (under FULL no key)"
         found.append(warning(f"{counted(len(inserted), 'table')} {what} {some(inserted)}", why, cure))
     return found
 
@@ -97,9 +97,9 @@ def mismatched(published: Published) -> list[Finding]:
     return [
         warning(
             f"{counted(len(parts), 'partition')} with another replica identity than the root: {some(parts)}",
-            "the old rows of their updates and deletes lack columns of the key, or of the row; a run stops "
-            "if it notices",
-            "ALTER TABLE each of them REPLICA IDENTITY as the root's",
+            "the old rows of their updates and deletes lack columns of the key or the row, and a run that "
+            "notices stops",
+            "ALTER TABLE ... REPLICA IDENTITY for each of them, as for the root",
         )
     ]
 
@@ -114,8 +114,8 @@ def ungenerated(published: Published, generated: dict[int, list[str]]) -> list[F
     return [
         warning(
             f"{counted(len(tables), 'table')} with a generated column in the key: {some(tables)}",
-            "Postgres does not send it: rows that differ there alone have one key, under FULL none",
-            "an index on other columns, and ALTER TABLE ... REPLICA IDENTITY USING INDEX",
+            "Postgres does not send it: rows that differ only there get the same key (under FULL no key)",
+            "create a unique index on other columns, then ALTER TABLE ... REPLICA IDENTITY USING INDEX",
         )
     ]
 
@@ -132,8 +132,8 @@ def deferrable(published: Published) -> list[Finding]:
     return [
         warning(
             f"{counted(len(tables), 'table')} with a deferrable primary key as the key: {some(tables)}",
-            "an UPDATE in which rows exchange keys ends with the delete of a key that still exists",
-            "a primary key that is not deferrable",
+            "if an UPDATE swaps the keys of two rows, its last record deletes a key that still exists",
+            "make the primary key NOT DEFERRABLE",
         )
     ]
 
@@ -160,13 +160,13 @@ def keyless(published: Published, partitions: int) -> list[Finding]:
     ]
     if not tables:
         return []
-    what = f"records without key for {counted(len(tables), 'table')}: {some(tables)}"
+    what = f"records without a key for {counted(len(tables), 'table')}: {some(tables)}"
     if partitions == 1:
         return [ok(what)]
     return [
         warning(
             what,
-            f"all of them go to partition 0 of {partitions}, so that their order holds",
+            f"all of them go to partition 0 of {partitions}, to keep their order",
             "give the table a primary key",
         )
     ]

@@ -33,17 +33,17 @@ def spool(directory: Path) -> Finding:
     parent = _nearest(directory)
     if not parent.is_dir():
         return error(
-            f"{place} can't be made", f"{parent} is a file", "set transactions.spool_dir to another place"
+            f"{place} can't be created", f"{parent} is a file", "set transactions.spool_dir to another place"
         )
     if (reason := _unwritable(parent)) is not None:
         cure = f"chown it to uid {os.getuid()}, or set transactions.spool_dir to another place"
-        return error(f"{place} can't be written", f"{parent} does not let us: {reason}", cure)
+        return error(f"{place} is not writable", f"no directory can be created in {parent}: {reason}", cure)
     free = shutil.disk_usage(parent).free
     if free >= _LITTLE:
         return ok(f"{place}: {size(free)} are free")
     return warning(
         f"{place}: only {size(free)} are free",
-        "a transaction past transactions.memory_mb waits there; when the disk is full the relay pauses",
+        "transactions above transactions.memory_mb spill there; when the disk is full the relay pauses",
         "free space there, or set transactions.spool_dir to another disk",
     )
 
@@ -55,8 +55,8 @@ def outlived(config: Config) -> list[Finding]:
     return [
         warning(
             "source.two_phase is on and transactions.spool_dir is null",
-            "prepared transactions must survive restarts, and the system's temporary directory may not",
-            "set transactions.spool_dir to a directory on a disk that lasts",
+            "prepared transactions must survive restarts, but the system's temporary directory may not",
+            "set transactions.spool_dir to a directory on a persistent disk",
         )
     ]
 
@@ -89,8 +89,8 @@ def listen(host: str, port: int) -> Finding:
         if failure.errno == EADDRINUSE:
             return warning(
                 f"{at} is in use",
-                "by this relay, if it runs; beside anything else a run can't start",
-                f"stop that, or {listening.CURE}",
+                "fine if this relay runs and uses it; if another program does, a run can't start",
+                f"stop the other program, or {listening.CURE}",
                 by_a_run=True,
             )
         return error(f"{at} can't be listened on", failure.strerror or str(failure), listening.CURE)

@@ -42,8 +42,8 @@ def judged(slots: list[OtherSlot]) -> list[Finding]:
     drop = f"SELECT pg_drop_replication_slot('{forgotten[0].slot}')"
     return [
         warning(
-            f"WAL is held back by {some([str(each) for each in forgotten])}",
-            "the disk fills, however quick this relay is",
-            f"start its reader, or give it up: {drop}",
+            f"unread slots hold back WAL: {some([str(each) for each in forgotten])}",
+            "the disk fills, however fast this relay is",
+            f"start the slot's reader, or drop the slot: {drop}",
         )
     ]

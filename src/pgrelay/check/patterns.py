@@ -55,10 +55,10 @@ def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
 def in_vain(patterns: _Patterns, what: str, whole: str) -> list[Finding]:
     return [
         warning(
-            f"{key}: {counted(len(given), 'pattern')} that no {what} matches: {some(given)}",
-            f"a pattern must match the whole of {whole}, a partition's own unless that is published as its "
-            "root; what the pattern was meant for is not affected by it",
-            "correct it, with \\. for a dot and the case as it is, or leave it out",
+            f"{key}: {counted(len(given), 'pattern')} without a matching {what}: {some(given)}",
+            f"a pattern has no effect unless it matches the whole of {whole}; a partition has its own name "
+            "unless it is published as its root",
+            "correct the pattern (\\. for a dot, and the name's exact case), or remove it",
         )
         for key, given in patterns.items()
         if given

@@ -69,4 +69,4 @@ async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[F
     if position is None:
         return []
     await server.upstream(slot).check(position)
-    return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} fits")]
+    return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]

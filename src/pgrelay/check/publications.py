@@ -54,18 +54,18 @@ def absent(
     if slot_is_there:
         return error(
             what,
-            f"slot {config.slot} does exist: changes since the publication went are not in its stream",
+            f"slot {config.slot} exists: its stream lacks the changes since the publication was dropped",
             f"correct source.publications; or {BEGIN_ANEW}",
         )
     why = (
         "source.create is false"
         if not config.create
-        else "a run makes a publication only if it is the only one"
+        else "a run creates a publication only if it is the only one"
     )
     first = missing[0].quoted
     return error(
         what,
-        f"{why}, so that a run stops",
+        f"{why}, so a run stops",
         f"CREATE PUBLICATION {first} FOR ALL TABLES (or FOR TABLE ...), or correct source.publications",
     )
 
@@ -91,7 +91,7 @@ async def _to_be_made(
     try:
         statement = await catalog.publication_statement(publication.name, names)
     except SetupError as refusal:
-        return [refused(refusal, "a run can't make the publication")], published
+        return [refused(refusal, "a run can't create the publication")], published
     denied = may_not_create(publication.name, entries, server, statement.as_string())
     return denied or [will_be_made(publication.name, config.tables, published)], published
 
@@ -101,26 +101,26 @@ def will_be_made(name: str, tables: Sequence[str], published: Published) -> Find
     what = f"publication {name} does not exist; a run creates it for {of}"
     if published.tables:
         return ok(f"{what}: {len(published.tables):,} now")
-    return warning(f"{what}, of which there is none", "there is nothing to relay yet", "create a table")
+    return warning(f"{what}: none now", "there is nothing to relay yet", "create a table")
 
 
 def unusable_entries(entries: Sequence[Entry], version: int) -> list[Finding]:
     """Entries of `source.tables` that CREATE PUBLICATION refuses."""
     cure = "correct source.tables"
-    why = "a run can't make the publication"
+    why = "a run can't create the publication"
     found: list[Finding] = []
     gone = [str(entry) for entry in entries if not _is_there(entry)]
     if gone:
-        found.append(error(f"source.tables names what does not exist: {some(gone)}", why, cure))
+        found.append(error(f"source.tables: these do not exist: {some(gone)}", why, cure))
     kinds = "rp" if version >= 130000 else "r"
     odd = [str(entry) for entry in entries if entry.kind is not None and entry.kind not in kinds]
     if odd:
-        found.append(error(f"source.tables names what can't be published: {some(odd)}", why, cure))
+        found.append(error(f"source.tables: these can't be published: {some(odd)}", why, cure))
     fleeting = [str(e) for e in entries if e.kind == "r" and e.persistence != "p"]
     if fleeting:
         logged = some([f"ALTER TABLE {name} SET LOGGED" for name in fleeting], "; ")
         found.append(
-            error(f"source.tables names unlogged tables: {some(fleeting)}", why, f"{logged}, or {cure}")
+            error(f"source.tables: these are unlogged: {some(fleeting)}", why, f"{logged}, or {cure}")
         )
     return found
 
@@ -140,7 +140,7 @@ def may_not_create(name: str, entries: Sequence[Entry], server: Server, statemen
     what = f"role {server.role} may not create publication {name}"
     as_superuser = f"as a superuser: {statement}; or correct source.publications"
     if not entries or (server.version >= 150000 and any(entry.table is None for entry in entries)):
-        return [error(what, "for all tables, or a whole schema, only a superuser may", as_superuser)]
+        return [error(what, "only a superuser may publish all tables or a whole schema", as_superuser)]
     if not server.may_create:
         why = f"it has no right to CREATE in database {server.database}"
         database, role = _quoted(server.database), _quoted(server.role)

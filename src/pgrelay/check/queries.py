@@ -86,7 +86,7 @@ async def reader(catalog: Catalog, pid: int) -> str:
         "FROM pg_stat_activity WHERE pid = %s"
     )
     rows = await catalog.rows(query, (pid,))
-    return f"{rows[0][0] or 'a program without a name'} from {rows[0][1]}" if rows else ""
+    return f"{rows[0][0] or 'an unnamed program'} from {rows[0][1]}" if rows else ""
 
 
 async def oldest_transaction(catalog: Catalog) -> OpenTransaction | None:

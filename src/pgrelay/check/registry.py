@@ -27,9 +27,9 @@ async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> 
         ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
         refusing = await registry.refusing(ours, records.envelope)
     except SetupError as refusal:
-        return [warning("the schemas could not be checked", str(refusal), "mend that, then check again")]
+        return [warning("the schemas could not be checked", str(refusal), "fix that, then check again")]
     except RegistryUnavailable as away:
-        return [refused(away, "no row is relayed before the registry knows its schema")]
+        return [refused(away, "no row is relayed until the registry has its schema")]
     finally:
         await registry.close()
     answers = ok(f"the schema registry answers at {mask_options({'url': options['url']})['url']}")
@@ -43,7 +43,7 @@ def another_writers(subjects: Sequence[str]) -> list[Finding]:
     return [
         error(
             f"{counted(len(subjects), 'subject')} with another writer's schema: {some(subjects)}",
-            "their compatibility lets the registry refuse ours, and a run stops at the first row",
-            "another records.prefix, or topics by records.routes; or compatibility NONE for these subjects",
+            "their compatibility level makes the registry refuse ours, and a run stops at the first row",
+            "set another records.prefix or records.routes; or compatibility NONE for these subjects",
         )
     ]

@@ -36,8 +36,8 @@ def standby(server: Server, config: SourceConfig, slot_is_there: bool) -> list[F
     cure = "point source.dsn at the primary"
     if server.version < 160000:
         return [error("the server is a standby", "before Postgres 16 a standby can't decode", cure)]
-    why = "the stream pauses while the primary is away; a publication can be made on the primary alone"
-    return [warning("the server is a standby", why, f"{cure}, if that is not meant")]
+    why = "the stream pauses while the primary is away; publications can only be created on the primary"
+    return [warning("the server is a standby", why, f"{cure}, if that is not intended")]
 
 
 def wal_level(server: Server) -> Finding:
@@ -45,7 +45,7 @@ def wal_level(server: Server) -> Finding:
         return ok("wal_level is logical")
     return error(
         f"wal_level is {server.wal_level}",
-        "without logical the WAL does not hold what the stream is made of",
+        "below logical, the WAL lacks what logical replication needs",
         "ALTER SYSTEM SET wal_level = logical; then restart Postgres",
     )
 
@@ -60,7 +60,7 @@ def free_slots(server: Server, config: SourceConfig, slot_is_there: bool) -> lis
     cure = f"ALTER SYSTEM SET max_replication_slots = {server.max_slots + 10}; then restart Postgres"
     if server.unread_slots:
         unread = some(server.unread_slots)
-        cure += f"; or SELECT pg_drop_replication_slot('...') one that nobody reads: {unread}"
+        cure += f"; or SELECT pg_drop_replication_slot('...') for one that nobody reads: {unread}"
     return [
         error(
             f"all {server.max_slots} replication slots are taken",
@@ -77,7 +77,7 @@ def free_senders(server: Server) -> Finding:
         return ok(f"{max(free, 0)} of {server.max_senders} WAL senders are free")
     return warning(
         f"{server.senders} of {server.max_senders} WAL senders are in use",
-        "each replica, backup and relay needs one; the last to come is turned away",
+        "each replica, backup and relay needs one; when all are in use, Postgres refuses the next",
         f"ALTER SYSTEM SET max_wal_senders = {server.max_senders + 10}; then restart Postgres",
     )
 
@@ -88,7 +88,7 @@ def encoding(server: Server) -> list[Finding]:
     return [
         warning(
             f"the encoding of database {server.database} is SQL_ASCII",
-            "Postgres checks no text there, and a value that is not UTF-8 stops the relay",
+            "Postgres does not validate text there, and a value that is not UTF-8 stops the relay",
             "move the data to a database created with ENCODING 'UTF8'",
         )
     ]

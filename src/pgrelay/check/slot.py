@@ -64,7 +64,7 @@ def absent(
         return [
             error(
                 f"slot {config.slot} does not exist",
-                "source.create is false, so that a run stops",
+                "source.create is false, so a run stops",
                 f"SELECT pg_create_logical_replication_slot('{config.slot}', 'pgoutput')"
                 " in that database; or source.create: true",
             )
@@ -76,7 +76,7 @@ def absent(
         found.append(
             warning(
                 f"{oldest.owner} has a transaction open for {duration(oldest.age_s)}",
-                "creating the slot waits until every transaction that has written is over",
+                "creating the slot waits until every transaction that has written has ended",
                 oldest.end,
             )
         )
@@ -96,7 +96,7 @@ def wrong_kind(slot: Slot, name: str, database: str) -> Finding | None:
 def lost(name: str, why: str) -> Finding:
     return error(
         f"slot {name} is lost",
-        f"{why}: changes since are gone from the stream",
+        f"{why}: changes since then are gone from the stream",
         BEGIN_ANEW,
         gap=True,
     )
@@ -104,11 +104,11 @@ def lost(name: str, why: str) -> Finding:
 
 def taken(name: str, pid: int | None, reader: str) -> Finding:
     if pid is None:
-        return ok(f"slot {name} is there, and nobody else reads it")
+        return ok(f"slot {name} exists, and nobody else reads it")
     return warning(
         f"slot {name} is in use by PID {pid}" + (f", {reader}" if reader else ""),
-        "one slot has one reader; a second relay waits until the first is gone",
-        f"nothing, if that is this relay running; else stop it, or SELECT pg_terminate_backend({pid})",
+        "a slot can have only one reader; a second relay waits until the first has ended",
+        f"nothing, if this relay is running; else stop that program, or SELECT pg_terminate_backend({pid})",
         by_a_run=True,
     )
 
@@ -119,7 +119,7 @@ def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None)
     if slot.wal_status == "unreserved":
         return warning(
             holds,
-            "max_slot_wal_keep_size is passed: the next checkpoint may end the slot",
+            "max_slot_wal_keep_size is exceeded: the next checkpoint may invalidate the slot",
             "start the relay now",
         )
     if retained < _MUCH:
@@ -127,12 +127,14 @@ def held(name: str, slot: Slot, retained: float, oldest: OpenTransaction | None)
     if slot.active_pid is None:
         drop = f"SELECT pg_drop_replication_slot('{name}')"
         return warning(
-            holds, "nobody reads it, and the disk fills", f"start the relay, or give it up: {drop}"
+            holds, "nobody reads it, and the disk fills", f"start the relay, or drop the slot: {drop}"
         )
     if oldest is not None and oldest.age_s > _LONG_OPEN_S:
-        why = f"{oldest.owner} has a transaction open for {duration(oldest.age_s)}, which WAL is kept for"
+        why = f"WAL is kept since {oldest.owner} has a transaction open for {duration(oldest.age_s)}"
         return warning(holds, why, oldest.end)
-    return warning(holds, "its reader is behind", "look at the reader's log, and whether Kafka acknowledges")
+    return warning(
+        holds, "its reader is behind", "look at the reader's log, and check that Kafka acknowledges"
+    )
 
 
 def forecast(name: str, server: Server, retained: float, safe: float, rate: float) -> Finding:
@@ -140,7 +142,7 @@ def forecast(name: str, server: Server, retained: float, safe: float, rate: floa
     pace = f"WAL grows by {size(rate)}/s now"
     if server.keep_bytes is None or math.isinf(safe):
         day = f", {size(rate * _DAY_S)} a day" if rate else ""
-        return ok(f"{pace}{day}; while the relay is away all of it is kept (no max_slot_wal_keep_size)")
+        return ok(f"{pace}{day}; while the relay is away, all of it is kept (no max_slot_wal_keep_size)")
     span = duration(safe / rate) if rate else "indefinitely"
     what = f"{pace}; slot {name} lasts {span} without its relay"
     if not rate or safe / rate > _DAY_S:
@@ -148,7 +150,7 @@ def forecast(name: str, server: Server, retained: float, safe: float, rate: floa
     gib = int((retained + rate * _DAY_S) / _GIB) + 1
     return warning(
         what,
-        f"{size(safe)} are left of max_slot_wal_keep_size, {size(server.keep_bytes)}; then changes are lost",
+        f"{size(safe)} of max_slot_wal_keep_size ({size(server.keep_bytes)}) are left; then changes are lost",
         f"for a day: ALTER SYSTEM SET max_slot_wal_keep_size = '{gib}GB'; then SELECT pg_reload_conf()",
     )
 

@@ -47,7 +47,7 @@ def unselected(published: Published, relayed: Published) -> list[Finding]:
     what = f"records.tables leaves out {left_out:,} of {counted(len(published.tables), 'published table')}"
     if relayed.tables:
         return [ok(what)]
-    cure = "write the patterns for the whole of schema.table: public\\.orders_.*"
+    cure = "write patterns that match the whole of schema.table: public\\.orders_.*"
     return [warning(what, "there is nothing to relay", cure)]
 
 
@@ -58,7 +58,7 @@ def conflicting(published: Published) -> list[Finding]:
     return [
         error(
             f"{counted(len(tables), 'table')} published with different columns: {some(tables)}",
-            "Postgres ends the stream when publications of one stream disagree on a table's columns",
+            "Postgres ends the stream if its publications disagree on a table's columns",
             "give the table the same column list in all of source.publications",
         )
     ]
@@ -73,7 +73,7 @@ async def _unlogged(catalog: Catalog, published: Published) -> list[Finding]:
     return [
         warning(
             f"{counted(len(tables), 'unlogged table')}: {some(tables)}",
-            "changes of unlogged tables are in no WAL and are not relayed",
+            "the WAL has no changes of unlogged tables, so they are not relayed",
             some([f"ALTER TABLE {name} SET LOGGED" for name in tables], "; ") + ", if they should be",
         )
     ]
@@ -105,8 +105,8 @@ def unreadable(
         return []
     return [
         error(
-            f"source.binary: no binary form is known for {some(names)}",
-            "the first row of such a table stops the relay, whatever the column holds",
+            f"source.binary: pgrelay can't read the binary form of {some(names)}",
+            "the first row of such a table stops the relay, whatever value the column has",
             "set source.binary: false",
         )
     ]
@@ -123,9 +123,9 @@ async def _taken(catalog: Catalog, relayed: Published, selection: Selection) -> 
         return []
     return [
         error(
-            f"records.envelope: flat has members of the same name as {some(columns)}",
+            f"records.envelope: flat adds members with the same names as {some(columns)}",
             "the first row of such a table stops the relay",
-            "drop the columns by records.columns, or set records.envelope: debezium",
+            "drop the columns with records.columns.drop, or set records.envelope: debezium",
         )
     ]
 

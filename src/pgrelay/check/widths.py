@@ -69,15 +69,15 @@ def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -
         found.append(
             warning(
                 f"rows of up to {size(most)} in {some(sorted(wide))}",
-                f"message.max.bytes is {size(largest_record)}; a record past it can't be delivered",
-                f"message.max.bytes: {2 * most} in sink.kafka, and max.message.bytes for their topics",
+                f"message.max.bytes is {size(largest_record)}; a larger record can't be delivered",
+                f"set message.max.bytes: {2 * most} in sink.kafka, and max.message.bytes for their topics",
             )
         )
     if unread:
         tables = f"{counted(len(unread), 'table')} with large values: {some(unread)}"
         found.append(
-            ok(f"{tables}; not searched for rows past {size(largest_record)}: we may not SELECT from them")
+            ok(f"{tables}; not searched for rows above {size(largest_record)}: no right to SELECT from them")
         )
     if not found:
-        found.append(ok(f"no row past {size(largest_record)} was found"))
+        found.append(ok(f"no row above {size(largest_record)} was found"))
     return found
