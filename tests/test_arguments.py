@@ -36,7 +36,7 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
     ("command", "told"),
     [
         ("run", "Exit codes: pgrelay --help."),
-        ("skip", "Stop the relay first. The changes of that transaction are in no topic afterwards"),
+        ("skip", "Stop the relay first. The changes of that transaction will be in no topic"),
         ("reset", "Stop the relay first. What the slot still held never reaches the topics"),
         ("demo", "pip install 'pgrelay[demo]'"),
         ("spark-mirror", "pip install 'pgrelay[spark]'"),

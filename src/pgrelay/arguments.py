@@ -26,7 +26,7 @@ exit codes:
   1    anything else; for reset and plan also a server that can't be reached
   130  Ctrl-C ended a command other than run, or any stop ended skip, before it was done
   143  SIGTERM ended a command other than run and skip before it was done
-check exits with 3 or 2 if a run would, or if a server can't be reached, and with 0 if it only warns.
+check exits with 3 or 2 if a run would, with 2 if a server can't be reached, and with 0 if it only warns.
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.
 """
@@ -122,7 +122,7 @@ def _status(command: ArgumentParser) -> None:
 
 def _spark_mirror(command: ArgumentParser) -> None:
     _config(command)
-    command.add_argument("--once", action="store_true", help="apply what the topics hold now, then end")
+    command.add_argument("--once", action="store_true", help="apply the topics' current records, then end")
 
 
 def _demo(command: ArgumentParser) -> None:
@@ -177,8 +177,8 @@ _COMMANDS: Final = (
         "pgrelay skip --config relay.yaml --lsn 16/B374D848",
         _skip,
         """\
-Stop the relay first. The changes of that transaction are in no topic afterwards, except for those that were
-delivered before; there is no way to get them back.""",
+Stop the relay first. The changes of that transaction will be in no topic, except those that were delivered
+before; there is no way to get them back.""",
     ),
     _Command(
         "reset",
@@ -211,8 +211,8 @@ along, use --keep-slot.""",
         "pgrelay spark-mirror --config mirror.yaml",
         _spark_mirror,
         """\
-Needs the extra spark: pip install 'pgrelay[spark]', and 'pgrelay[avro,spark]' if records are in Avro.
-A stop waits for the batch under way, 20 s at most; a batch that is cut off is repeated at the next start.
+Needs the extra spark: pip install 'pgrelay[spark]', or 'pgrelay[avro,spark]' if records are in Avro.
+A stop waits for the current batch, 20 s at most; a batch that is cut off is repeated at the next start.
 Exit codes: pgrelay --help.""",
     ),
     _Command(

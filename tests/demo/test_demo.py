@@ -56,8 +56,8 @@ def test_ends_by_itself_with_the_proof_and_leaves_nothing(folder: Path) -> None:
     process = start(folder, "--rows", "60")
     out, err = finish(process)
     assert (process.returncode, err) == (0, "")
-    assert "the topics, folded, are the 5 tables: " in out
-    assert "rows at savepoints; none of them came" in out
+    assert "the topics, folded, equal the 5 tables: " in out
+    assert "rows at savepoints; none of them is in Kafka" in out
     assert "1 large transaction sent before commit" in out
     # One line, unless the machine is so slow that the rest came in parts.
     held_back = re.findall(r"… supplier_prices (\S+) more of transaction", out)
@@ -78,7 +78,7 @@ def test_an_interruption_is_an_end_like_any_other(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = finish(process)
     assert (process.returncode, err) == (0, "")
-    assert "the topics, folded, are the 5 tables: " in out
+    assert "the topics, folded, equal the 5 tables: " in out
     assert running_in(folder) == []
     assert list(folder.iterdir()) == []
 
@@ -108,7 +108,8 @@ def test_without_a_way_to_fetch_kafka_it_says_so(folder: Path) -> None:
     assert process.returncode == 2
     assert "fetching lz4-java" in out
     [line] = err.splitlines()
-    assert re.fullmatch(r"pgrelay: can't fetch \S+\.jar: .*; run again where Maven Central .* answers", line)
+    told = r"pgrelay: can't fetch \S+\.jar: .*; run again with access to Maven Central, .* names"
+    assert re.fullmatch(told, line)
     assert running_in(folder) == []
     assert list(folder.iterdir()) == []
 
@@ -129,7 +130,7 @@ def test_servers_that_are_kept_can_be_reached_and_stopped_as_it_tells(folder: Pa
     out, err = finish(process)
     assert (process.returncode, err) == (0, "")
     told = dict(
-        re.findall(r"^(Postgres|Kafka|go on|stop both) +(.+)$", out.partition("left running")[2], re.M)
+        re.findall(r"^(Postgres|Kafka|go on|stop both) +(.+)$", out.partition("keep running")[2], re.M)
     )
     try:
         counted = shell(f"{told['Postgres']} -Atc 'SELECT count(*) FROM customers'")

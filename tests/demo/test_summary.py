@@ -24,8 +24,8 @@ def test_a_good_end(outcome: Outcome) -> None:
     assert outcome.good
     found = lines(outcome)
     assert found[2].split() == ["orders", "1", *"·····", "1"]
-    assert "equal        the topics, folded, are the 2 tables: 1 row, value for value" in found
-    assert "rolled back  1 row at savepoints; none of them came" in found
+    assert "equal        the topics, folded, equal the 2 tables: 1 row, every value" in found
+    assert "rolled back  1 row at savepoints; none of them is in Kafka" in found
     assert "streamed     1 large transaction sent before commit, in 14 parts" in found
     assert "relay        stopped with exit code 0" in found
 

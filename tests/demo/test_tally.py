@@ -65,4 +65,4 @@ def test_the_status_line(clock: Clock) -> None:
     tally.add(change("c"))
     tally.add(change("u"))
     text = "".join(piece for _, piece in tally.status(2_048, "order 7 is paid"))
-    assert text == "2 records  c 1 u 1  167/s  lag 2.00 KiB, 12 ms  rolled back 1, 0 came  order 7 is paid"
+    assert text == "2 records  c 1 u 1  167/s  lag 2.00 KiB, 12 ms  rolled back 1, 0 arrived  order 7 is paid"

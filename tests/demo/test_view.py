@@ -52,7 +52,7 @@ def test_an_update_of_an_unknown_row_is_shown_whole() -> None:
 
 def test_an_update_that_changes_nothing() -> None:
     row = {"id": 7, "stock": 49}
-    assert shown(change("u", after=row), row) == "u orders          7        the same again"
+    assert shown(change("u", after=row), row) == "u orders          7        no value changed"
 
 
 def test_a_delete_shows_what_the_record_has_of_the_row() -> None:

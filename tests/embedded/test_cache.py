@@ -92,7 +92,8 @@ def test_a_cache_that_can_not_be_made_is_one_line_with_the_cure(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv(home, str(tmp_path / "file"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(SetupError, match=r"can't be kept: .*Not a directory.*; set XDG_CACHE_HOME to"):
+    told = r"the cache folder can't be used: .*Not a directory.*; set XDG_CACHE_HOME to"
+    with pytest.raises(SetupError, match=told):
         cache_folder()
 
 
@@ -109,5 +110,5 @@ def test_an_account_without_a_home_is_told_to_name_a_cache(monkeypatch: pytest.M
 
 def test_a_cache_that_can_not_be_written_to_is_one_line_with_the_cure(folder: Path) -> None:
     (folder / "name.lock").mkdir()
-    with pytest.raises(SetupError, match=r"can't be kept: .*name\.lock"):
+    with pytest.raises(SetupError, match=r"the cache folder can't be used: .*name\.lock"):
         cached("name", _fill)

@@ -78,7 +78,7 @@ def test_a_broken_setting_is_told_with_the_log() -> None:
 
 
 def test_a_version_that_does_not_exist() -> None:
-    with pytest.raises(Unavailable, match="no embedded Postgres 9: there are 10, 11"):
+    with pytest.raises(Unavailable, match="no embedded Postgres 9; use one of 10, 11"):
         postgres_programs("9", contrib=False)
 
 

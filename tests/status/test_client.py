@@ -66,14 +66,15 @@ def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_http_is_off() -> None:
-    with pytest.raises(SetupError, match=r"^relay.yaml: http.listen is null, so nobody can be asked; set it"):
+    off = r"^relay.yaml: http.listen is null, so the relay has no status server; set it"
+    with pytest.raises(SetupError, match=off):
         ask(listening_at(None), "relay.yaml")
 
 
 def test_another_relay_answers() -> None:
     with (
         Told().served() as server,
-        pytest.raises(SetupError, match=r"has slot shop, and relay.yaml names other; correct http.listen"),
+        pytest.raises(SetupError, match=r"has slot shop, but relay.yaml names other; correct http.listen"),
     ):
         ask(listening_at(f"127.0.0.1:{server.port}", slot="other"), "relay.yaml")
 
@@ -92,7 +93,7 @@ def test_something_else_answers(body: bytes) -> None:
     with HTTPServer(("127.0.0.1", 0), Exchange) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        with pytest.raises(SetupError, match=r"is no relay of this version; correct http\.listen"):
+        with pytest.raises(SetupError, match=r"is not a pgrelay of this version; correct http\.listen"):
             ask(listening_at(f"127.0.0.1:{server.server_port}"), "relay.yaml")
         thread.join()
 
@@ -104,8 +105,7 @@ def test_a_relay_of_another_version_answers(tmp_path: Path, capsys: pytest.Captu
         file = file_of(tmp_path, f"127.0.0.1:{server.port}")
         assert main(["status", "--config", file]) == 2
         assert capsys.readouterr().err == (
-            "pgrelay: the relay that answers is of another version; ask with that version's pgrelay, "
-            "or by --json\n"
+            "pgrelay: the relay that answers has another version; use that version's pgrelay, or --json\n"
         )
         assert main(["status", "--config", file, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {"slot": "shop", "new": 1}

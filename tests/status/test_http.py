@@ -75,7 +75,7 @@ def test_healthz_when_the_loop_is_stuck_and_when_it_turns_again(
     clock.now_s += 9.9
     assert ask(server, "/healthz") == (200, "working\n")
     clock.now_s += 2
-    assert ask(server, "/healthz") == (503, "stuck: the loop has not turned for 12 s\n")
+    assert ask(server, "/healthz") == (503, "stuck: the event loop has not run for 12 s\n")
     health.beat()
     assert ask(server, "/healthz") == (200, "working\n")
 
@@ -101,7 +101,7 @@ def test_readyz_says_what_is_waited_for(server: StatusServer, health: Health) ->
 def test_readyz_when_the_loop_is_stuck(server: StatusServer, health: Health, clock: Clock) -> None:
     health.streaming()
     clock.now_s += 10
-    assert ask(server, "/readyz") == (503, "stuck: the loop has not turned for 10 s\n")
+    assert ask(server, "/readyz") == (503, "stuck: the event loop has not run for 10 s\n")
 
 
 def test_metrics(server: StatusServer, metrics: Metrics) -> None:
@@ -126,7 +126,7 @@ def test_a_query_makes_no_difference(server: StatusServer) -> None:
 
 
 def test_another_path_lists_those_that_there_are(server: StatusServer) -> None:
-    text = "not found; there are /, /status, /metrics, /healthz and /readyz\n"
+    text = "not found; the paths are /, /status, /metrics, /healthz and /readyz\n"
     assert ask(server, "/favicon.ico") == (404, text)
 
 
@@ -192,7 +192,7 @@ def test_a_port_in_use_is_one_line_with_the_cure(
         pass
     assert str(caught.value) == (
         f"http.listen: can't listen on 127.0.0.1:{server.port}: Address already in use; "
-        "choose another host:port, or null"
+        "choose another host:port, or null to turn it off"
     )
 
 

@@ -60,7 +60,7 @@ def test_what_libpq_says_is_no_cure(troubles: Troubles) -> None:
     said = "server closed the connection unexpectedly\n\tThis probably means the server terminated\n"
     troubles.raised(query_error(psycopg.OperationalError(said)))
     assert troubles.latest()[0].what.endswith("unexpectedly, This probably means the server terminated")
-    assert "see that Postgres runs" in troubles.latest()[0].cure
+    assert "check that Postgres runs" in troubles.latest()[0].cure
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ class _Demo:
         """Go on until the lake has everything too."""
         if not show.go_on_until(lake.has_all, timeout_s=_LAKE_LAST_TIMEOUT_S):
             raise ServerFailed(
-                f"the last changes did not come to the lake; the end of its log:\n{log_tail(lake.log)}"
+                f"the last changes did not reach the lake; the end of its log:\n{log_tail(lake.log)}"
             )
 
     def _watch(self, show: Show, slot: Slot, topics: Topics, workload: Workload) -> None:
@@ -179,7 +179,7 @@ class _Demo:
         show.end()
         if not came:
             log = log_tail(self._folder / "relay.log")
-            raise ServerFailed(f"the last records did not come; the end of the relay's log:\n{log}")
+            raise ServerFailed(f"the last records did not arrive; the end of the relay's log:\n{log}")
 
     def _outcome(self, show: Show, slot: Slot, relay: RelayProcess, lake: Lake | None) -> Outcome:
         connection = slot.connection
@@ -220,7 +220,7 @@ class _Demo:
         program = shutil.which("pgrelay") or f"{shlex.quote(sys.executable)} -m pgrelay"
         folder = shlex.quote(str(self._folder))
         say()
-        say("Both servers are left running.", "bold")
+        say("Both servers keep running.", "bold")
         say(f"Postgres   {psql} {dsn}")
         say(f"Kafka      bootstrap.servers={kafka.bootstrap}")
         say(f"go on      {program} run --config {folder}/pgrelay.yaml")
@@ -240,11 +240,11 @@ class _Start:
     def __call__(self) -> None:
         names = self._downloads.names()
         if self._stop.is_set():
-            text = "stopping as soon as what is under way answers …"
+            text = "stopping as soon as the pending steps end …"
         elif names:
-            text = f"fetching Kafka, this once: {self._downloads}, {names[-1]}"
+            text = f"fetching Kafka, only this once: {self._downloads}, {names[-1]}"
         else:
-            text = f"both are starting … {time.monotonic() - self._began:.0f} s"
+            text = f"both servers are starting … {time.monotonic() - self._began:.0f} s"
         self._screen.stay([("dim", text)])
         if not self._screen.live:
             for name in names[self._told :]:

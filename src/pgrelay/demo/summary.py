@@ -84,7 +84,7 @@ def _equality(comparisons: Sequence[Comparison]) -> Iterator[Line]:
         rows = sum(comparison.rows for comparison in comparisons)
         yield _point(
             "equal",
-            f"the topics, folded, are the {len(comparisons)} tables: {counted(rows, 'row')}, value for value",
+            f"the topics, folded, equal the {len(comparisons)} tables: {counted(rows, 'row')}, every value",
         )
 
 
@@ -108,7 +108,7 @@ def _taken_back(tally: Tally) -> Iterator[Line]:
         text = f"{len(tally.seen_anyway):,} of {rows} that savepoints rolled back are in Kafka"
         yield _point("ROLLED BACK", text, good=False)
     elif tally.taken_back:
-        yield _point("rolled back", f"{rows} at savepoints; none of them came")
+        yield _point("rolled back", f"{rows} at savepoints; none of them is in Kafka")
 
 
 def _point(label: str, text: str, *, good: bool = True) -> Line:

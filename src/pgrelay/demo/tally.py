@@ -77,5 +77,5 @@ class Tally:
                 line.append((OP_STYLES[op], f" {op} {count:,}"))
         line += [("", f"  {self.rate():,.0f}/s  lag {size(lag_bytes)}, {self.lag_ms:.0f} ms")]
         if self.taken_back:
-            line.append(("", f"  rolled back {len(self.taken_back)}, {len(self.seen_anyway)} came"))
+            line.append(("", f"  rolled back {len(self.taken_back)}, {len(self.seen_anyway)} arrived"))
         return [*line, ("dim", f"  {note}")]

@@ -73,7 +73,7 @@ def _differences(old: Row, new: Row) -> list[Piece]:
     for name, value in new.items():
         if name not in old or old[name] != value:
             pieces += [("dim", f"{name} {_value(old.get(name))} → "), ("", f"{_value(value)}  ")]
-    return pieces or [("dim", "the same again")]
+    return pieces or [("dim", "no value changed")]
 
 
 def _value(value: Any) -> str:

@@ -25,7 +25,7 @@ class Account:
         """Give the folder to this account. Raises SetupError if the account can't reach it."""
         if closed := closed_parent(folder):
             raise SetupError(
-                f"{folder}: under root Postgres runs as `nobody`, who can't search {closed}; name another"
+                f"{folder}: under root Postgres runs as `nobody`, who can't search {closed}; use another one"
             )
         os.chown(folder, self.uid, self.gid)
 

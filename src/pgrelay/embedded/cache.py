@@ -45,8 +45,8 @@ def cache_lock(name: str) -> Iterator[None]:
 
 
 def _not_ours(error: Exception) -> SetupError:
-    cure = "let root write there" if os.geteuid() == 0 else "set XDG_CACHE_HOME to a folder of ours"
-    return SetupError(f"what is fetched can't be kept: {error}; {cure}")
+    cure = "let root write there" if os.geteuid() == 0 else "set XDG_CACHE_HOME to a writable folder"
+    return SetupError(f"the cache folder can't be used: {error}; {cure}")
 
 
 def cached(name: str, fill: Callable[[Path], None]) -> Path:

@@ -57,9 +57,9 @@ def halt(process: subprocess.Popen[bytes]) -> bool:
 def log_tail(log: Path) -> str:
     """The last lines of a log, or a note that there is none."""
     if not log.exists():
-        return f"(no log at {log})"
+        return f"({log} does not exist)"
     lines = log.read_text(errors="replace").splitlines()
-    return "\n".join(lines[-_TAIL_LINES:]) or f"(nothing in {log})"
+    return "\n".join(lines[-_TAIL_LINES:]) or f"({log} is empty)"
 
 
 class Daemon:

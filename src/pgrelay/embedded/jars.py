@@ -104,7 +104,7 @@ def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:
         path.unlink(missing_ok=True)  # jgo writes in place: the next run would take half a jar for complete
         if isinstance(error, OSError | RuntimeError):
             raise Unavailable(
-                f"can't fetch {path.name}: {error}; run again where Maven Central or a repository named in "
-                "jgo.conf answers"
+                f"can't fetch {path.name}: {error}; run again with access to Maven Central, or to a "
+                "repository that jgo.conf names"
             ) from error
         raise

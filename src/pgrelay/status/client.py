@@ -20,7 +20,7 @@ def ask(config: Config, file: str) -> dict[str, Any]:
     """
     if config.http.address is None:
         raise SetupError(
-            f"{file}: http.listen is null, so nobody can be asked; set it, and restart the relay"
+            f"{file}: http.listen is null, so the relay has no status server; set it, and restart the relay"
         )
     host, port = config.http.address
     host = _EVERY.get(host, host)
@@ -36,12 +36,12 @@ def ask(config: Config, file: str) -> dict[str, Any]:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise SetupError(
-            f"what answers at {where} is no relay of this version; correct http.listen"
+            f"the program at {where} is not a pgrelay of this version; correct http.listen"
         ) from error
     if slot != config.source.slot:
         raise SetupError(
-            f"the relay at {where} has slot {slot}, and {file} names {config.source.slot}; "
-            "correct http.listen, or ask with that relay's file"
+            f"the relay at {where} has slot {slot}, but {file} names {config.source.slot}; "
+            "correct http.listen, or use that relay's file"
         )
     return document
 

@@ -44,7 +44,7 @@ class Exposition(Collector):
         yield from self._failures()
         yield InfoMetricFamily(
             "pgrelay",
-            "This relay; always 1. If you need slot, prefix or version beside another metric: join on it.",
+            "This relay; always 1. If you need slot, prefix or version with another metric: join on it.",
             value=self._metrics.labels,
         )
 
@@ -70,26 +70,25 @@ class Exposition(Collector):
         )
         yield _gauge(
             "confirmed_lsn",
-            "WAL position last confirmed to Postgres, from which a restart goes on. If it stands still while "
+            "WAL position last confirmed to Postgres, where a restart goes on. If it stands still while "
             "pgrelay_server_lsn grows: see docs/operations.md, PgrelayNotConfirming.",
             lsns.confirmed,
         )
         yield _gauge(
             "server_lsn",
-            "End of the server's WAL, as it last told. If it stands still: Postgres is idle or away.",
+            "End of the server's WAL, as last reported. If it stands still: Postgres is idle or away.",
             lsns.server,
         )
         yield _gauge(
             "lag_bytes",
             "WAL written by the server and not yet confirmed. If it grows: see pgrelay_lag_seconds, /readyz "
-            "and the log; unchecked, the server's disk fills or the slot is lost (max_slot_wal_keep_size).",
+            "and the log; else the server's disk fills or the slot is lost (max_slot_wal_keep_size).",
             lsns.lag_bytes,
         )
         yield _gauge(
             "lag_seconds",
             "Age of the oldest commit that Kafka has not acknowledged; 0: there is none, NaN: nothing flows "
-            "and none is known. If it grows: Kafka is slow or away, or a transaction is too large for the "
-            "rate.",
+            "and none is known. If it grows: Kafka is slow or away, or a transaction is very large.",
             metrics.lag_s(),
         )
 
@@ -113,7 +112,7 @@ class Exposition(Collector):
             "pgrelay_records_total",
             "Records given to the Kafka producer, by table and op (c, u, d, r, t, m); repeats count again. "
             "If it stands still while the tables change: see pgrelay_streaming. "
-            f"Past {MOST_TABLES} tables the rest are {OTHER_TABLES}.",
+            f"After {MOST_TABLES} tables, all others count as {OTHER_TABLES}.",
             labels=["table", "op"],
         )
         for labels, count in list(metrics.records.items()):
@@ -126,8 +125,8 @@ class Exposition(Collector):
         )
         yield HistogramMetricFamily(
             "pgrelay_delivery_latency_seconds",
-            "From a transaction's commit to its acknowledgement by Kafka. If it grows: see "
-            "pgrelay_inflight_records. Keep the clocks of server and relay in step.",
+            "Time from a transaction's commit to its acknowledgement by Kafka. If it grows: see "
+            "pgrelay_inflight_records. Keep the clocks of server and relay synchronized.",
             buckets=[(_bound(seconds), count) for seconds, count in metrics.latencies()],
             sum_value=metrics.latency_sum_s,
         )
@@ -144,8 +143,8 @@ class Exposition(Collector):
         )
         yield _gauge(
             "published_tables",
-            "Tables that Postgres sends rows of. If it falls: one was dropped, renamed or taken out of the "
-            "publication; the log names it. NaN: not known.",
+            "Tables whose rows Postgres sends; NaN: not known. If it falls: a table was dropped, renamed or "
+            "taken out of the publication; the log names it.",
             metrics.published_tables,
         )
 
@@ -154,24 +153,24 @@ class Exposition(Collector):
         free, size = metrics.spool_disk
         yield _gauge(
             "spool_size_bytes",
-            "Bytes of open transactions on disk now. If it nears the disk: raise its size.",
+            "Bytes of open transactions on disk now. If it nears the disk's size: give the spool more space.",
             metrics.spooled_bytes,
         )
         yield _gauge(
             "spool_disk_free_bytes",
-            "Free on the disk that holds transactions.spool_dir; NaN: not known. If it nears 0: free or add "
-            "space, the relay pauses when there is none.",
+            "Free space on the disk of transactions.spool_dir; NaN: not known. If it nears 0: free or add "
+            "space; the relay pauses when the disk is full.",
             free,
         )
         yield _gauge(
             "spool_disk_size_bytes",
-            "Size of the disk that holds transactions.spool_dir; NaN: not known. If it is less than your "
-            "largest transactions: give the spool a larger one.",
+            "Size of the disk of transactions.spool_dir; NaN: not known. If it is smaller than your largest "
+            "transactions: give the spool a larger disk.",
             size,
         )
         yield _counter(
             "spooled_bytes_total",
-            "Bytes of open transactions written to disk. If it never rests: raise transactions.memory_mb.",
+            "Bytes of open transactions written to disk. If it keeps growing: raise transactions.memory_mb.",
             metrics.spooled_bytes_total,
         )
 
@@ -179,8 +178,8 @@ class Exposition(Collector):
         metrics = self._metrics
         reconnects = CounterMetricFamily(
             "pgrelay_reconnects_total",
-            "Tries to go on after trouble, by the end that had it: postgres, kafka, registry, spool. If it "
-            "keeps growing: /readyz and the log say why; a relay that waits for its slot counts every try.",
+            "Retries after trouble, by where it was: postgres, kafka, registry, spool. If it keeps growing: "
+            "/readyz and the log say why; a relay that waits for its slot counts every try.",
             labels=["end"],
         )
         for end, count in metrics.reconnects.items():
@@ -193,7 +192,7 @@ class Exposition(Collector):
         )
         dead_letters = CounterMetricFamily(
             "pgrelay_dead_letters_total",
-            "Changes that could be no record and went to the dead letters' topic, by table. If it is not 0: "
+            "Changes that could not be relayed and went to the dead letter topic, by table. If it is not 0: "
             "read that topic, whose headers name LSN, column and error.",
             labels=["table"],
         )

@@ -95,13 +95,13 @@ class StatusServer:
             case "/readyz":
                 return self._readyz()
             case _:
-                return _line(HTTPStatus.NOT_FOUND, f"not found; there are {_PATHS}")
+                return _line(HTTPStatus.NOT_FOUND, f"not found; the paths are {_PATHS}")
 
     def _healthz(self) -> Answer:
         stuck_s = self._health.stuck_for_s()
         if stuck_s is None:
             return _line(HTTPStatus.OK, "working")
-        return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"stuck: the loop has not turned for {stuck_s:.0f} s")
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"stuck: the event loop has not run for {stuck_s:.0f} s")
 
     def _readyz(self) -> Answer:
         if self._health.stuck_for_s() is not None:

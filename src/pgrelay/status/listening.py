@@ -5,7 +5,7 @@ from typing import Final
 
 from pgrelay.errors import SetupError
 
-CURE: Final = "choose another host:port, or null"
+CURE: Final = "choose another host:port, or null to turn it off"
 
 
 def family(host: str, port: int) -> socket.AddressFamily:

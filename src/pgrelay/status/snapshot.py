@@ -102,5 +102,5 @@ class Snapshot:
             return cls(**{**document, **inner})
         except (KeyError, TypeError) as error:
             raise SetupError(
-                "the relay that answers is of another version; ask with that version's pgrelay, or by --json"
+                "the relay that answers has another version; use that version's pgrelay, or --json"
             ) from error

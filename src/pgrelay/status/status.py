@@ -110,7 +110,7 @@ class Status:
     def _state(self) -> tuple[State, str]:
         stuck_s = self._health.stuck_for_s()
         if stuck_s is not None:
-            return "stuck", f"the loop has not turned for {stuck_s:.0f} s"
+            return "stuck", f"the event loop has not run for {stuck_s:.0f} s"
         return "streaming" if self._health.ready else "waiting", self._health.reason
 
 

@@ -80,7 +80,7 @@ def _figures(now: Snapshot) -> Iterator[str]:
         "", f"{_spark(chart.records_per_s)}  at most {count(max(chart.records_per_s, default=0.0))}"
     )
     if now.latency_p50_s is None or now.latency_p99_s is None:
-        yield _figure("latency", "no transaction just now")
+        yield _figure("latency", "no transaction in the last seconds")
     else:
         latency = f"half within {duration(now.latency_p50_s)}, 99 % within {duration(now.latency_p99_s)}"
         yield _figure("latency", latency)
@@ -131,7 +131,7 @@ def _open(now: Snapshot, paint: Paint) -> Iterator[str]:
     rows = [(str(one.xid), size(one.memory_bytes), size(one.disk_bytes)) for one in now.open]
     yield from _listed(("open transactions", "in memory", "on disk"), rows, now.open_total, "none", paint)
     free = "" if now.spool_free_bytes is None else f", {size(now.spool_free_bytes)} free there"
-    limit = f"{size(now.memory_limit_bytes)} may be held in memory"
+    limit = f"memory limit {size(now.memory_limit_bytes)}"
     yield f"{limit}; {size(now.spooled_bytes)} spilled to disk{free}"
 
 

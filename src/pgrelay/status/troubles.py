@@ -19,10 +19,10 @@ KEPT: Final = 20
 
 # The cures for errors whose messages contain none.
 _CURES: Final[tuple[tuple[type[TransientError], str], ...]] = (
-    (SourceUnavailable, "pgrelay tries again by itself; see that Postgres runs and can be reached from here"),
-    (KafkaUnavailable, "pgrelay tries again by itself; see that the brokers of sink.kafka run and answer"),
-    (RegistryUnavailable, "pgrelay tries again by itself; see that the schema registry runs and answers"),
-    (SpoolError, "pgrelay tries again by itself; see that transactions.spool_dir is writable and has room"),
+    (SourceUnavailable, "pgrelay retries by itself; check that Postgres runs and can be reached from here"),
+    (KafkaUnavailable, "pgrelay retries by itself; check that the brokers of sink.kafka run and answer"),
+    (RegistryUnavailable, "pgrelay retries by itself; check that the schema registry runs and answers"),
+    (SpoolError, "pgrelay retries by itself; check that transactions.spool_dir is writable and has space"),
 )
 _UNKNOWN: Final = "see the log"
 
