@@ -1,4 +1,4 @@
-"""Rights at the broker, which goes by them only some time after it has said yes; so that is awaited."""
+"""ACLs at the broker. It applies them some time after it has confirmed them, so tests wait for that."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def remove_acls(client: AdminClient, filters: Sequence[AclBindingFilter]) -> Non
 
 
 def _found(client: AdminClient, binding: AclBinding) -> bool:
-    """Whether the broker's authorizer has it."""
+    """Whether the broker's authorizer has the binding."""
     exactly = AclBindingFilter(
         binding.restype,
         binding.name,

@@ -1,4 +1,4 @@
-"""Records in Avro as a consumer reads them: by the schema id that they carry, with fastavro."""
+"""Records in Avro as a consumer reads them: with fastavro, by the schema id in each record."""
 
 import io
 import json
@@ -21,7 +21,7 @@ class Reader:
         self._schemas: dict[int, Schema] = {}
 
     def read(self, body: bytes | None) -> Any:
-        """A key or value; None for none."""
+        """Decode a key or value; None stays None."""
         if body is None:
             return None
         stream = io.BytesIO(body[5:])
@@ -46,7 +46,7 @@ class Reader:
         return [(self.read(record.key), self.read(record.value)) for record in found]
 
     def rows(self, relay: Relay, table: str, count: int = 0) -> list[Any]:
-        """What `after` is in each record of a table's topic."""
+        """`after` of each record of a table's topic."""
         values = [value for _, value in self.records(relay, relay.topic(table), count)]
         return [value and value["after"] for value in values]
 
@@ -62,5 +62,5 @@ def schema_id(body: bytes | None) -> int:
 
 
 def value_ids(records: list[Record]) -> list[int]:
-    """The ids of the schemas that the values are in."""
+    """The schema ids of the values."""
     return [schema_id(record.value) for record in records if record.value is not None]

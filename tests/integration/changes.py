@@ -1,4 +1,4 @@
-"""Records as tests look at them: what they say of a change, less what no two runs have in common."""
+"""Records in the form that tests compare: the change itself, without fields that differ in every run."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """What a record says of a row. A tombstone has no `op`."""
+    """The change of a row in a record. A tombstone has no `op`."""
 
     op: str | None
     key: Any
@@ -47,22 +47,22 @@ TRUNCATED = Change("t", None, None, None)
 
 
 def place(record: Record) -> tuple[int, int]:
-    """Where a change stands among all those of its database."""
+    """The position of a change among all changes of its database."""
     source = record.json["source"]
     return source["commit_lsn"], source["seq"]
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
-    """The changes in commit order, each once; tombstones, which have no place of their own, are left out."""
+    """The changes in commit order, without repeats and without tombstones, which have no position."""
     by_place = {place(record): record for record in records if record.value is not None}
     return [by_place[key] for key in sorted(by_place)]
 
 
 def fold(records: Iterable[Record]) -> list[Row]:
-    """The rows of a table with a key, after all its records, by key.
+    """The rows of a table with a key after all its records, by key.
 
-    AssertionError where a record does not fit what came before: a create of a row that is there, an update
-    or delete of one that is not.
+    Raises AssertionError if a record contradicts the ones before: a create of a row that exists, or an update
+    or delete of one that does not.
     """
     rows: dict[bytes, Row] = {}
     moved: dict[bytes, Row] = {}
@@ -84,9 +84,9 @@ def fold(records: Iterable[Record]) -> list[Row]:
 
 
 def fold_keyless(records: Iterable[Record], shape: Callable[[Row], Row]) -> Counter[str]:
-    """The same of a table without a key under REPLICA IDENTITY FULL: how often it has which row, as JSON.
+    """For a table without a key under REPLICA IDENTITY FULL: how often it has each row, as JSON.
 
-    `shape` gives all rows that of the table at the end, whatever it was when they were told.
+    `shape` converts each row to the table's final columns, since earlier records may have other columns.
     """
     rows = Counter[str]()
     for record in in_order(records):

@@ -30,7 +30,7 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest) -> str:
-    """The major version of Postgres. `on_all_versions` and `on_full_versions` set it."""
+    """The major version of Postgres, set by `on_all_versions` and `on_full_versions`."""
     return str(getattr(request, "param", None) or default_version())
 
 
@@ -46,13 +46,13 @@ def kafka(servers: Servers) -> KafkaServer:
 
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
-    """Fit for the names of this test's topics, slots, publications and databases: at most 40 characters."""
+    """A prefix of at most 40 characters for the test's topics, slots, publications and databases."""
     return f"{re.sub(r'[^a-z0-9]+', '_', request.node.name.lower())[:31]}_{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="session")
 def schema_registry() -> Iterator[SchemaRegistry]:
-    """A schema registry, for tests in the group `registry`: it takes some twenty seconds to start."""
+    """A schema registry, for tests in the group `registry`: it takes about twenty seconds to start."""
     with ExitStack() as stack:
         yield _or_skip(lambda: stack.enter_context(SchemaRegistry()))
 
@@ -63,7 +63,7 @@ class NewDatabase(Protocol):
 
 @pytest.fixture
 def new_database(postgres: PostgresServer, prefix: str) -> Iterator[NewDatabase]:
-    """Creates databases, with options of CREATE DATABASE; drops them afterwards, whatever still uses them."""
+    """Creates databases, with options of CREATE DATABASE; drops them afterwards, even if they are in use."""
     with ExitStack() as stack:
         count = 0
 
@@ -90,9 +90,9 @@ class NewRelay(Protocol):
 
 @pytest.fixture
 def new_relay(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -> Iterator[NewRelay]:
-    """Makes relays of the test's database, not started yet; none outlives the test.
+    """Creates relays of the test's database, not started yet; all of them end with the test.
 
-    Those of one suffix share a slot and its topics; those of different ones have nothing in common.
+    Relays with the same suffix share a slot and its topics; relays with different suffixes share nothing.
     """
     with ExitStack() as stack:
         count = 0
@@ -108,7 +108,7 @@ def new_relay(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Pat
 
 @pytest.fixture
 def relay(new_relay: NewRelay) -> Relay:
-    """A relay with the configuration that we ship, streaming already."""
+    """A relay with the default configuration that is streaming already."""
     return new_relay().start().wait_streaming()
 
 
@@ -126,14 +126,14 @@ def embedded_kafka(kafka: KafkaServer) -> Iterator[Kafka]:
 
 @pytest.fixture
 def kafka_proxy(embedded_kafka: Kafka) -> Iterator[Proxy]:
-    """A proxy in front of the broker; clients come to it by `proxied_bootstrap`."""
+    """A proxy in front of the broker; clients reach it at `proxied_bootstrap`."""
     with Proxy(embedded_kafka.behind_proxy, embedded_kafka.proxy_port) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def embedded_postgres(postgres: PostgresServer) -> Iterator[Postgres]:
-    """The server, for a test that stops or restarts it, or changes its settings; as before afterwards."""
+    """The server, for a test that stops or restarts it, or changes its settings; restored afterwards."""
     embedded = postgres.embedded
     if embedded is None:
         pytest.skip("needs a server of our own: unset PGRELAY_TEST_POSTGRES")
@@ -147,7 +147,7 @@ def embedded_postgres(postgres: PostgresServer) -> Iterator[Postgres]:
 
 
 def _or_skip(server: Callable[[], T]) -> T:
-    """The server; or the test is skipped, or fails on CI, which would not tell that it tested nothing."""
+    """The server; if unavailable, skip the test, or fail it on CI, where a skip would go unnoticed."""
     try:
         return server()
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""Servers in containers: for where no embedded server can be had and a container engine answers."""
+"""Servers in containers, used if there is no embedded server and a container engine answers."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,7 +18,7 @@ _SETTINGS = (
 
 
 def engine_answers() -> bool:
-    """Whether there is a container engine; tells within 2 seconds."""
+    """Whether a container engine answers within 2 seconds."""
     try:
         with closing(docker.from_env(timeout=2)) as client:
             return bool(client.ping())
@@ -28,7 +28,7 @@ def engine_answers() -> bool:
 
 @contextmanager
 def postgres_container(version: str) -> Iterator[str]:
-    """Where the database `postgres` of a new server is, as a URI."""
+    """The URI of the database `postgres` of a new server."""
     container = PostgresContainer(f"postgres:{version}", username="postgres", dbname="postgres", driver=None)
     options = " ".join(f"-c {setting}" for setting in _SETTINGS)
     with container.with_command(f"postgres {options}") as running:

@@ -1,4 +1,4 @@
-"""One database of a server for one test, and no trace of it afterwards."""
+"""One database of a server for one test, which leaves nothing behind."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,13 +24,13 @@ class Database:
         return psycopg.connect(self.dsn, autocommit=True, client_encoding="UTF8")
 
     def execute(self, statement: str) -> None:
-        """Runs statements, on a connection of their own."""
+        """Run statements on a new connection."""
         with self.connect() as connection:
             connection.execute(statement.encode())
 
 
 def drop_database(database: Database) -> None:
-    """Drops a database with its slots and prepared transactions, whoever is connected to it."""
+    """Drop a database with its slots and prepared transactions, even if clients are connected to it."""
     embedded = database.server.embedded
     if embedded is not None and not embedded.running:
         embedded.start()
@@ -42,7 +42,7 @@ def drop_database(database: Database) -> None:
 
 
 def _drop(connection: psycopg.Connection[Any], name: str) -> bool:
-    """Ends the sessions, and says whether none was left that kept the database."""
+    """End the sessions and drop the database; return False if a session still prevents that."""
     connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
     try:
         connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
@@ -59,7 +59,7 @@ def _roll_back_prepared(connection: psycopg.Connection[Any], name: str) -> None:
 
 
 def _drop_slots(connection: psycopg.Connection[Any], name: str) -> bool:
-    """Drops those that nobody uses, ends the sessions of the others, and says whether all are gone."""
+    """Drop unused slots, end the sessions of the others, and return whether all are gone."""
     try:
         connection.execute(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"

@@ -1,4 +1,4 @@
-"""What docs/security.md and operations.md tell an operator to run, for tests to run it."""
+"""The commands from docs/security.md and operations.md, so that tests run exactly these."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ _PLACEHOLDER = "'…'"
 
 
 def role_statements(password: str) -> list[str]:
-    """The SQL that makes the least role, for a database `app` with the tables orders and customers."""
+    """The SQL that creates the least role, for a database `app` with the tables orders and customers."""
     [block] = re.findall(r"^```sql\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
     assert block.count(_PLACEHOLDER) == 1
     without_comments = re.sub(r"^--.*\n", "", block, flags=re.MULTILINE)
@@ -24,14 +24,14 @@ def role_statements(password: str) -> list[str]:
 
 
 def without_two_phase(slot: str) -> list[str]:
-    """The SQL that takes two-phase commit from a slot."""
+    """The SQL that turns off two-phase commit for a slot."""
     _, section = (_DOCS / "operations.md").read_text().split("## A transaction that Postgres can't stream")
     [block] = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     return [line.replace("'pgrelay", f"'{slot}") for line in block.splitlines()]
 
 
 def acl_bindings(prefix: str, *, exactly_once: bool, dead_letters: bool = False) -> list[AclBinding]:
-    """What kafka-acls.sh is to add, for a prefix in place of `app`."""
+    """The ACLs that kafka-acls.sh adds, with `prefix` in place of `app`."""
     blocks = re.findall(r"^```sh\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
     always, once, letters = blocks
     chosen = always + once * exactly_once + letters * dead_letters

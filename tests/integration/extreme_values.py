@@ -1,4 +1,4 @@
-"""Values at the edges of every type, as Postgres takes them in."""
+"""Values at the edges of every type, as input text for Postgres."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ _TEXTS: Final = (
     "é漢😀\u2028",
 )
 
-# By the type's name, as a cast takes it.
+# By the type's name as a cast writes it.
 VALUES: Final[dict[str, tuple[str, ...]]] = {
     "bool": ("t", "f"),
     "int2": ("-32768", "0", "32767"),
@@ -134,7 +134,7 @@ VALUES: Final[dict[str, tuple[str, ...]]] = {
     "datemultirange": ("{[2020-01-01,2020-02-01)}",),
 }
 
-# What later versions brought, by the first that has it.
+# Types and values of later versions, by the first version that has them.
 VALUES_SINCE: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     15: {
         "interval": ("178956970 years 7 mons 2147483647 days 2562047788:00:54.775806",),
@@ -147,6 +147,6 @@ VALUES_SINCE: Final[dict[int, dict[str, tuple[str, ...]]]] = {
 
 
 def values_of(version: int) -> list[tuple[str, str]]:
-    """Every type with every value that this major version of Postgres has, in pairs."""
+    """Pairs of type and value: all that this major version of Postgres has."""
     tables = [VALUES, *(table for since, table in VALUES_SINCE.items() if version >= since)]
     return [(name, value) for table in tables for name, values in table.items() for value in values]

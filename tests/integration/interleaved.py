@@ -1,4 +1,4 @@
-"""A workload whose transactions are large, open at once, rolled back in part, and ended in another order."""
+"""A workload of large, concurrent transactions that are partly rolled back and end in a different order."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -29,13 +29,13 @@ FROM generate_series(1, 200) g
 
 
 def create_tables(database: Database) -> None:
-    """Creates the tables, and has the database's walsenders stream whatever is larger than 64 kB."""
+    """Create the tables, and make the database's walsenders stream transactions larger than 64 kB."""
     database.execute(_TABLES)
     database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
 
 
 def run(database: Database) -> None:
-    """Needs max_prepared_transactions; leaves no transaction open."""
+    """Run the workload. Needs max_prepared_transactions; leaves no transaction open."""
     with ExitStack() as stack:
         first, second, third, undone, prepared, ddl = (
             stack.enter_context(database.connect()) for _ in range(6)
@@ -73,16 +73,16 @@ def run(database: Database) -> None:
         _run(ddl, "COMMIT")
 
 
-# What the records of `grown` tell: each row as it was when it was inserted.
+# The expected records of `grown`: each row as it was when it was inserted.
 GROWN = [{"id": number} for number in range(1, 301)] + [
     {"id": number, "kept": 8} for number in range(301, 601)
 ]
 
 
 def _alter(connection: psycopg.Connection[Any]) -> None:
-    """Rows of two shapes each of two tables; the second shape of one is rolled back.
+    """Insert rows of two shapes into each of two tables; one table's second shape is rolled back.
 
-    Not of one table: PostgreSQL's streaming fails on it (`pgrelay.postgres.connection`).
+    Not in a single table: PostgreSQL's streaming fails on that (`pgrelay.postgres.connection`).
     """
     _run(connection, "INSERT INTO altered SELECT generate_series(1, 300)")
     _run(connection, "INSERT INTO grown SELECT generate_series(1, 300)")

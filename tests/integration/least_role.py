@@ -1,4 +1,4 @@
-"""The role of docs/security.md, by which relays connect wherever a test says nothing else."""
+"""The role of docs/security.md. Relays connect with it unless a test says otherwise."""
 
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -7,11 +7,11 @@ from tests.integration.databases import Database
 from tests.integration.documented import role_statements
 
 _NAME = "pgrelay"
-_PASSWORD = "least"  # asked for by servers that are set up so; ours trust this machine
+_PASSWORD = "least"  # only for servers that require one; ours trust this machine
 
 
 def let_in(database: Database) -> str:
-    """Has the role made and let into the database; returns the DSN by which it connects."""
+    """Create the role and give it access to the database; return its DSN."""
     create, grant, _ = role_statements(_PASSWORD)
     with database.connect() as connection:
         if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [_NAME]).fetchone() is None:
@@ -25,7 +25,7 @@ def _quoted(name: str) -> str:
 
 
 def publish(database: Database) -> None:
-    """Makes the publication of all tables, which the role may not, unless the test has made one."""
+    """Create the publication of all tables, unless the test has; the role itself may not create it."""
     with database.connect() as connection:
         if connection.execute("SELECT FROM pg_publication WHERE pubname = 'pgrelay'").fetchone() is None:
             connection.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")

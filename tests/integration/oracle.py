@@ -1,4 +1,4 @@
-"""What test_decoding tells of a database's changes, for comparison: Postgres's own words, read by other code.
+"""A database's changes from test_decoding, for comparison: Postgres's own output, parsed by other code.
 
 Source: PostgreSQL's contrib/test_decoding/test_decoding.c, which prints
 `table public.t: UPDATE: old-key: id[integer]:1 new-tuple: id[integer]:2 word[text]:'it''s'`.
@@ -14,7 +14,7 @@ import psycopg
 
 from tests.integration.databases import Database
 
-# Column name to text; None for null, ... for a TOASTed value that did not change.
+# Column name to text; None is null, ... is a TOASTed value that did not change.
 Row = dict[str, str | EllipsisType | None]
 
 _CHANGE = re.compile(r"table (.+?): (INSERT|UPDATE|DELETE|TRUNCATE): ", re.DOTALL)
@@ -25,9 +25,9 @@ _UNCHANGED = "unchanged-toast-datum"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`kind` is INSERT, UPDATE, DELETE, TRUNCATE or MESSAGE; `old` is what the server logs, without nulls.
+    """`kind` is INSERT, UPDATE, DELETE, TRUNCATE or MESSAGE; `old` is the logged old row, without nulls.
 
-    A MESSAGE has its content for `table`; a TRUNCATE of several tables is several changes.
+    A MESSAGE has its content as `table`; a TRUNCATE of several tables is several changes.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Transaction:
 
 
 class Oracle:
-    """A slot of test_decoding, from its creation on."""
+    """A slot of test_decoding; it has all changes since its creation."""
 
     def __init__(self, database: Database, slot: str) -> None:
         self._database = database
@@ -54,7 +54,7 @@ class Oracle:
             connection.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [self._slot])
 
     def transactions(self) -> list[Transaction]:
-        """Those committed since the slot was created, in commit order, less empty ones."""
+        """The transactions committed since the slot was created, in commit order, without empty ones."""
         with self._database.connect() as connection:
             # PostgreSQL 18's test_decoding crashes on the abort of a transaction larger than this.
             connection.execute("SET logical_decoding_work_mem = '1GB'")

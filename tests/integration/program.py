@@ -1,7 +1,7 @@
-"""The program, started as its script starts it, but for the imports, which take half a second of a core.
+"""The program, started as its script starts it, but without the imports: those take half a second of CPU.
 
-One process of each worker has imported all of it, and forks whenever the program is to run. Signals find it
-as they find the script's, and it ends with its interpreter, which a child of multiprocessing's does not.
+Each worker has one process that has imported everything, and forks for each run of the program. Signals reach
+it as they reach the script, and it ends as an interpreter ends, which a child of multiprocessing does not.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from typing import IO, Final
 
 ROOT: Final = Path(__file__).parents[2]
 
-# What the commands import when they run.
+# The modules that the commands import when they run.
 _IMPORTED: Final = (
     *("pgrelay.cli", "pgrelay.relay", "pgrelay.relay.skip", "pgrelay.relay.reset", "pgrelay.status.client"),
     *("pgrelay.check", "pgrelay.plan", "confluent_kafka.schema_registry"),
@@ -33,7 +33,7 @@ _WORD: Final = 8  # bytes of a process's id, and of an exit code
 
 
 def run(arguments: Sequence[str | os.PathLike[str]], timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run it to its end, as subprocess.run does."""
+    """Run the program to its end, like subprocess.run."""
     with TemporaryFile() as output, TemporaryFile() as errors:
         program = Program(arguments, output, errors)
         try:
@@ -48,12 +48,12 @@ def run(arguments: Sequence[str | os.PathLike[str]], timeout: float) -> subproce
 
 
 class Program:
-    """One run of it, with what its users need of subprocess.Popen."""
+    """One run of the program, with the part of subprocess.Popen's interface that tests need."""
 
     def __init__(
         self, arguments: Sequence[str | os.PathLike[str]], output: IO[bytes], errors: IO[bytes] | None = None
     ) -> None:
-        """Start it; stdout goes to `output`, and so does stderr, unless it goes to `errors`."""
+        """Start it; stdout and stderr go to `output`, or stderr to `errors` if that is given."""
         self.returncode: int | None = None
         self._told, tells = socket.socketpair()
         request = {"arguments": [os.fspath(each) for each in arguments], "environment": dict(os.environ)}
@@ -64,13 +64,13 @@ class Program:
         self.pid = int.from_bytes(self._listen())
 
     def poll(self) -> int | None:
-        """Its exit code, or a signal's number below zero; None while it runs."""
+        """Its exit code, or the negative number of the signal that killed it; None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same once it has ended; subprocess.TimeoutExpired where it does not in so many seconds."""
+        """Wait for its exit code. Raises subprocess.TimeoutExpired after `timeout` seconds."""
         if self.returncode is None:
             self._told.settimeout(timeout)
             try:
@@ -81,7 +81,7 @@ class Program:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Whoever forked it may have seen its end ahead of us."""
+        """Send a signal; ignore a process that has ended, which its parent may have reaped already."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -97,7 +97,7 @@ class Program:
 
 @cache
 def _forking() -> socket.socket:
-    """The way to the process that forks, which ends with us."""
+    """The socket to the forking process, which ends when we do."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         inherited = theirs.fileno()
@@ -118,7 +118,7 @@ def _forking() -> socket.socket:
 
 
 def _fork_when_asked(channel: socket.socket) -> bool:
-    """True in each process that is to run the program; false once those who ask are gone."""
+    """Return True in each forked process, which must run the program; False once the requester is gone."""
     running = selectors.DefaultSelector()
     running.register(channel, selectors.EVENT_READ)
     while True:
@@ -147,14 +147,14 @@ def _fork_when_asked(channel: socket.socket) -> bool:
 
 def _tell_end(ended: int, pid: int, tells: int) -> None:
     _, status = os.waitpid(pid, 0)
-    with suppress(OSError):  # where nobody asks any more
+    with suppress(OSError):  # the requester is gone
         os.write(tells, os.waitstatus_to_exitcode(status).to_bytes(_WORD, signed=True))
     os.close(ended)
     os.close(tells)
 
 
 def _become(outputs: list[int], arguments: list[str], environment: dict[str, str], folder: str) -> None:
-    """What a process is that was started with these."""
+    """Set up this process as if it had been started with these arguments."""
     for stream, output in enumerate(outputs, start=1):
         os.dup2(output, stream)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -167,7 +167,7 @@ def _become(outputs: list[int], arguments: list[str], environment: dict[str, str
 if __name__ == "__main__":
     for name in _IMPORTED:
         import_module(name)
-    gc.freeze()  # else each copies all that was imported when its garbage is looked for
+    gc.freeze()  # else garbage collection touches, and so copies, all imported memory in each fork
     if _fork_when_asked(socket.socket(fileno=int(sys.argv[1]))):
         from pgrelay.__main__ import main
 

@@ -1,6 +1,6 @@
-"""A TCP proxy whose network a test spoils: latency, answers held back, resets, refusals.
+"""A TCP proxy through which a test disturbs the network: latency, held back answers, resets, refusals.
 
-It runs in a thread with an event loop of its own, so that blocking and asyncio tests can both use it.
+It runs in a thread with its own event loop, so that blocking and asyncio tests can both use it.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 class Proxy:
     """Forwards 127.0.0.1:`port` to 127.0.0.1:`target` while its block lasts.
 
-    `latency` is the time in seconds before any chunk is passed on, either way. What is held is passed on
-    after `release`, unless its connection has ended by then: so an answer gets lost.
+    `latency` is the delay in seconds of each chunk, in both directions. Held bytes are forwarded after
+    `release`, unless their connection has ended by then: that is how an answer gets lost.
 
-    `cut_after` is how many bytes of the next answer arrive; its connection ends there, which sets it to None.
+    `cut_after` is how many bytes of the next answer arrive. The connection ends there, and it becomes None.
     """
 
     def __init__(self, target: int, port: int | None = None) -> None:
@@ -56,23 +56,23 @@ class Proxy:
         return len(self._links)
 
     def hold_requests(self) -> None:
-        """Nothing that clients send arrives after this has returned."""
+        """Hold what clients send: nothing of it arrives after this has returned."""
         self._do(self._hold(self._requests))
 
     def hold_replies(self) -> None:
-        """Nothing that the target sends arrives after this has returned."""
+        """Hold what the target sends: nothing of it arrives after this has returned."""
         self._do(self._hold(self._replies))
 
     def reset(self) -> None:
-        """Resets every connection; new ones are welcome."""
+        """Reset every connection; accept new ones."""
         self._do(self._reset())
 
     def refuse(self) -> None:
-        """Resets every connection and refuses new ones."""
+        """Reset every connection and refuse new ones."""
         self._do(self._refuse())
 
     def release(self) -> None:
-        """A healthy network again."""
+        """Return to a healthy network."""
         self.latency = 0.0
         self.cut_after = None
         self._do(self._release())
@@ -106,15 +106,15 @@ class Proxy:
 
     async def _reset(self) -> None:
         links = list(self._links)
-        await asyncio.sleep(0)  # each takes its first step: a task cancelled before it runs nothing
+        await asyncio.sleep(0)  # let each take its first step: a task cancelled before that runs nothing
         for link in links:
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
 
     def _accept(self, listener: socket.socket) -> None:
-        # Not asyncio's server: what that has accepted it shows only some steps later, and leaves open
-        # when its loop ends before them.
-        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):  # gone before its turn came
+        # Not asyncio's server: it shows an accepted connection only some steps later, and leaves it open if
+        # the loop ends before that.
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):  # the client has gone
             client, _ = listener.accept()
             link = asyncio.create_task(self._link(client))
             self._links.add(link)
@@ -143,7 +143,7 @@ class Proxy:
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event
     ) -> None:
-        with contextlib.suppress(ConnectionError):  # an end of the connection like any other
+        with contextlib.suppress(ConnectionError):  # this ends the connection too
             while chunk := await source.read(65536):
                 await asyncio.sleep(self.latency)
                 await gate.wait()
@@ -164,7 +164,7 @@ async def _first_of(*pumps: asyncio.Task[None]) -> None:
 
 
 async def _close(ends: list[asyncio.StreamWriter]) -> None:
-    """Returns when what was written has left; a client that reads nothing is waited for until a reset."""
+    """Return when everything written has been sent; wait for a client that reads nothing until a reset."""
     for end in ends:
         end.close()
     for end in ends:
@@ -173,5 +173,5 @@ async def _close(ends: list[asyncio.StreamWriter]) -> None:
 
 
 def _reset_on_close(end: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # its peer was first
+    with contextlib.suppress(OSError):  # the peer has closed it already
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

@@ -1,4 +1,4 @@
-"""Several sessions that change a few tables at random, all at once.
+"""Several concurrent sessions that change a few tables at random.
 
 The seed fixes what each session tries; how the sessions interleave, and what succeeds, is up to the server.
 """
@@ -47,7 +47,7 @@ _WORDS: Final = [
     "{a,b}",
 ]
 _IDS: Final = 60
-_LARGE: Final = 500  # rows: more than logical_decoding_work_mem: 64kB holds
+_LARGE: Final = 500  # rows; more than fit into logical_decoding_work_mem: 64kB
 
 Connection = psycopg.Connection[Any]
 
@@ -55,7 +55,7 @@ Connection = psycopg.Connection[Any]
 def run_sessions(
     database: Database, seed: int, *, sessions: int, transactions: int, halfway: Callable[[], None]
 ) -> None:
-    """Runs them to their end, calling `halfway` once about half of the transactions are done."""
+    """Run the sessions to their end; call `halfway` when about half of the transactions are done."""
     half_done = threading.Semaphore(0)
     threads = [
         threading.Thread(
@@ -98,12 +98,12 @@ class _Session:
         self._prepared: str | None = None
         self._extra = 0
         self._savepoints = 0
-        # At most once a transaction: PostgreSQL's streaming fails on a table altered, rolled back to a
-        # savepoint, and altered again (`pgrelay.postgres.connection`), and TRUNCATE alters it too.
+        # At most once per transaction: PostgreSQL's streaming fails on a table that is altered, rolled back
+        # to a savepoint, and altered again (`pgrelay.postgres.connection`); TRUNCATE counts as altering.
         self._may_alter = True
 
     def transaction(self) -> None:
-        """One transaction; whatever error the server gives ends it without a trace."""
+        """Run one transaction; any error of the server rolls all of it back."""
         self._may_alter, self._savepoints = True, 0
         try:
             self._run("BEGIN")
@@ -176,7 +176,7 @@ class _Session:
         self._run(f"DELETE FROM {table} WHERE {self._some()}")
 
     def _message(self, _table: str) -> None:
-        # Not where a savepoint may be rolled back: of which one a message is, streaming does not tell
+        # Not inside savepoints, which may be rolled back: a streamed message does not say which one it is of
         # (docs/guarantees.md).
         if not self._savepoints:
             self._run("SELECT pg_logical_emit_message(true, 'session', %s)", self._word("keyed"))
@@ -228,7 +228,7 @@ class _Session:
         return self._rng.randrange(_IDS)
 
     def _some(self) -> str:
-        """Which rows: one, several, or many of the many."""
+        """A condition on rows: one, several, or many."""
         first = self._id()
         return self._rng.choice(
             [f"id = {first}", f"id BETWEEN {first} AND {first + 3}", f"id > 1000 AND id % 97 = {first}"]
@@ -239,7 +239,7 @@ class _Session:
         return f"{word} {self._id()}" if table == "coded" else word
 
     def _big(self) -> str | None:
-        """Null, inline, or out of line."""
+        """A value that is null, stored inline, or stored out of line."""
         return self._rng.choice([None, "small", self._rng.choice("abc") * 3000])
 
     def _run(self, statement: str, *parameters: object) -> None:

@@ -1,4 +1,4 @@
-"""The relay as its users run it: the command `pgrelay run`, a configuration file, and what it logs."""
+"""The relay as its users run it: the command `pgrelay run`, a configuration file, and its log."""
 
 import json
 import os
@@ -27,8 +27,8 @@ from tests.integration.waiting import OutOfPatience, wait_until
 from tests.ports import held_port
 
 _PGRELAY = Path(sys.executable).with_name("pgrelay")
-_CAN_FORK = hasattr(os, "pidfd_open")  # as Linux can
-_STOP_TIMEOUT = 60.0  # seconds, as all that follow: a machine may be busy
+_CAN_FORK = hasattr(os, "pidfd_open")  # true on Linux
+_STOP_TIMEOUT = 60.0  # seconds, like all below: the machine may be busy
 _ANSWER_TIMEOUT = 30.0
 _PATIENCE = 60.0
 
@@ -36,14 +36,14 @@ Sections = Mapping[str, Any]
 
 
 class Relay:
-    """One relay of a database: its slot is called `prefix`, and so do its topics begin.
+    """One relay of a database: `prefix` is the name of its slot and the beginning of its topics' names.
 
-    It connects as the role of docs/security.md, for which the publication is made here. It does as the
-    superuser where a test has it make a publication of its own, by `source.tables`, or names a `source.dsn`.
+    It connects as the role of docs/security.md, so the publication is created here. It connects as the
+    superuser if a test makes it create its own publication (`source.tables`) or gives a `source.dsn`.
 
-    `sections` are laid over the configuration that tests want: `{"source": {"streaming": "off"}}`; they may
-    be changed ahead of a start. The block ends with the process, however the test ended; the slot goes with
-    the database. `http_address` is where it listens, host:port.
+    `sections` are merged over the tests' default configuration: `{"source": {"streaming": "off"}}`; they may
+    be changed before a start. The process is ended at the end of the block; the slot is dropped with the
+    database. `http_address` is where it listens, host:port.
     """
 
     http_address: str
@@ -73,7 +73,7 @@ class Relay:
         self._stack.close()
 
     def start(self, *, forked: bool = _CAN_FORK) -> Self:
-        """Start the process; does not wait for anything. Not `forked`: by the script, imports and all."""
+        """Start the process without waiting for anything. If not `forked`, start the real script."""
         assert not self.running, "the relay runs already"
         self._let_in()
         config = self._write_configuration()
@@ -110,7 +110,7 @@ class Relay:
         self._process.send_signal(number)
 
     def pause(self) -> None:
-        """Halt the process: no thread of it runs on."""
+        """Stop all threads of the process."""
         halt(self.pid)
 
     def resume(self) -> None:
@@ -123,7 +123,7 @@ class Relay:
             self._process.wait()
 
     def wait_exit(self, timeout: float = _STOP_TIMEOUT) -> int:
-        """The exit code of a process that ends by itself. OutOfPatience where it does not in time."""
+        """Wait for the process to end by itself; return its exit code. Raises OutOfPatience."""
         assert self._process is not None, "the relay was never started"
         try:
             return self._process.wait(timeout)
@@ -141,21 +141,21 @@ class Relay:
 
     @property
     def log_text(self) -> str:
-        """What the process of the last start has written to stderr and stdout."""
+        """The output of the last started process, stderr and stdout."""
         return self._log_file.read_text()
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """The same as events, each with its name under `event`, without what is no event."""
+        """The log's events, each with its name as `event`; other lines are left out."""
         finished = self.log_text.split("\n")[:-1]
         return [json.loads(line) for line in finished if line.startswith("{")]
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The events of one name that the process of the last start has logged."""
+        """The events of one name that the last started process has logged."""
         return [event for event in self.log if event["event"] == name]
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of /metrics, /healthz or /readyz; status 0 where nobody answers."""
+        """Status and body of /metrics, /healthz or /readyz; status 0 if nothing answers."""
         url = f"http://{self.http_address}{path}"
         try:
             with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT) as answer:
@@ -172,7 +172,7 @@ class Relay:
         return value
 
     def metrics(self, *names: str) -> list[float]:
-        """The same of several metrics, all as they are at one moment."""
+        """The sums of several metrics, from one scrape."""
         lines = self.get("/metrics")[1].splitlines()
         return [
             sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
@@ -190,7 +190,7 @@ class Relay:
         return self.events(name)[count - 1]
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = _PATIENCE) -> None:
-        """Wait for what only a running relay brings about. AssertionError, with the log, where it ends."""
+        """Wait for an effect of a running relay. Raises AssertionError, with the log, if the relay ends."""
 
         def true_or_ended() -> bool:
             if condition():
@@ -201,7 +201,7 @@ class Relay:
         wait_until(true_or_ended, what, timeout)
 
     def caught_up(self, lsn: int | None = None, timeout: float = _PATIENCE) -> None:
-        """Wait until the slot stands at `lsn` or later; None: the end of the server's WAL now.
+        """Wait until the slot's position is `lsn` or later; None: the current end of the server's WAL.
 
         Then Kafka has every record of every transaction that was committed before.
         """
@@ -210,7 +210,7 @@ class Relay:
             self.wait_for(lambda: self._confirmed_lsn(asked) >= target, "the slot to move", timeout)
 
     def confirmed_lsn(self) -> int:
-        """Where the slot stands; 0 where there is none, or no server that could tell."""
+        """The slot's position; 0 if there is no slot or the server is down."""
         with closing(_Asked(self.database)) as asked:
             return self._confirmed_lsn(asked)
 
@@ -220,14 +220,14 @@ class Relay:
         return parse_lsn(found) if found else 0
 
     def spooled(self) -> list[Path]:
-        """The files of transactions that the relay keeps."""
+        """The relay's spool files."""
         return [path for path in (self._folder / "spool").rglob("*") if path.is_file()]
 
     def topic(self, table: str, schema: str = "public") -> str:
         return f"{self.prefix}.{schema}.{table}"
 
     def records(self, table: str, count: int = 0, *, schema: str = "public") -> list[Record]:
-        """The records of a table with a plain name, at least `count`: see `read_topic`."""
+        """The records of a table whose name needs no quoting, at least `count`: see `read_topic`."""
         return self.read(self.topic(table, schema), count)
 
     def read(self, topic: str, count: int = 0) -> list[Record]:
@@ -238,7 +238,7 @@ class Relay:
         return topic in topic_names(self.kafka.bootstrap)
 
     def wal_end(self) -> int:
-        """Below whatever commits from now on; what the server does by itself may move it meanwhile."""
+        """The end of WAL: all later commits are beyond it. The server itself may move it meanwhile."""
         with closing(_Asked(self.database)) as asked:
             end = asked.value("SELECT pg_current_wal_lsn()::text")
         assert end is not None, "the server must run"
@@ -249,7 +249,7 @@ class Relay:
         return self._folder / f"run-{self._runs}.log"
 
     def _let_in(self) -> None:
-        """Prepare the role, if it is to be that. To a server that is down, the relay comes as superuser."""
+        """Prepare the role, if the relay uses it. If the server is down, the relay uses the superuser."""
         source = self.sections.get("source", {})
         self._dsn = None
         if source.keys() & {"dsn", "tables"}:
@@ -275,14 +275,14 @@ class Relay:
 
 
 class _Asked:
-    """A database that is asked again and again, over one connection: a new one takes longer than it."""
+    """Queries a database repeatedly over one connection: a new one would take longer than the query."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: psycopg.Connection[Any] | None = None
 
     def value(self, query: str, *parameters: str) -> str | None:
-        """None where there is no row, or no server that could tell."""
+        """The query's value; None if there is no row or the server is down."""
         try:
             if self._connection is None:
                 self._connection = self._database.connect()
@@ -299,7 +299,7 @@ class _Asked:
 
 
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both mappings in one, and likewise the mappings inside; what is above wins."""
+    """Merge both mappings, recursively; `above` wins."""
     merged = dict(below)
     for key, value in above.items():
         inner = merged.get(key)

@@ -1,7 +1,7 @@
-"""The servers that integration tests run against, each started when first asked for.
+"""The servers that integration tests run against, each started at its first use.
 
-In this order: the address in PGRELAY_TEST_POSTGRES (a superuser's DSN) or PGRELAY_TEST_KAFKA (host:port); a
-server from packages; a container.
+The first of these that is available: the address in PGRELAY_TEST_POSTGRES (a superuser's DSN) or
+PGRELAY_TEST_KAFKA (host:port); a server from packages; a container.
 """
 
 import os
@@ -34,7 +34,7 @@ on_full_versions = pytest.mark.parametrize("version", FULL_VERSIONS, indirect=Tr
 class PostgresServer:
     version: str  # the major one
     dsn: str
-    embedded: Postgres | None = None  # where it is ours: can be stopped and restarted
+    embedded: Postgres | None = None  # set if we started it: can be stopped and restarted
 
     def dsn_of(self, database: str) -> str:
         return make_conninfo(self.dsn, dbname=database)
@@ -43,11 +43,11 @@ class PostgresServer:
 @dataclass(frozen=True, slots=True)
 class KafkaServer:
     bootstrap: str
-    embedded: Kafka | None = None  # where it is ours: can be killed, paused, and reached through a proxy
+    embedded: Kafka | None = None  # set if we started it: can be killed, paused, and reached through a proxy
 
 
 class Servers:
-    """The servers of one test session; all of them stop with the block."""
+    """The servers of one test session; all of them stop at the end of the block."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -100,7 +100,7 @@ class Servers:
 
 
 def default_version() -> str:
-    """The major version that tests run on which do not ask for one."""
+    """The major version for tests that do not request one."""
     given = os.environ.get("PGRELAY_TEST_POSTGRES")
     return _major_version(given) if given else DEFAULT_VERSION
 

@@ -13,7 +13,7 @@ from tests.integration.databases import Database
 from tests.integration.servers import PostgresServer
 from tests.integration.waiting import wait_until
 
-# The newest pg_basebackup, which the package of 18 has, speaks to older servers as well.
+# The newest pg_basebackup, from the package of 18, supports older servers as well.
 _TOOLS_OF = "18"
 
 SLOT = "standby"
@@ -21,7 +21,7 @@ SLOT = "standby"
 
 @contextmanager
 def standby_of(primary: Postgres, slot: str = SLOT, **settings: str) -> Iterator[Postgres]:
-    """A standby that streams through a physical slot of the primary, which it creates."""
+    """Create a physical slot on the primary, and run a standby that streams through it."""
     with psycopg.connect(primary.dsn, autocommit=True) as connection:
         connection.execute("SELECT pg_create_physical_replication_slot(%s)", [slot])
     account = server_account()
@@ -40,7 +40,7 @@ def standby_of(primary: Postgres, slot: str = SLOT, **settings: str) -> Iterator
         )
         (folder / "data" / "standby.signal").touch()
         settings = {
-            # pg_basebackup could write this, but the newest writes options that older servers don't know.
+            # pg_basebackup could write this, but its newest version writes options unknown to older servers.
             "primary_conninfo": primary.dsn,
             "primary_slot_name": slot,
             "hot_standby_feedback": "on",
@@ -48,24 +48,24 @@ def standby_of(primary: Postgres, slot: str = SLOT, **settings: str) -> Iterator
         }
         with Postgres(folder, version=primary.version, contrib=True, settings=settings) as standby:
             yield standby
-            # A clean stop would wait for the standby's own readers.
+            # A clean stop would wait for readers of the standby.
             standby.stop("immediate")
 
 
 def on(server: Postgres, database: Database) -> Database:
-    """The same database as another server has it."""
+    """The same database on another server."""
     return Database(PostgresServer(server.version, server.dsn, server), database.name)
 
 
 def ask(database: Database, query: str) -> object:
-    """The first column of the first row; None where there is none."""
+    """The first column of the first row; None if there is no row."""
     with database.connect() as connection:
         row = connection.execute(query.encode()).fetchone()
     return None if row is None else row[0]
 
 
 def make_failover_slot(database: Database, prefix: str, *, two_phase: bool = False) -> None:
-    """Table t, its publication, and a slot that standbys synchronise."""
+    """Create table t, its publication, and a slot that standbys synchronise."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute(f"CREATE PUBLICATION {prefix} FOR TABLE t")
     database.execute(
@@ -74,13 +74,13 @@ def make_failover_slot(database: Database, prefix: str, *, two_phase: bool = Fal
 
 
 def whichever_is_primary(primary: Postgres, standby: Postgres, database: Database) -> str:
-    """A DSN of both."""
+    """A DSN with both hosts, for whichever is the primary."""
     hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
     return f"postgresql://postgres@{hosts}/{database.name}?target_session_attrs=read-write"
 
 
 def wait_synced(primary: Database, standby: Database, slot: str) -> None:
-    """Wait until the standby has the slot, as far as it stands on the primary now."""
+    """Wait until the standby has the slot, at its current position on the primary or beyond."""
     moved = ask(primary, f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'")
     query = (
         f"SELECT synced AND NOT temporary AND confirmed_flush_lsn >= '{moved}' "

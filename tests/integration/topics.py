@@ -1,4 +1,4 @@
-"""Topics: made for a test, and read to their end."""
+"""Create topics for a test, and read topics to their end."""
 
 import json
 import time
@@ -35,7 +35,7 @@ class Record:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Creates a topic, with settings such as cleanup_policy="compact"; clients are told of it by then."""
+    """Create a topic, with settings such as cleanup_policy="compact"; return once clients see it."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
@@ -43,21 +43,21 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Returns once clients are told that it is gone."""
+    """Delete a topic; return once clients see that it is gone."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.delete_topics([topic])[topic].result()
     wait_until(lambda: topic not in client.list_topics(timeout=10).topics, f"topic {topic} to go")
 
 
 def add_partitions(bootstrap: str, topic: str, total: int) -> None:
-    """Returns once clients are told of them."""
+    """Add partitions; return once clients see them."""
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_partitions([NewPartitions(topic, total)])[topic].result()
     wait_until(lambda: len(client.list_topics(topic, 10).topics[topic].partitions) == total, "the partitions")
 
 
 def topic_names(bootstrap: str) -> set[str]:
-    """The topics that there are."""
+    """The names of all topics."""
     return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
 
 
@@ -72,16 +72,16 @@ def read_topic(
 ) -> list[Record]:
     """Every record of the topic, in order within each partition.
 
-    Reads from the beginning to the end of all partitions, and on until there are `count` records and `until`
-    of them is true. AssertionError if that takes longer than `timeout` seconds: it may be loss, so that it is
-    never given a second try. `committed` leaves out what belongs to open or aborted transactions.
+    Reads all partitions from beginning to end, and further until there are `count` records and `until` of
+    them is true. Raises AssertionError after `timeout` seconds: records may be lost, so such a test is never
+    retried. `committed` leaves out records of open or aborted transactions.
     """
     options = {
         "bootstrap.servers": bootstrap,
         "group.id": f"reader-{uuid.uuid4()}",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,  # how late the end of a partition is told
+        "fetch.wait.max.ms": 10,  # how late the consumer learns of a partition's end
         "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
     consumer = Consumer(options)
@@ -110,7 +110,7 @@ def _read(
 ) -> list[Record]:
     deadline = time.monotonic() + timeout
     records: list[Record] = []
-    unread = set(partitions)  # those not read to their end
+    unread = set(partitions)  # partitions not yet read to their end
     while unread or len(records) < count or (until is not None and not until(records)):
         message = consumer.poll(max(0.0, deadline - time.monotonic()))
         if message is None:

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Wait for a condition instead of for a fixed time."""
 
 import asyncio
 import time
@@ -7,11 +7,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_PAUSE = 0.02  # seconds between two looks
+_PAUSE = 0.02  # seconds between two checks
 
 
 class OutOfPatience(AssertionError):
-    """What was awaited did not come in time: a fault, or a machine that others use."""
+    """The condition did not become true in time: a fault, or a busy machine."""
 
 
 def wait_until(condition: Callable[[], T], what: str, timeout: float = 60.0) -> T:
@@ -24,7 +24,7 @@ def wait_until(condition: Callable[[], T], what: str, timeout: float = 60.0) -> 
 
 
 async def eventually(condition: Callable[[], T], what: str, timeout: float = 60.0) -> T:  # noqa: ASYNC109
-    """The same while the event loop goes on; `condition` must not block for long."""
+    """As `wait_until`, while the event loop goes on; `condition` must not block for long."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         _check(deadline, what, timeout, value)

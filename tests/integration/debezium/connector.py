@@ -22,7 +22,7 @@ _STOP_TIMEOUT = 60.0
 def connector(
     database: Database, kafka: KafkaServer, prefix: str, folder: Path, options: Mapping[str, str]
 ) -> Iterator[None]:
-    """Debezium streaming from a slot called `prefix`, which it makes, for the block. Raises Unavailable."""
+    """Run Debezium for the block; it creates and streams a slot called `prefix`. Raises Unavailable."""
     told = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "1"}
     job = Job(
         bin=folder,
@@ -53,7 +53,7 @@ def connector(
         try:
             daemon.stop(signal.SIGTERM, timeout=_STOP_TIMEOUT)
         except ServerFailed:
-            # Connect's own end may hang. Whoever goes on from its slot has to bear a kill as well.
+            # A clean stop of Connect may hang, and its successor at the slot must handle a kill as well.
             daemon.kill()
 
 

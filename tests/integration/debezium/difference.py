@@ -1,4 +1,4 @@
-"""Two topics, record by record and field by field."""
+"""Compare two topics, record by record and field by field."""
 
 import json
 from collections import defaultdict
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.integration.topics import Record
 
-# What no two runs have in common: who wrote it, and when.
+# Fields that differ in every run: who wrote the record, and when.
 _OWN: Final = ("source.version", "source.name", "ts_ms", "ts_us", "ts_ns")
 
 
@@ -22,7 +22,7 @@ ABSENT: Final = Absent()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field` is a path such as `after.price`, `source.lsn`, `key`; or `record`, where only one has it."""
+    """`field` is a path such as `after.price`, `source.lsn`, `key`; or `record` if only one side has it."""
 
     table: str
     op: str
@@ -53,9 +53,9 @@ def _by_change(records: list[Record]) -> dict[tuple[int, int, str], Record]:
     lsn = 0
     for record in records:
         op = "tombstone" if record.value is None else record.json["op"]
-        # Its own LSN alone is a change's in both: Debezium tells no commit LSN.
+        # Pair by the change's own LSN: Debezium gives no commit LSN.
         lsn = lsn if record.value is None else record.json["source"]["lsn"]
-        # A tombstone takes no place, so that a lone one moves nothing.
+        # A tombstone has no number of its own, so that a lone one does not shift the others.
         place = counts[lsn] - 1 if record.value is None else counts[lsn]
         counts[lsn] += record.value is not None
         found[lsn, place, op] = record
@@ -70,13 +70,13 @@ def _fields(table: str, op: str, ours: dict[str, Any], theirs: dict[str, Any]) -
 
 
 def _same(left: object, right: object) -> bool:
-    """JSON's numbers are one kind: 1 and 1.0 are the same; true and 1 are not."""
+    """Compare as JSON: 1 and 1.0 are the same number; true and 1 are different."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
 def _flat(record: Record) -> dict[str, Any]:
-    """Paths to values: members of `before`, `after` and `source` apart, everything else whole."""
-    # The key as its text: its bytes decide the partition, and what compaction takes for the same.
+    """Paths to values: each member of `before`, `after` and `source`, and everything else as a whole."""
+    # The key as text: its bytes decide the partition, and which records compaction considers equal.
     fields: dict[str, Any] = {"key": record.key.decode() if record.key is not None else None}
     for name, content in record.headers:
         fields[f"header.{name}"] = content.decode() if content is not None else None

@@ -1,4 +1,4 @@
-"""Why a record of ours differs from Debezium's, under "Differences from Debezium" in docs/records.md too."""
+"""Why our records differ from Debezium's; see also "Differences from Debezium" in docs/records.md."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.integration.debezium.difference import ABSENT, Difference
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`table`, `op` and `field` are regular expressions; `holds` looks at both values."""
+    """`table`, `op` and `field` are regular expressions; `holds` is a predicate on both values."""
 
     text: str
     table: str = ".*"
@@ -52,7 +52,7 @@ def _thousandth(ours: object, theirs: object) -> bool:
 
 
 def _same_number(ours: object, theirs: object) -> bool:
-    """Two scales of one number."""
+    """Whether both are the same number, with different scales."""
     return isinstance(ours, dict) and isinstance(theirs, dict) and ours["scale"] > theirs["scale"]
 
 

@@ -13,7 +13,7 @@ from tests.integration.extreme_values import values_of
 
 Connection = psycopg.Connection[Any]
 
-# Beside the built-in scalars: what a database brings, and arrays.
+# Besides the built-in scalars: types of extensions and of the database, and arrays.
 _MORE_VALUES: Final = {
     "hstore": ('"a"=>"1", "b"=>NULL', ""),
     "citext": ("Ada",),
@@ -46,7 +46,7 @@ _MORE_VALUES: Final = {
     "tsquery": ("'a' & !'b'",),
 }
 
-# Debezium's task fails at these and, tried again, at the same place for ever.
+# Debezium's task fails at these values, and every retry fails at the same place.
 _STOPS_DEBEZIUM: Final = {("interval", "178956970 years 7 mons 2147483647 days 2562047788:00:54.775806")}
 
 SETUP: Final = """
@@ -121,7 +121,7 @@ SELECT pg_logical_emit_message(true, 'note', 'in a transaction');
 SELECT pg_logical_emit_message(false, 'note', 'in none');
 """
 
-# Their topics are compared; `sentinel` only ends them.
+# The topics of these tables are compared; `sentinel` only marks the end.
 TABLES: Final = (
     *("types", "keyed", "fully", "fully_keyless", "keyless", "indexed"),
     *("paired", "toasted", "evolving", "a b", "a_b"),
@@ -134,7 +134,7 @@ def column_name(type_name: str) -> str:
 
 
 def create(database: Database) -> None:
-    """Make the tables and a publication of everything, called `everything`."""
+    """Create the tables, and a publication of all tables called `everything`."""
     with database.connect() as connection:
         connection.execute(SETUP.encode())
         columns = sql.SQL(", ").join(
@@ -146,7 +146,7 @@ def create(database: Database) -> None:
 
 
 def run(database: Database) -> None:
-    """Every statement in a transaction of its own; `sentinel` gets its row when all is done."""
+    """Run every statement in its own transaction; at the end, insert a row into `sentinel`."""
     with database.connect() as connection:
         for statement in _CHANGES.split(";\n"):
             if statement.strip():
@@ -156,7 +156,7 @@ def run(database: Database) -> None:
 
 
 def _fill_types(connection: Connection) -> None:
-    """Row n has each type's n-th value; null where the type has fewer. Row 0 is all null."""
+    """Row n has each type's n-th value, or null if the type has fewer. Row 0 is all null."""
     values = _values(connection)
     names = sql.SQL(", ").join(sql.Identifier(column_name(name)) for name in values)
     connection.execute("INSERT INTO types (id) VALUES (0)")
@@ -177,7 +177,7 @@ def _values(connection: Connection) -> dict[str, list[str]]:
 
 def _every_value(version: int) -> Iterator[tuple[str, str]]:
     for name, value in values_of(version):
-        # xml is not in every build of the server
+        # not every build of the server has xml
         if name != "xml" and (name, value) not in _STOPS_DEBEZIUM:
             yield name, value
     for name, more in _MORE_VALUES.items():

@@ -1,4 +1,4 @@
-"""A cluster of several Kafka brokers of a test's own, each of which can come to harm by itself."""
+"""A cluster of several Kafka brokers for one test, each of which can be damaged separately."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.integration.waiting import wait_until
 _CLUSTER_ID = "cGdyZWxheS1jbHVzdGVyMQ"
 _TIMEOUT = 60.0  # seconds to start or stop
 
-# A broker that is gone is noticed soon, and is given nothing back that another leads meanwhile.
+# The cluster notices a lost broker soon, and does not give it back partitions that another leads meanwhile.
 _SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -42,7 +42,7 @@ _SETTINGS = {
 class Brokers:
     """Brokers on 127.0.0.1 with the ids 1, 2 and so on, each a controller as well.
 
-    Entering the block raises Unavailable where Java or the jars can't be had, and ServerFailed where a broker
+    Entering the block raises Unavailable if Java or the jars are not available, and ServerFailed if a broker
     does not start.
     """
 
@@ -61,7 +61,7 @@ class Brokers:
             for node in self.ids:
                 self._format(node)
             stack.callback(self._end)
-            # Of no use while brokers are known to be away.
+            # Its log messages are useless while brokers are known to be away.
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet_log())
             self.mend()
             self._stack = stack.pop_all()
@@ -77,26 +77,26 @@ class Brokers:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def live(self) -> set[int]:
-        """The brokers that the cluster itself counts; none where it does not answer."""
+        """The brokers that the cluster considers alive; none if it does not answer."""
         try:
             return set(self._admin.list_topics(timeout=5).brokers)
         except KafkaException:
             return set()
 
     def leader(self, topic: str) -> int:
-        """Who leads the topic's first partition; 0 where nobody does, or the broker asked does not know."""
+        """The leader of the topic's first partition; 0 if there is none or the broker does not know it."""
         try:
             return max(0, self._admin.list_topics(topic, timeout=5).topics[topic].partitions[0].leader)
         except (KafkaException, KeyError):
             return 0
 
     def create_topic(self, topic: str, replicas: list[int], config: dict[str, str]) -> None:
-        """Makes a topic of one partition; the first of its replicas leads."""
+        """Create a topic with one partition; the first of its replicas leads."""
         new = NewTopic(topic, 1, replica_assignment=[replicas], config=config)
         self._admin.create_topics([new])[topic].result()
 
     def start(self, node: int) -> None:
-        """Starts a broker; does not wait until it answers."""
+        """Start a broker without waiting until it answers."""
         home = self._home(node)
         command = [*self._command(node, "-Xmx256m"), "kafka.Kafka", home / "server.properties"]
         self._daemons[node].start(command, ready=lambda: True, timeout=_TIMEOUT, cwd=home)
@@ -105,7 +105,7 @@ class Brokers:
         self._daemons[node].kill()
 
     def mend(self) -> None:
-        """Starts those that do not run, and waits until all replicas of all topics are in sync."""
+        """Start the brokers that are down, and wait until all replicas of all topics are in sync."""
         for node in self.ids:
             if not self._daemons[node].running:
                 self.start(node)

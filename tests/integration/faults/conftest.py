@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: servers that may come to harm, in place of the shared ones."""
+"""Fixtures of the fault tests: servers that a test may damage, in place of the shared ones."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ from tests.unavailable import skip
 
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest, version: str) -> Iterator[PostgresServer]:
-    """The shared server; one of the test's own where it is marked `own_postgres`."""
+    """The shared server; the test's own if it is marked `own_postgres`."""
     settings = getattr(request, "param", None)
     if settings is None:
         yield request.getfixturevalue("postgres")
@@ -29,7 +29,7 @@ def postgres(request: pytest.FixtureRequest, version: str) -> Iterator[PostgresS
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaServer]:
-    """The shared broker; one of the test's own where it is marked `own_kafka`."""
+    """The shared broker; the test's own if it is marked `own_kafka`."""
     settings = getattr(request, "param", None)
     if settings is None:
         yield request.getfixturevalue("kafka")

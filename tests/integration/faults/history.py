@@ -1,4 +1,4 @@
-"""What the records of a `Workload` must say, however often the relay began again."""
+"""The history that the records of a `Workload` must have, however often the relay restarted."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ _PATIENCE = 300.0  # seconds
 
 
 def history(relay: Relay) -> list[Record]:
-    """All records of the workload, less tombstones. Fails unless they tell the tables' whole history.
+    """All records of the workload, without tombstones. Fails unless they are the tables' whole history.
 
-    The workload must have ended, and the relay caught up.
+    The workload must have ended, and the relay must have caught up.
     """
     records = [record for table in TABLES for record in _read(relay, table) if record.value is not None]
     changes = [record.json for record in without_repeats(records)]
@@ -35,12 +35,12 @@ def history(relay: Relay) -> list[Record]:
 
 
 def _read(relay: Relay, table: str) -> list[Record]:
-    """All of a topic that may have millions."""
+    """All records of a topic, which may be millions."""
     return read_topic(relay.kafka.bootstrap, relay.topic(table), timeout=_PATIENCE)
 
 
 def without_repeats(records: Iterable[Record]) -> list[Record]:
-    """The first record of each change. Fails where a repeat says anything else, or one comes out of order."""
+    """The first record of each change. Fails if a repeat differs, or if a change is out of order."""
     first: dict[tuple[int, int], Record] = {}
     last_new: dict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for record in records:
@@ -63,7 +63,7 @@ def assert_transactions_are_whole(changes: Iterable[Any]) -> None:
 
 
 def assert_every_count_is_there(changes: Iterable[Any]) -> None:
-    """The history of a counter is 0, 1, 2 and so on, in this order."""
+    """Assert that the history of each counter is 0, 1, 2 and so on, in this order."""
     counts = defaultdict[int, list[int]](list)
     for value in changes:
         if value["source"]["table"] == "counter":
@@ -74,7 +74,7 @@ def assert_every_count_is_there(changes: Iterable[Any]) -> None:
 
 
 def rows_after(changes: Iterable[Any], table: str) -> Rows:
-    """What is in the table after the changes, in the order of its key."""
+    """The table's rows after the changes, ordered by key."""
     rows: dict[tuple[int, ...], dict[str, Any]] = {}
     for value in changes:
         if value["source"]["table"] == table:
@@ -100,10 +100,10 @@ Ends = dict[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A relay that ended: what its slot had confirmed, and where the partitions (topic, number) ended.
+    """A relay that ended: what its slot had confirmed, and the ends of the partitions (topic, number).
 
-    It says something of what came `until` there, None: of all. A server that crashes forgets what was
-    confirmed since it last put the slot on disk, and sends that again.
+    It is valid for changes `until` that LSN; None: for all. A server that crashes forgets confirmations since
+    it last wrote the slot to disk, and sends those changes again.
     """
 
     confirmed_lsn: int
@@ -120,13 +120,13 @@ class Cut:
 
 
 def cut(relay: Relay) -> Cut:
-    """Where everything stands now that the relay has ended."""
+    """The current state, after the relay has ended."""
     wait_free(relay.database, relay.prefix)
     return Cut(relay.confirmed_lsn(), ends(relay))
 
 
 def ends(relay: Relay) -> Ends:
-    """Where the partitions of the workload's topics end."""
+    """The end offsets of the partitions of the workload's topics."""
     consumer = Consumer({"bootstrap.servers": relay.kafka.bootstrap, "group.id": "cut"})
     try:
         topics = consumer.list_topics(timeout=10).topics
@@ -142,7 +142,7 @@ def ends(relay: Relay) -> Ends:
 
 
 def _end(consumer: Consumer, at: TopicPartition) -> int:
-    """Where a partition ends, once it is led: a broker that was just started has still to take its own up."""
+    """A partition's end offset, once it has a leader: a broker needs some time after its start."""
 
     def watermarks() -> tuple[int, ...]:
         try:

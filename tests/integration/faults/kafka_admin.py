@@ -1,4 +1,4 @@
-"""What an operator changes at the broker, or asks it."""
+"""What an operator changes at the broker, or queries from it."""
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -27,7 +27,7 @@ def allow_records_of(size: int, bootstrap: str, topic: str) -> None:
 
 
 def refusal_of_topics(client: AdminClient) -> str:
-    """Why no topic could be made now; empty where one could."""
+    """Why no topic can be created now; empty if one can."""
     try:
         client.create_topics([NewTopic("new")], validate_only=True)["new"].result()
     except KafkaException as refusal:
@@ -36,7 +36,7 @@ def refusal_of_topics(client: AdminClient) -> str:
 
 
 class Acls:
-    """What the broker lets its clients do, who have no names here."""
+    """The ACLs of the broker for its clients, which are anonymous here."""
 
     def __init__(self, bootstrap: str) -> None:
         self._client = AdminClient({"bootstrap.servers": bootstrap})
@@ -50,6 +50,6 @@ class Acls:
         self._added.append(AclBindingFilter(*which))
 
     def remove_all(self) -> None:
-        """With none left, everybody may do everything."""
+        """Remove all ACLs; without any, every client may do everything."""
         remove_acls(self._client, self._added)
         self._added = []

@@ -1,4 +1,4 @@
-"""How much memory a relay takes."""
+"""How much memory a relay uses."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ from tests.integration.relays import Relay
 
 
 def memory(relay: Relay) -> int:
-    """Bytes of memory that it has now."""
+    """Its current memory, in bytes."""
     return _status(relay, "VmRSS")
 
 
 def peak_memory(relay: Relay) -> int:
-    """The most that it ever had."""
+    """Its peak memory, in bytes."""
     return _status(relay, "VmHWM")
 
 

@@ -1,4 +1,4 @@
-"""Exactly once: a relay that delivers so, and what a reader of committed records must find of it."""
+"""Exactly once: a relay with that delivery, and what a reader of committed records must find."""
 
 from collections import defaultdict
 from typing import Any
@@ -28,14 +28,14 @@ def exactly_once(
 
 
 def ids(relay: Relay) -> list[int]:
-    """The ids of the records of table t, in commit order. Fails where they are not in it already."""
+    """The ids of the records of table t. Fails unless the records are in commit order."""
     records = relay.records("t")
     assert_order(records)
     return [record.json["after"]["id"] for record in sorted(records, key=place)]
 
 
 def assert_each_change_is_there_once(relay: Relay) -> None:
-    """Of a `Workload` that has ended: whole, in order, each transaction between its BEGIN and its END."""
+    """For an ended `Workload`: complete, in order, each transaction between its BEGIN and its END."""
     records = history(relay)
     places = [place(record) for record in records]
     assert len(places) == len(set(places))
@@ -44,7 +44,7 @@ def assert_each_change_is_there_once(relay: Relay) -> None:
 
 
 def assert_order(records: list[Record]) -> None:
-    """In each partition every change comes after the one before, so none comes twice."""
+    """Assert that positions strictly increase in each partition, so no change is there twice."""
     last: dict[tuple[str, int], tuple[int, int]] = {}
     for record in records:
         partition = (record.topic, record.partition)
@@ -53,7 +53,7 @@ def assert_order(records: list[Record]) -> None:
 
 
 def assert_boundaries(relay: Relay, records: list[Record]) -> None:
-    """The transaction topic tells of every transaction once, and how many changes it has."""
+    """Assert that the transaction topic has every transaction once, with its number of changes."""
     counts = defaultdict[int, int](int)
     for record in records:
         counts[place(record)[0]] += 1
@@ -68,15 +68,15 @@ def offsets_topic(relay: Relay) -> str:
 
 
 def position(relay: Relay) -> Any:
-    """What the offsets topic says last; null where it says nothing yet."""
+    """The last record of the offsets topic; null if there is none yet."""
     records = relay.read(offsets_topic(relay))
     return records[-1].json if records else None
 
 
 def position_covers_slot(relay: Relay) -> bool:
-    """Whether the position is where the slot stands, or beyond it.
+    """Whether the position in Kafka is the slot's position, or beyond it.
 
-    The slot is asked first: it may move at any time, after its position, for other tests write WAL too.
+    The slot is read first: it may move at any time, after the position, since other tests write WAL too.
     """
     confirmed_lsn = relay.confirmed_lsn()
     kept = position(relay)

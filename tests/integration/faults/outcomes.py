@@ -1,4 +1,4 @@
-"""How a relay tells what has become of it."""
+"""How a relay reports its outcome: exit codes and log events."""
 
 import contextlib
 
@@ -12,15 +12,15 @@ WRONG = 2  # the set-up is wrong
 LOST = 3  # the stream can't go on without losing data
 UNDELIVERABLE = 4  # a record can't be delivered
 
-# The event that tells of trouble which passes; its `reason` says what it is.
+# The event for trouble that passes by itself; its `reason` says what it is.
 WAITING = "waiting, will go on by itself"
 
 
 def last_words(relay: Relay, exit_code: int) -> str:
-    """Waits for the relay to end with this code, its slot left; returns the one line that says why."""
+    """Wait until the relay ends with this code and its slot is free; return the line that says why."""
     assert relay.wait_exit() == exit_code, relay.log_text
-    # It does not take its leave of the server, which has yet to take in what it was told last.
-    with contextlib.suppress(psycopg.OperationalError):  # of a server that is down
+    # The relay does not wait for the server, which may still have to process its last message.
+    with contextlib.suppress(psycopg.OperationalError):  # the server is down
         wait_free(relay.database, relay.prefix)
     [line] = [event["event"] for event in relay.log if event["level"] == "error"]
     assert "\n" not in line

@@ -1,8 +1,8 @@
-"""Servers of a test's own: for those that stop one, kill it, starve it or set it up badly.
+"""Servers for a single test, for tests that stop a server, kill it, starve it or misconfigure it.
 
-`@own_postgres(max_slot_wal_keep_size="1MB")` gives the test a server with these settings, of the version that
-it runs on; `@own_kafka(**{"auto.create.topics.enable": "true"})` a broker. The fixtures `server` and `broker`
-are the two.
+`@own_postgres(max_slot_wal_keep_size="1MB")` gives the test its own server with these settings, of the test's
+version; `@own_kafka(**{"auto.create.topics.enable": "true"})` its own broker. The fixtures `server` and
+`broker` return them.
 """
 
 import pytest

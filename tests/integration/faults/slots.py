@@ -1,4 +1,4 @@
-"""Who uses a slot, and from where it goes on."""
+"""Who uses a slot, and where it continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,12 +28,12 @@ def walsender(database: Database, slot: str) -> Walsender | None:
 
 
 def wait_free(database: Database, slot: str) -> None:
-    """Return once nobody uses the slot: the server has taken in all that its last user sent."""
+    """Wait until nobody uses the slot: then the server has processed everything from its last user."""
     wait_until(lambda: walsender(database, slot) is None, f"slot {slot} to be free")
 
 
 def exists(database: Database, slot: str) -> bool:
-    """Whether there is such a slot, be it only in the making."""
+    """Whether the slot exists, even if its creation has not finished."""
     with database.connect() as connection:
         found = connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot])
         return found.fetchone() is not None
@@ -41,7 +41,7 @@ def exists(database: Database, slot: str) -> bool:
 
 @contextmanager
 def cut_off(relay: Relay) -> Iterator[None]:
-    """The relay has lost its connection, and knows it only after the block."""
+    """The relay has lost its connection, but only notices after the block."""
     database, slot = relay.database, relay.prefix
     owner = walsender(database, slot)
     assert owner is not None
@@ -54,7 +54,7 @@ def cut_off(relay: Relay) -> Iterator[None]:
 
 
 def cut_stream(relay: Relay) -> None:
-    """The server ends the relay's connection; returns once the slot is free."""
+    """Make the server end the relay's connection; return once the slot is free."""
     owner = walsender(relay.database, relay.prefix)
     assert owner is not None
     with relay.database.connect() as connection:

@@ -1,9 +1,9 @@
-"""Several sessions that write at once, through whatever happens to the server.
+"""Several sessions that write concurrently, and continue through failures of the server.
 
-Rows of `counter` belong to all: whoever updates one adds 1 to its `n`, so that its history in commit order is
-1, 2, 3 and so on without a gap. Rows of `entry` are a session's own: made, changed and deleted, few at a time
-or in a transaction large enough to be streamed. Savepoints and whole transactions are rolled back among them.
-With `two_phase` some are prepared first; what a lost connection leaves prepared, its session ends by another.
+All sessions share the rows of `counter`: each update adds 1 to `n`, so a row's history in commit order is 1,
+2, 3 and so on without a gap. Each session has its own rows of `entry`: it changes a few at a time, or
+so many that the transaction is streamed. Some savepoints and transactions are rolled back. With `two_phase`
+some are prepared first; if that connection is lost, the session ends them over a new one.
 """
 
 import random
@@ -34,13 +34,13 @@ Connection = psycopg.Connection[Any]
 
 
 def prepare(database: Database) -> None:
-    """Makes the tables, and has the server stream whatever does not fit into the least memory."""
+    """Create the tables, and make the server stream what exceeds the smallest logical_decoding_work_mem."""
     database.execute(_SCHEMA)
     database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
 
 
 class Workload:
-    """Writes while its block lasts. `prepare` the database ahead of it."""
+    """Writes while its block lasts. `prepare` the database first."""
 
     def __init__(self, database: Database, sessions: int = 3, *, two_phase: bool = False) -> None:
         self._database = database
@@ -62,11 +62,11 @@ class Workload:
 
     @property
     def ended(self) -> int:
-        """How many transactions have ended, those rolled back included."""
+        """How many transactions have ended, including those rolled back."""
         return sum(session.ended for session in self._sessions)
 
     def wait_for(self, transactions: int) -> None:
-        """Return once so many more have ended."""
+        """Wait until this many more have ended."""
         target = self.ended + transactions
         wait_until(lambda: self.ended >= target, f"{transactions} transactions", 60)
 
@@ -76,7 +76,7 @@ class _Session(threading.Thread):
         super().__init__(name=f"session {number}")
         self.ended = 0
         self._weights = (65, 20, 3, 2, 10) if two_phase else (75, 20, 3, 2, 0)
-        # Names of prepared transactions belong to the whole cluster.
+        # Names of prepared transactions are unique in the whole cluster.
         self._gid = f"{database.name} {number}"
         self._database = database
         self._number = number
@@ -114,7 +114,7 @@ class _Session(threading.Thread):
         self._end_prepared(connection)
 
     def _end_prepared(self, connection: Connection) -> None:
-        """Commits or rolls back what this session has prepared, if anything."""
+        """Commit or roll back what this session has prepared, if anything."""
         found = connection.execute("SELECT FROM pg_prepared_xacts WHERE gid = %s", [self._gid])
         if found.fetchone() is not None:
             end = self._random.choice(("COMMIT", "COMMIT", "ROLLBACK"))
@@ -152,7 +152,7 @@ class _Session(threading.Thread):
         connection.execute(_INSERT, {"session": self._number, "first": first, "last": self._last})
 
     def _change(self, connection: Connection) -> None:
-        """Updates a few rows and deletes one, if they are still there."""
+        """Update a few rows and delete one, if they still exist."""
         some = self._random.randrange(self._last) + 1
         connection.execute(
             "UPDATE entry SET body = body || '+' WHERE session = %s AND number BETWEEN %s AND %s",
@@ -164,6 +164,6 @@ class _Session(threading.Thread):
         )
 
     def _count(self, connection: Connection) -> None:
-        """In the order of ids, so that no two sessions wait for each other."""
+        """Update counters in the order of ids, so that sessions can't deadlock."""
         for counter in sorted(self._random.sample(range(1, _COUNTERS + 1), 2)):
             connection.execute("UPDATE counter SET n = n + 1 WHERE id = %s", [counter])

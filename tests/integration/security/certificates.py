@@ -1,4 +1,4 @@
-"""Certificates as an operator has them made: an authority of the test's own, and PEM files signed by it."""
+"""Certificates as an operator would have: the test's own authority, and PEM files signed by it."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -13,13 +13,13 @@ _DAY = timedelta(days=1)
 
 
 class Authority:
-    """Signs the certificates of servers. `file` is its own, for clients to trust."""
+    """Signs the certificates of servers. `file` is its own certificate, for clients to trust."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
-        # RFC 5280 says what an authority's certificate must hold, and verifiers of today insist on it.
+        # RFC 5280 says what an authority's certificate must contain, and current verifiers check that.
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         builder = self._certificate(self._name, self._key.public_key(), ca=True).add_extension(usage, True)
         self.file = folder / f"{name}.pem"

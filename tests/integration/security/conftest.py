@@ -1,7 +1,7 @@
 """Fixtures on servers that are set up as in production: TLS and passwords on both sides, and least rights.
 
-The servers' own certificates are for `localhost`. Who administers them is let in without a password: for
-Postgres as `postgres`, at the broker's own listener; the relay is `pgrelay`, who has a password for both.
+The servers' certificates are for `localhost`. Administrators need no password: as `postgres` in Postgres,
+and at the broker's own listener. The relay is `pgrelay`, which has a password for both.
 """
 
 import os
@@ -67,7 +67,7 @@ def passwords() -> Secrets:
 
 @pytest.fixture(scope="session")
 def folder() -> Iterator[Path]:
-    """Where both servers, whatever account they run under, and the relay find their certificates."""
+    """The folder of certificates, readable for the relay and both servers under any account."""
     with server_folder(None, "certificates", server_account()) as folder:
         yield folder
 
@@ -111,7 +111,7 @@ def broker(folder: Path, authority: Authority, passwords: Secrets) -> Iterator[K
             kafka = stack.enter_context(Kafka(settings=settings))
         except Unavailable as error:
             skip(error)
-        # Clients of the secured listener are sent to a proxy.
+        # The secured listener advertises a proxy's address.
         stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
         client = AdminClient({"bootstrap.servers": kafka.bootstrap})
         credential = UserScramCredentialUpsertion(
@@ -136,7 +136,7 @@ def kafka(broker: Kafka) -> KafkaServer:
 
 @pytest.fixture
 def database(server: Postgres, postgres: PostgresServer, passwords: Secrets) -> Iterator[Database]:
-    """The database `app` with the documented tables, role and publication, and nobody else let in."""
+    """The database `app` with the documented tables, role and publication; nobody else may connect."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE DATABASE app")
         connection.execute("REVOKE CONNECT ON DATABASE app FROM PUBLIC")
@@ -157,7 +157,7 @@ def database(server: Postgres, postgres: PostgresServer, passwords: Secrets) -> 
 def secured(
     new_relay: NewRelay, folder: Path, broker: Kafka, authority: Authority, passwords: Secrets, prefix: str
 ) -> NewRelay:
-    """Makes relays that are set up as docs/security.md says, and have no more rights than it gives them."""
+    """Creates relays that are set up as docs/security.md says, with no more rights than it gives them."""
 
     def make(suffix: str = "", /, **sections: dict[str, Any]) -> Relay:
         relay = new_relay(suffix, **sections)
@@ -204,13 +204,13 @@ def kafka_options(broker: Kafka, authority: Authority, password: str) -> dict[st
 
 @pytest.fixture(autouse=True)
 def no_rights(broker: Kafka) -> Iterator[None]:
-    """Every test gives the relay its rights anew."""
+    """Take all rights away first: every test grants the relay its own."""
     yield
     take_back(broker)
 
 
 def take_back(broker: Kafka) -> None:
-    """The relay has no right any more."""
+    """Take all rights from the relay."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     anything: Any = None
     every = AclBindingFilter("any", anything, "any", anything, anything, "any", "any")

@@ -1,4 +1,4 @@
-"""Where its folder is in PYTHONPATH, Python runs this first: the clock is off by PGRELAY_TEST_SKEW_S."""
+"""Python runs this first if its folder is in PYTHONPATH: it shifts the clock by PGRELAY_TEST_SKEW_S."""
 
 import os
 import time
