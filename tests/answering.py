@@ -1,4 +1,4 @@
-"""Servers that a test writes by hand, for what no real one does when asked."""
+"""Handwritten servers, for behaviour that a real server does not show on request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from threading import Thread
 
 @contextmanager
 def answering(connection: type[StreamRequestHandler]) -> Iterator[int]:
-    """The port of a server that answers each connection so."""
+    """Run a server that handles each connection with `connection`; yield its port."""
     with ThreadingTCPServer(("127.0.0.1", 0), connection) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

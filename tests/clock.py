@@ -1,8 +1,8 @@
-"""Time that stands still until it is set."""
+"""A clock that stands still until a test sets it."""
 
 
 class Clock:
-    """What a module sees as the module `time`; in seconds."""
+    """Replaces the module `time` in the tested module; in seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0

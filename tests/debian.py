@@ -1,7 +1,7 @@
-"""Programs of Debian's packages, for tests: those that are installed, or unpacked into the cache by apt-get.
+"""Programs from Debian packages, for tests: installed ones, or unpacked into the cache with apt-get.
 
-Nothing is installed and no root is needed: the package and what it depends on are downloaded and unpacked
-side by side, and the program is told where its libraries are.
+Nothing is installed and no root is needed: the package and its dependencies are downloaded and unpacked into
+one folder, and the program gets the paths of its libraries.
 """
 
 import os
@@ -18,22 +18,22 @@ from tests.unavailable import skip
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, and the folders of libraries that it needs beside the system's."""
+    """A program, and the library folders that it needs in addition to the system's."""
 
     path: Path
     libraries: tuple[Path, ...] = ()
 
     @property
     def environment(self) -> dict[str, str]:
-        """Our environment, and where the libraries are."""
+        """Our environment, plus the path of the libraries."""
         paths = [*map(str, self.libraries), os.environ.get("LD_LIBRARY_PATH", "")]
         return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
 def debian_program(name: str, package: str, inside: str) -> Program:
-    """The program from the PATH, or out of Debian's package, where it is at `inside`.
+    """The program from the PATH, or from Debian's package, which has it at `inside`.
 
-    Skips the test where there is neither; fails it on CI, which would not tell that it tested nothing.
+    If there is neither, skips the test, or fails it on CI, where a skip would go unnoticed.
     """
     if found := shutil.which(name):
         return Program(Path(found))
@@ -41,7 +41,7 @@ def debian_program(name: str, package: str, inside: str) -> Program:
         root = cached(f"debian-{package}", lambda target: _unpack(package, target))
     except (Unavailable, ServerFailed) as error:
         skip(error)
-    # Debian has some libraries in folders of their own, which their users know by heart.
+    # Debian has some libraries in separate folders, whose paths are compiled into their users.
     libraries = sorted({path.parent for path in root.glob("**/lib/*-linux-*/**/*.so*")})
     return Program(root / inside, tuple(libraries))
 
@@ -52,7 +52,7 @@ def _unpack(package: str, target: Path) -> None:
     lists, archives = target / "lists", target / "archives"
     for folder in (lists, archives):
         (folder / "partial").mkdir(parents=True)
-    # Lists of our own: the system's may be old, or missing, and are root's.
+    # Use our own package lists: the system's may be old or missing, and belong to root.
     apt = ["apt-get", "-q", "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={archives}"]
     apt += ["-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=true"]
     run_tool([*apt, "update"], cwd=target)
@@ -64,7 +64,7 @@ def _unpack(package: str, target: Path) -> None:
 
 
 def _with_dependencies(apt: list[str], package: str) -> list[str]:
-    """The package, and those that it needs and the system has not."""
+    """The package, and its dependencies that the system lacks."""
     command = [*apt, "install", "--simulate", "--no-install-recommends", package]
     plan = subprocess.run(command, capture_output=True, text=True)
     if plan.returncode != 0:

@@ -1,4 +1,4 @@
-"""Halting a process that is not our child, and looking whether one stands still."""
+"""Stop a process that is not our child, and check whether a process is stopped."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from tests.integration.waiting import wait_until
 
 
 def halt(pid: int) -> None:
-    """SIGSTOP; returns once every thread of the process stands still, as the signal alone does not."""
+    """Send SIGSTOP, and wait until every thread of the process has stopped; the signal does not wait."""
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: halted(pid), f"process {pid} to stand still")
 

@@ -1,4 +1,4 @@
-"""Tests of Spark beside everything else, which want both cores for minutes: PGRELAY_TEST_LONG=1 make test."""
+"""Tests of Spark together with everything else, which need both cores for minutes: PGRELAY_TEST_LONG=1."""
 
 import os
 

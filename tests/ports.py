@@ -1,4 +1,4 @@
-"""A port for a server that comes later, or comes back."""
+"""A port for a server that starts later, or restarts."""
 
 import socket
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def held_port() -> Iterator[int]:
-    """A port on 127.0.0.1 that nobody else is given meanwhile: bound, and never listened on here.
+    """A port on 127.0.0.1 that nobody else gets meanwhile: it is bound here, but not listened on.
 
-    Whoever sets SO_REUSEADDR, as servers do, can listen there, time and again.
+    A server that sets SO_REUSEADDR, as servers do, can listen on it repeatedly.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

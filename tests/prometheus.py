@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one address, and its promtool; both of Debian's package."""
+"""A real Prometheus that scrapes one address, and its promtool; both from Debian's package."""
 
 import json
 import signal
@@ -36,7 +36,7 @@ def promtool(*arguments: str | Path, stdin: bytes | None = None) -> subprocess.C
 
 
 class Prometheus:
-    """A Prometheus on 127.0.0.1 that scrapes `target` (host:port) every second, and knows the rules."""
+    """A Prometheus on 127.0.0.1 that scrapes `target` (host:port) every second, and evaluates the rules."""
 
     def __init__(self, target: str, rules: Path) -> None:
         self._target = target
@@ -69,7 +69,7 @@ class Prometheus:
         self._stack.close()
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The result of an instant query, a vector. AssertionError, with Prometheus's words, on a bad one."""
+        """The result vector of an instant query. Raises AssertionError with Prometheus's message."""
         return list(self._get("/api/v1/query", query=expression)["result"])
 
     def rules(self) -> list[dict[str, Any]]:

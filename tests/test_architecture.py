@@ -1,4 +1,4 @@
-"""The house's rules: the pure rooms stay pure, only the relay knows both ends, and files stay short."""
+"""The architecture's rules: pure packages stay pure, only the relay knows both ends, files stay short."""
 
 import ast
 import itertools
@@ -33,7 +33,7 @@ IMPURE = {
 }
 CLOCKS = {"now", "today", "utcnow"}
 BOTH_ENDS = ["pgrelay.relay", "pgrelay.cli", "pgrelay.demo", "pgrelay.check"]
-# Of spark/, each knows those before it.
+# The packages of spark/; each may import those before it.
 SPARK_LAYERS = ["schemas", "records", "lake", "mirrors"]
 LONGEST = 400
 
@@ -47,7 +47,7 @@ TREES = {name: ast.parse(path.read_text(), path) for name, path in MODULES.items
 
 
 def imports(module: str) -> set[str]:
-    """Every dotted name that a module imports anywhere in it; of `from a import b`, both a and a.b."""
+    """Every dotted name that a module imports anywhere; for `from a import b`, both a and a.b."""
     names = set[str]()
     for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Import):
@@ -59,7 +59,7 @@ def imports(module: str) -> set[str]:
 
 
 def reached(module: str) -> set[str]:
-    """The module, its packages, and all of pgrelay that importing it imports."""
+    """The module, its packages, and every pgrelay module that importing it imports."""
     seen, todo = set[str](), {module}
     while todo:
         name = todo.pop()

@@ -1,4 +1,4 @@
-"""What may be typed, and what --help says of it."""
+"""The accepted command lines, and what --help says about them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The changelog keeps its form, and the release's script finds a version in it."""
+"""The changelog keeps its format, and the release script finds a version in it."""
 
 import re
 import subprocess

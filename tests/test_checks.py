@@ -1,4 +1,4 @@
-"""What is checked where: commits, pushes and workflows run what .ci/run does, on the Pythons that we name."""
+"""Commits, pushes and workflows run the checks of .ci/run, on the Python versions that we support."""
 
 import re
 import tomllib

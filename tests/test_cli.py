@@ -37,7 +37,7 @@ def _restore_logging() -> Iterator[None]:
 
 @pytest.fixture
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Put a module with one name in the place of one of pgrelay's rooms."""
+    """Replace one of pgrelay's packages by a module with a single name."""
 
     def put(module: str, name: str, value: object) -> None:
         room = ModuleType(module)
@@ -48,13 +48,13 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    """Run a line or two of Python in a process of its own."""
+    """Run a line or two of Python in a new process."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
 def give_run(give: Give) -> GiveRun:
-    """Put a run in the relay's place, and nothing in that of the check beside it."""
+    """Replace the relay's run, and turn off the check beside it."""
 
     def put(run: object) -> None:
         give("pgrelay.check.advice", "advise", None)
@@ -70,7 +70,7 @@ def record_error(commit_lsn: int) -> errors.RecordError:
 
 
 def relay_that(outcome: BaseException | None) -> Callable[..., object]:
-    """Or a check that does."""
+    """A relay's run, or a check, with this outcome."""
 
     async def run(config: Config, advise: object = None) -> None:
         if outcome is not None:

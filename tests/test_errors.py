@@ -1,4 +1,4 @@
-"""The table of what follows from an error: retry or stop, and the exit code where the process stops."""
+"""The verdict on each error: retry or stop, and the exit code of a stop."""
 
 import asyncio
 import inspect
@@ -69,7 +69,7 @@ def test_what_passes_by_itself_never_stops_it(error: type[PgrelayError]) -> None
     [OSError(28, "No space left"), ConnectionResetError(), TimeoutError(), KeyError("x"), MemoryError()],
 )
 def test_an_error_that_nobody_classified_stops_with_1(error: Exception) -> None:
-    """Even one that sounds as if it would pass: whoever knows that it does raises a TransientError."""
+    """Even one that sounds temporary: code that knows it is raises a TransientError."""
     assert verdict(error) is Verdict.STOP
     assert exit_code(error) == 1
 

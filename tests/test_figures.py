@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Figures formatted for people."""
 
 import pytest
 

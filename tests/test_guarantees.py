@@ -1,4 +1,4 @@
-"""docs/guarantees.md names a test for each fault, and each test that it names is there."""
+"""docs/guarantees.md names a test for each fault, and each named test exists."""
 
 import re
 from pathlib import Path

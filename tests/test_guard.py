@@ -1,4 +1,4 @@
-"""What `make guard` lets pass. What it counts is seen where it runs."""
+"""Which counts `make guard` accepts. The counting itself is tested by running it."""
 
 import json
 from pathlib import Path

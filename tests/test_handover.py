@@ -1,4 +1,4 @@
-"""What every row passes at either end: out of libpq, into librdkafka, and its delivery report."""
+"""The steps of every row at both ends: out of libpq, into librdkafka, and its delivery report."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ KEEPALIVE = b"k" + bytes(17)
 
 
 class Libpq:
-    """Has some messages in its buffer, and gets the others one look at a time. None ends the stream."""
+    """Has some messages in its buffer, and receives one more at each look. None ends the stream."""
 
     def __init__(self, *looks: list[bytes | None]) -> None:
         self._buffer = list(looks[0])
@@ -43,7 +43,7 @@ def taken(libpq: Libpq, max_frames: int = 100, max_bytes: int = 10_000) -> tuple
 def test_all_that_has_arrived_is_taken_also_what_libpq_had_no_room_for() -> None:
     libpq = Libpq([ROW], [ROW, ROW], [ROW])
     assert taken(libpq) == ([ROW] * 4, True)
-    assert libpq.looked == 3  # the last one in vain
+    assert libpq.looked == 3  # the last look found nothing
 
 
 def test_a_keepalive_is_the_last() -> None:
@@ -79,7 +79,7 @@ def record(number: int, headers: Any = None) -> Record:
 
 
 class Librdkafka:
-    """Takes so many records, and then raises."""
+    """Accepts a number of records, and then raises."""
 
     def __init__(self, room: int, error: Exception) -> None:
         self.took: list[Any] = []

@@ -1,4 +1,4 @@
-"""What stands on stderr: JSON for programs, readable lines for people, nothing below the level."""
+"""The log on stderr: JSON for programs, readable lines for people, nothing below the level."""
 
 import io
 import json

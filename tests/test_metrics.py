@@ -1,4 +1,4 @@
-"""What Prometheus reads after the relay has counted."""
+"""The metrics that Prometheus scrapes."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ NOW_S = 1_800_000_000.0
 
 
 class Clock:
-    """Unix seconds that stand still until they are set."""
+    """Unix seconds that stand still until a test sets them."""
 
     now_s = NOW_S
 
@@ -32,7 +32,7 @@ def metrics(clock: Clock) -> Metrics:
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    """The sample as a scrape sees it, None where there is none."""
+    """The sample as a scrape sees it; None if there is none."""
     for family in text_string_to_metric_families(Exposition(metrics).render().decode()):
         for sample in family.samples:
             if sample.name == name and sample.labels == labels:

@@ -1,4 +1,4 @@
-"""The ledger: what may be confirmed, whatever the order in which Kafka acknowledges."""
+"""The ledger: what may be confirmed, whatever the order of Kafka's acknowledgements."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from pgrelay.progress import InFlight, Ledger
 
 
 def begun(ledger: Ledger, records: int, commit_us: int = 0) -> InFlight:
-    """A transaction with so many records, none of them acknowledged."""
+    """A transaction with this many records, none of them acknowledged."""
     inflight = ledger.begin(commit_us)
     inflight.records = records
     return inflight
@@ -98,7 +98,7 @@ def test_one_that_waits_holds_back_everything_behind_it() -> None:
 
 
 def test_when_nothing_is_outstanding_a_position_is_confirmed() -> None:
-    """An idle publication on a busy server lets go of WAL."""
+    """So the server can remove WAL if the publication is idle but the server busy."""
     ledger = Ledger()
     reached(ledger, 0x300)
     assert ledger.advance() == []
@@ -129,7 +129,7 @@ def test_a_position_in_the_middle_of_a_transaction_is_ignored() -> None:
 
 
 def test_a_position_may_be_held_as_a_transaction_is() -> None:
-    """Exactly once: Postgres is not told of it before Kafka's offsets are."""
+    """Exactly once: the position goes to the offsets topic before Postgres gets it."""
     ledger = Ledger()
     ledger.seen(0x300)
     position = ledger.reached(0x300)
@@ -234,7 +234,7 @@ def test_the_oldest_commit_is_that_of_the_first_transaction_that_waits() -> None
 
 
 def test_it_is_full_of_what_is_acknowledged_behind_what_is_not() -> None:
-    """One partition may acknowledge nothing for hours, and others all."""
+    """One partition may acknowledge nothing for hours while the others acknowledge everything."""
     ledger = Ledger(most=3)
     stuck = ended(ledger, 1, 0x200)
     ended(ledger, 0, 0x300)
@@ -262,7 +262,7 @@ def test_transactions_do_not_nest() -> None:
 
 @dataclass
 class Expected:
-    """What the ledger should think of a transaction or, without `inflight`, of a position."""
+    """The expected state of a transaction in the ledger or, without `inflight`, of a position."""
 
     end_lsn: int | None
     inflight: InFlight | None = None
@@ -274,7 +274,7 @@ class Expected:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Transactions in commit order, acknowledgements in any."""
+    """Transactions in commit order, acknowledgements in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -362,7 +362,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.ledger.flush_lsn == self.highest
 
     def teardown(self) -> None:
-        """When all is acknowledged in the end, all is confirmed."""
+        """Once everything is acknowledged, everything is confirmed."""
         if self.open is not None:
             self.end(1)
         self.acknowledge_everything()

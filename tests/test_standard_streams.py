@@ -1,4 +1,4 @@
-"""Streams that are closed, full, or a pipe that nobody reads, as a shell gives them."""
+"""Standard streams that are closed, full, or a pipe that nobody reads, as a shell sets them up."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 EXAMPLE = str(Path(__file__).parents[1] / "config.example.yaml")
 
-# A run whose relay is not there, which logs a line and ends.
+# A run with a stub for the relay: it logs a line and ends.
 RUN = """
 import structlog, sys, types
 async def run(config, advise):
@@ -22,7 +22,7 @@ sys.exit(main(["run", "--config", sys.argv[1]]))
 
 
 def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments, its streams as the shell redirects them."""
+    """Run Python with these arguments, and its streams redirected by a shell."""
     command = ["sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 

@@ -1,4 +1,4 @@
-"""The threads of a process, librdkafka's among them; and what lives on only until a collection of cycles."""
+"""The threads of a process, also librdkafka's; and objects that live only until a collection of cycles."""
 
 import contextlib
 import gc
@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 def threads(pid: int | str = "self") -> set[str]:
-    """The ids of those that a process has."""
+    """The ids of a process's threads."""
     return set(os.listdir(f"/proc/{pid}/task"))
 
 
 def librdkafka_threads() -> set[str]:
-    """The ids of those of our threads that are librdkafka's, which names them so. Some may end meanwhile."""
+    """The ids of librdkafka's threads in this process, found by their names. Some may end meanwhile."""
     return {thread for thread, name in thread_names().items() if name.startswith("rdk:")}
 
 
 def thread_names(pid: int | str = "self") -> dict[str, str]:
-    """Those of the threads of a process by their ids, less threads that end just now."""
+    """The names of a process's threads by id, without threads that are just ending."""
     names = {}
     for thread in threads(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -28,7 +28,7 @@ def thread_names(pid: int | str = "self") -> dict[str, str]:
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """Nothing that is in a cycle is freed meanwhile, as in a run, where collections are rare."""
+    """No reference cycle is freed during the block, as in a run, where collections are rare."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Where a server, a jar or a program can't be had."""
+"""What to do if a server, a jar or a program is not available."""
 
 import os
 from typing import NoReturn
@@ -7,7 +7,7 @@ import pytest
 
 
 def skip(error: Exception) -> NoReturn:
-    """The test that needs it; or it fails on CI, which would not tell that it tested nothing."""
+    """Skip the test that needs it, or fail it on CI, where a skip would go unnoticed."""
     if os.environ.get("CI"):
         raise error
     pytest.skip(str(error))

@@ -1,8 +1,8 @@
-"""A walsender in miniature: the frames that PostgreSQL would send for a workload, and what must come of them.
+"""A miniature walsender: the frames that PostgreSQL would send for a workload, and the expected result.
 
-Transactions run side by side on a few tables, one row an insert. A table has a key `id` and one more column,
-which every ALTER TABLE renames: so a row that is read by another Relation than its own shows. Locks are
-PostgreSQL's: whoever alters a table has it alone until the end of its transaction.
+Transactions run concurrently on a few tables, one row per insert. A table has a key `id` and one more column,
+which every ALTER TABLE renames, so a row that is decoded with a wrong Relation is detected. Locks are as in
+PostgreSQL: a transaction that alters a table locks it exclusively until it ends.
 
 What is sent follows the sources of PostgreSQL 18: `logical/reorderbuffer.c` for segments, commits and aborts,
 `pgoutput/pgoutput.c` (maybe_send_schema, cleanup_rel_sync_cache) for when a Relation is sent and when not.
@@ -20,7 +20,7 @@ _FIRST_OID: Final = 16384
 
 @dataclass
 class Row:
-    """An insert by a (sub)transaction, its table having the `version`-th shape. `frame`: as last sent."""
+    """An insert by a (sub)transaction into the `version`-th shape of its table. `frame`: as last sent."""
 
     xid: int
     lsn: int
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass
 class Transaction:
-    """A running transaction. Subtransactions are its own xid's children, by the one they were begun in."""
+    """A running transaction. Subtransactions form a tree below its xid, by the one they were begun in."""
 
     xid: int
     savepoints: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Transaction:
         return self.savepoints[-1] if self.savepoints else self.xid
 
     def below(self, subxid: int) -> list[int]:
-        """The subtransaction and those begun inside it, innermost first."""
+        """The subtransaction and all that were begun inside it, innermost first."""
         found = [subxid]
         for child, parent in self.parents.items():
             if parent in found:
@@ -63,7 +63,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Committed:
-    """What must come out. `xid` is None for a logical message outside any transaction."""
+    """An expected result. `xid` is None for a logical message outside any transaction."""
 
     xid: int | None
     commit_lsn: int
@@ -74,7 +74,7 @@ class Committed:
 
 @dataclass
 class _Described:
-    """What the walsender remembers of a table: which shape, and who has its Relation."""
+    """What the walsender remembers about a table: its shape, and which transactions have its Relation."""
 
     version: int
     session: bool = False
@@ -82,7 +82,7 @@ class _Described:
 
 
 class Walsender:
-    """`connections` holds the frames of one connection after the other; `committed` is the oracle."""
+    """`connections` has the frames of each connection; `committed` is the oracle."""
 
     def __init__(self) -> None:
         self.connections: list[list[bytes]] = [[]]
@@ -201,10 +201,10 @@ class Walsender:
         self._send(build.message("audit", b"...", lsn=lsn, transactional=False), lsn)
         self.committed.append(Committed(None, lsn, lsn, [self.connections[-1][-1]], []))
 
-    # --- What the walsender does of itself
+    # --- What the walsender does by itself
 
     def stream(self, transaction: Transaction) -> None:
-        """Send what there is of a transaction that runs."""
+        """Send the changes so far of a running transaction."""
         if not transaction.unsent:
             return
         first = transaction.unsent[0]
@@ -221,7 +221,7 @@ class Walsender:
         self._send(build.stream_abort(self._next_xid()), self._advance())
 
     def reconnect(self) -> None:
-        """Everything that was committed or prepared is confirmed; what runs is sent from its beginning."""
+        """Committed and prepared transactions are confirmed; running ones are sent again in full."""
         self.connections.append([])
         self._described = {}
         for transaction in self.running:

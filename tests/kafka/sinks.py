@@ -1,4 +1,4 @@
-"""Sinks that no broker answers, and what is handed to one."""
+"""Sinks without a broker, and a record for them."""
 
 from typing import Final
 
@@ -18,6 +18,6 @@ def transactional_sink() -> TransactionalSink:
 
 
 def produce(sink: Sink) -> None:
-    """One record of one transaction."""
+    """Produce one record of one transaction."""
     inflight = InFlight(None, 1)
     assert sink.produce([("t", b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1

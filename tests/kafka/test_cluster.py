@@ -1,4 +1,4 @@
-"""What a check asks Kafka with. No broker is there."""
+"""The client with which a check queries Kafka, without a broker."""
 
 import weakref
 

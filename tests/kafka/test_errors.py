@@ -22,7 +22,7 @@ TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 
 
 def named(key: bytes | None) -> str:
-    """How the line names the record behind its transaction."""
+    """How the message names the record after its transaction."""
     refused = delivery_error(TOO_LARGE, "app.public.t", 0x16B374D848, key)
     assert isinstance(refused, RecordRefused)
     assert (refused.topic, refused.commit_lsn) == ("app.public.t", 0x16B374D848)
@@ -66,7 +66,7 @@ LOST = "may have lost acknowledged records, for example by an unclean leader ele
 
 
 def test_records_that_a_new_leader_lacks_are_told() -> None:
-    """Nothing else would: the next producer begins anew, and the slot has moved past them."""
+    """Nothing else would report them: the next producer starts afresh, and the slot has moved past them."""
     lost = delivery_error(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), "app.public.t", 0)
     assert isinstance(lost, KafkaUnavailable)
     assert LOST in str(lost)
@@ -96,7 +96,7 @@ async def test_so_are_they_by_a_producer_that_has_failed_for_it(
     ],
 )
 def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
-    """By whichever of librdkafka's words a record learns of it: which one, depends on where it was."""
+    """Whichever of librdkafka's error codes the record gets: that depends on where the record was."""
     gone = delivery_error(KafkaError(code), "app.public.t", 0)
     assert isinstance(gone, KafkaUnavailable)
     assert str(gone).startswith("topic app.public.t is gone (")
@@ -146,7 +146,7 @@ def test_a_topic_that_no_later_try_makes_is_told(code: int) -> None:
     ],
 )
 def test_whoever_does_not_answer_has_not_refused_us(text: str, refused: bool) -> None:
-    """Though librdkafka has one code for both."""
+    """Although librdkafka has one code for both."""
     assert denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
 
 
@@ -169,7 +169,7 @@ KNOWN = (VERSIONS, 0, 0), (HANDSHAKE, 0, 1), (36, 0, 1), (3, 0, 8)
 
 
 class Leaving(StreamRequestHandler):
-    """A broker that tells which requests it knows, and goes away when it is asked for a mechanism of SASL."""
+    """A broker that answers which requests it supports, and disconnects at the SASL handshake."""
 
     def handle(self) -> None:
         while size := self.rfile.read(4):
@@ -184,7 +184,7 @@ class Leaving(StreamRequestHandler):
 
 @pytest.fixture
 def leaving() -> Iterator[int]:
-    """The port of such a broker."""
+    """Run such a broker; yield its port."""
     with answering(Leaving) as port:
         yield port
 
@@ -192,7 +192,7 @@ def leaving() -> Iterator[int]:
 async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
     leaving: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one does that restarts; librdkafka has the same code for a password that is wrong."""
+    """As a restarting broker does; librdkafka has the same code for a wrong password."""
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     kafka = {
         "bootstrap.servers": f"127.0.0.1:{leaving}",

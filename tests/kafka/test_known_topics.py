@@ -1,4 +1,4 @@
-"""Topics that are missing are made, or asked for again; no broker is there."""
+"""Missing topics are created, or looked up again; without a broker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 class Cluster:
-    """Its topics, and what it answers to those who make one: so many errors by topic, then success."""
+    """Its topics, and its answers to their creation: a number of errors by topic, then success."""
 
     def __init__(self, errors: dict[str, list[int]] | None = None, **topics: int) -> None:
         self.topics = topics
@@ -124,7 +124,7 @@ def test_partitions_that_were_added_are_counted_when_asked() -> None:
     assert spread(topics, "a") == [0]
     asyncio.run(topics.recount(["a"]))
     assert spread(topics, "a") == [0, 1]
-    # As librdkafka tells of a topic that it can't ask for now.
+    # This is how librdkafka reports a topic that it can't look up now.
     cluster.topics["a"] = 0
     asyncio.run(topics.recount(["a"]))
     assert spread(topics, "a") == [0, 1]

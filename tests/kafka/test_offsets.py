@@ -1,4 +1,4 @@
-"""How far the topic is read, in a thread that a stop does not wait for. No broker is there."""
+"""How far the offsets topic is read, in a thread that a stop does not wait for. There is no broker."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ OURS = Identity("7", "d", "s")
 
 
 class Told:
-    """A message: the position at its offset, or that there is nothing more from there on."""
+    """A message: the position at its offset, or the end of the partition."""
 
     def __init__(self, offset: int, *, end: bool = False) -> None:
         self._offset = offset
@@ -40,10 +40,10 @@ class Told:
 
 
 class NewLeader:
-    """A consumer of a partition of three records, whose leader lets us read one until it knows of all.
+    """A consumer of a partition with three records, whose new leader serves only one until it knows of all.
 
-    It does not say where they end before `refuses` are used up, as brokers don't while they have just taken
-    the lead; then it does, though who is read from may still be behind.
+    It refuses to give the end offset until `refuses` is used up, as brokers do that have just become leader;
+    then it gives it, though the records that it serves may still lag behind.
     """
 
     refuses: list[int] = []  # noqa: RUF012
@@ -73,7 +73,7 @@ class NewLeader:
 async def test_a_new_leader_is_not_believed_where_the_topic_ends(
     monkeypatch: pytest.MonkeyPatch, refuses: list[int]
 ) -> None:
-    """The position would be one from before: rows come twice, or the slot looks as if it had been moved."""
+    """The position would be an old one: rows would be repeated, or the slot would seem to have been moved."""
     monkeypatch.setattr("pgrelay.kafka.offsets.Consumer", NewLeader)
     monkeypatch.setattr(NewLeader, "refuses", refuses)
     assert await Offsets(NOBODY, "app.offsets", OURS).read() == Delivered(102)
@@ -113,11 +113,11 @@ async def test_another_option_that_only_a_producer_takes_is_told() -> None:
 
 
 async def test_a_read_that_nobody_waits_for_any_more_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the process would not end before it."""
+    """Otherwise the process would not end before that thread."""
     asked = threading.Event()
 
     class Unanswered:
-        """A consumer that hears nothing of Kafka."""
+        """A consumer that gets no answer from Kafka."""
 
         def __init__(self, *_: object, **__: object) -> None: ...
         def assign(self, _: object) -> None: ...

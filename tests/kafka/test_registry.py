@@ -1,4 +1,4 @@
-"""What follows from a registry's answers: ids, once; refusals that stop the relay; trouble that passes."""
+"""The effects of a registry's answers: cached ids, refusals that stop the relay, and temporary trouble."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ TOKENS = {
 class Answers(ThreadingHTTPServer):
     """A registry that gives ids from 1 on, or the status and body that a test sets."""
 
-    daemon_threads = False  # so that its end waits for theirs, which other tests count
+    daemon_threads = False  # so that closing it waits for its threads, which other tests count
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -55,7 +55,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        # An issuer of tokens is asked by a form.
+        # A request to a token issuer has a form as its body.
         form = self.headers["Content-Type"].startswith("application/x-www-form-urlencoded")
         self._answer(body if form else json.loads(body))
 
@@ -69,11 +69,11 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        with contextlib.suppress(BrokenPipeError):  # a client that has lost its patience
+        with contextlib.suppress(BrokenPipeError):  # a client that has timed out
             self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_what_was_told_is_not_asked_again(answers: Answers) -> None:
 
 
 async def test_but_by_the_next_session_since_the_registry_may_have_lost_it(answers: Answers) -> None:
-    """As one that keeps its schemas in memory does: the same id may be another schema's by then."""
+    """A registry that keeps its schemas in memory loses them: the id may then be another schema's."""
     registry = answers.registry()
     first = await registry.register(ORDERS)
     await registry.connect()
@@ -203,11 +203,11 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
     with pytest.raises(RegistryUnavailable):
         asking.result()
     await registry.close()
-    assert turns > 3  # as often as a busy machine lets it; a loop that waits turns once
+    assert turns > 3  # how often depends on the machine; a blocked loop would turn only once
 
 
 async def told_by_all(registry: Registry, kind: type[PgrelayError]) -> list[str]:
-    """What each thing that is asked of a registry raises."""
+    """The errors that each kind of request to the registry raises."""
     told = []
     for ask in (registry.connect(), registry.register(ORDERS), registry.refusing(["t"], "debezium")):
         with pytest.raises(kind) as raised:

@@ -1,4 +1,4 @@
-"""When records are sent without lingering, and who takes in reports. No broker is there."""
+"""When records are sent without lingering, and who processes delivery reports. There is no broker."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ def sink(clock: Clock) -> Iterator[Sink]:
 
 
 class Records(list[Record]):
-    """One that can be referred to weakly."""
+    """A list that can be weakly referenced."""
 
 
 def test_records_that_there_was_no_room_for_do_not_outlive_those_who_hold_them() -> None:
@@ -155,7 +155,7 @@ HEADERS: list[Headers | None] = [
 @pytest.mark.parametrize("key", [None, b"", b"k" * 1_000], ids=["no key", "empty key", "key"])
 @pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: str(headers)[:16])
 def test_the_encoder_knows_to_the_byte_what_the_producer_takes(key: bytes | None, headers: Headers) -> None:
-    """What it lets pass must not be refused, and what it sets aside should not have passed."""
+    """The producer must accept what it lets pass, and must refuse what it sets aside."""
     sink = Sink(SinkConfig(kafka={**NOBODY, "message.max.bytes": "30000"}))
     value = b"x" * (30_000 - record_size(key, b"", headers))
     delivery = sink.delivery(InFlight(None, 1), 1)
@@ -202,7 +202,7 @@ async def test_nor_is_it_while_the_error_lives_that_it_was_closed_for(
     fail: Callable[[Sink], Coroutine[None, None, None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As it does in the session's task, until the next session takes its place."""
+    """The error lives on in the session's task, until the next session replaces it."""
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
     with without_collections():
         before = librdkafka_threads()
@@ -214,14 +214,14 @@ async def test_nor_is_it_while_the_error_lives_that_it_was_closed_for(
         assert isinstance(error, KafkaUnavailable)
         assert librdkafka_threads() - before
         await sink.close(error)
-        # Python's own thread, in which the call failed, may be the last to let go of the client.
+        # The Python thread in which the call failed may be the last to release the client.
         await eventually(lambda: librdkafka_threads() <= before, "librdkafka's threads to end")
         del sink
         assert closed() is None
 
 
 class Reporting:
-    """A producer in whose queue are reports of these errors, None is an acknowledgement."""
+    """A producer with reports of these errors in its queue; None is an acknowledgement."""
 
     def __init__(self, report: Callable[..., None], *errors: int | None) -> None:
         self._report = report
@@ -243,7 +243,7 @@ class Reporting:
 async def test_what_follows_on_a_refusal_is_taken_in_once_it_was_raised(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or nothing that Kafka has of what came before would be confirmed."""
+    """Otherwise the acknowledged records before it would not be confirmed."""
     inflight = InFlight(None, 1)
     refused = KafkaError.MSG_SIZE_TOO_LARGE
     reporting = Reporting(sink.delivery(inflight, 1).report, refused, None, refused, None)

@@ -1,4 +1,4 @@
-"""What brokers say that differ in what they know, and a client that complains of one again and again."""
+"""Brokers that know different things, and a client that reports an error of one broker repeatedly."""
 
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
@@ -26,7 +26,7 @@ async def sink() -> AsyncIterator[Sink]:
 
 
 class Others:
-    """An admin client by whose word the topic exists, and brokers of which each knows what it knows."""
+    """An admin client that says that the topic exists, and brokers that each have their own knowledge."""
 
     def __init__(self, *known: dict[str, SimpleNamespace]) -> None:
         self.asked = 0
@@ -44,7 +44,7 @@ class Others:
 
 
 def unknown(code: int) -> dict[str, SimpleNamespace]:
-    """What a broker says of topic t where it is asked for that alone."""
+    """A broker's answer to a request for topic t only."""
     return {"t": SimpleNamespace(partitions={}, error=KafkaError(code))}
 
 
@@ -52,14 +52,14 @@ KNOWN = {"t": SimpleNamespace(partitions={0: 1, 1: 2}, error=None)}
 
 
 async def test_a_topic_that_others_have_made_is_waited_for_until_the_broker_asked_knows_of_it() -> None:
-    """Else it would pass for missing: no position would be kept, and no truncate known how to be spread."""
+    """Otherwise it would seem missing: no position would be kept, and a truncate's partitions be unknown."""
     others = Others({}, unknown(KafkaError.UNKNOWN_TOPIC_OR_PART), KNOWN)
     await others.topics.require("t")
     assert ("t" in others.topics, others.topics.made, others.asked) == (True, set(), 2)
 
 
 async def test_a_topic_that_is_hidden_from_us_is_not_waited_for() -> None:
-    """What we lack a right for is told where it is written to."""
+    """A missing right is reported when the topic is written to."""
     others = Others({}, unknown(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     await others.topics.require("t")
     assert ("t" in others.topics, others.asked) == (False, 1)

@@ -1,4 +1,4 @@
-"""How topics are made: as the configuration says, but for those that are read from their beginning."""
+"""How topics are created: as configured, except those that are read from their beginning."""
 
 import pytest
 

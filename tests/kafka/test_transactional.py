@@ -1,4 +1,4 @@
-"""What is told of a Kafka transaction that fails, and who serves its reports. No broker is there."""
+"""What is reported about a failed Kafka transaction, and who serves its reports. There is no broker."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sink = transactional_sink()
-    # To librdkafka none has begun, as none has once it has failed.
+    # For librdkafka no transaction has begun, the same as after a failure.
     monkeypatch.setattr(sink, "_begun", True)
     with pytest.raises(KafkaUnavailable, match=r"^topic app\.offsets: "):
         await sink.commit(Delivered(1))
@@ -52,7 +52,7 @@ async def test_a_transaction_that_fails_is_told_as_one(
 
 
 class Aborted:
-    """A producer whose transaction fails at its commit, after what it had was purged."""
+    """A producer whose transaction fails at its commit, after its records were purged."""
 
     def __init__(self, code: int, takes_s: float, clock: Clock) -> None:
         self._code, self._takes_s, self._clock = code, takes_s, clock
@@ -91,7 +91,7 @@ class Aborted:
 async def test_a_transaction_that_brokers_gave_up_is_not_laid_to_another_relay(
     code: int, takes_s: float, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They fence a producer for both, and what they purged says neither."""
+    """Brokers fence a producer in both cases, and the purged records do not say which it was."""
     clock = Clock()
     monkeypatch.setattr("pgrelay.kafka.transactional.time", clock)
     sink = transactional_sink()
@@ -115,7 +115,7 @@ def test_what_was_purged_is_told_by_the_age_of_its_transaction(
 
 
 class Calls:
-    """A producer that tells only which of its calls serve reports."""
+    """A producer that only records which of its calls serve reports."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -136,7 +136,7 @@ class Calls:
 def test_a_transactional_call_serves_the_reports_itself(
     under_way: bool, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads would fight for each of them."""
+    """Otherwise two threads would compete for each report."""
     sink = transactional_sink()
     calls = Calls()
     monkeypatch.setattr(sink, "_producer", calls)
