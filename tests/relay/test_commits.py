@@ -30,7 +30,7 @@ RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", I
 
 
 class FakeKafka(TransactionalSink):
-    """Takes every commit at once."""
+    """Accepts every commit at once."""
 
     def __init__(self, delivered: Delivered | None) -> None:
         self.last = delivered
@@ -61,7 +61,7 @@ class Relaying:
         self.commits = Commits(self.kafka, self.ledger, self.encoder, server, known)
 
     def take(self, events: list[Event]) -> list[int]:
-        """Encodes events and enters them into the ledger; returns the `seq` of each record."""
+        """Encode events and enter them into the ledger; return the `seq` of each record."""
         seqs: list[int] = []
         for segment in segments(self.encoder, events):
             self._enter(segment)
@@ -76,7 +76,7 @@ class Relaying:
             self.ledger.end(segment.end_lsn)
 
     def reach(self, lsn: int) -> None:
-        """A position with nothing to deliver, as a keepalive tells it."""
+        """Enter a position with nothing to deliver, as from a keepalive."""
         self.ledger.seen(lsn)
         position = self.ledger.reached(lsn)
         assert position is not None
@@ -88,7 +88,7 @@ class Relaying:
 
     @property
     def confirmable(self) -> int:
-        """The LSN that Postgres may be told."""
+        """The LSN that may be confirmed to Postgres."""
         self.ledger.advance()
         return self.ledger.flush_lsn
 
@@ -105,18 +105,18 @@ def answer(lsn: int) -> Callable[[], Awaitable[int]]:
 
 
 def rows(commit_lsn: int, count: int = 1) -> list[Event]:
-    """A transaction that inserts so many rows."""
+    """A transaction that inserts `count` rows."""
     inserts = [build.insert(TABLE, [str(number)]) for number in range(count)]
     return transaction(RELATION, *inserts, commit_lsn=commit_lsn)
 
 
 def begun(commit_lsn: int, count: int) -> list[Event]:
-    """The same without its end."""
+    """Such a transaction without its end."""
     return rows(commit_lsn, count)[:-1]
 
 
 def rest(commit_lsn: int, count: int) -> list[Event]:
-    """What follows on `begun`: so many rows more, and the end."""
+    """The continuation of `begun`: `count` more rows, and the end."""
     return rows(commit_lsn, count)[2:]
 
 
@@ -368,7 +368,7 @@ async def test_transactions_that_come_again_do_not_take_the_position_back(clock:
 
 
 async def test_a_cut_is_kept_until_its_transaction_comes_again(clock: Clock) -> None:
-    """Else a second crash would double what had been delivered of it."""
+    """Otherwise a second crash would duplicate the records that were already delivered."""
     cut = Delivered(FIRST + 8, SECOND, 2)
     relaying = Relaying(cut)
     await relaying.commits.recover()

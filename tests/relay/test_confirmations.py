@@ -1,4 +1,4 @@
-"""When the server is told. No server is there."""
+"""When positions are confirmed to the server. There is no server."""
 
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
@@ -6,7 +6,7 @@ from pgrelay.relay.confirmations import Confirmations
 
 
 class FakeSource(Source):
-    """Its server takes status updates, or none."""
+    """Its server accepts status updates, or none."""
 
     def __init__(self) -> None:
         self.takes = True
@@ -16,7 +16,7 @@ class FakeSource(Source):
 
 
 def test_a_server_that_takes_nothing_is_not_asked_without_a_rest() -> None:
-    """As where it has ended the stream, and what came before waits for Kafka."""
+    """For example, it has ended the stream while earlier records still wait for Kafka."""
     source = FakeSource()
     confirmations = Confirmations(source, Ledger(0x100), None, 10.0)
     source.takes = False

@@ -1,4 +1,4 @@
-"""A daemon that is asked to stop in the middle of trouble. No server is there."""
+"""A daemon that is asked to stop in the middle of trouble. There is no server."""
 
 import asyncio
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class Ending(Session):
 
 
 class HangingRefusals(Refusals):
-    """Kafka does not tell what a topic takes."""
+    """Kafka does not answer which records a topic accepts."""
 
     def __init__(self, asked: asyncio.Event) -> None:
         super().__init__(CONFIG)
@@ -83,7 +83,7 @@ class HangingRefusals(Refusals):
 
 
 class Given(Daemon):
-    """Each session is the same, or an error in place of one."""
+    """Every session is the given one, or the given error is raised instead."""
 
     def __init__(self, session: Session | Exception, refusals: Refusals | None = None) -> None:
         self.metrics, health = Metrics(), Health()
@@ -99,11 +99,11 @@ class Given(Daemon):
 
 
 async def stopped(daemon: Daemon, once: asyncio.Event) -> None:
-    """Runs it, and asks for an end once that is set."""
+    """Run the daemon, and ask it to stop when `once` is set."""
     running = asyncio.create_task(daemon.run())
     await asyncio.wait_for(once.wait(), 10)
     daemon.stop()
-    # Not wait_for, whose own cancellation would end what the stop has left waiting.
+    # Not wait_for: its own cancellation would end what the stop has left waiting.
     done, _ = await asyncio.wait([running], timeout=10)
     assert done, "it does not stop"
     await running

@@ -1,4 +1,4 @@
-"""A stall of Kafka is told once, and ends with an acknowledged record or when nothing waits any more."""
+"""A stall of Kafka is reported once, and ends with an acknowledged record or when nothing waits any more."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,7 +20,7 @@ AGAIN = "Kafka acknowledges again"
 
 
 class FakeSink(Sink):
-    """Its producer has so many records under way."""
+    """Its producer has a given number of unacknowledged records."""
 
     def __init__(self) -> None:
         self.problem = None
@@ -37,7 +37,7 @@ class FakeSink(Sink):
 
 
 class FakeConfirmations(Confirmations):
-    """The position waits for so long, in seconds."""
+    """The position has waited for a given time, in seconds."""
 
     def __init__(self) -> None:
         self.waits_s = 0
@@ -68,7 +68,7 @@ class FakeSession(Session):
 
 
 class Watching(Observer):
-    """Looks at Kafka alone."""
+    """Only observes Kafka."""
 
     def __init__(self, health: Health) -> None:
         super().__init__(Metrics(), health)
@@ -128,7 +128,7 @@ def test_a_record_that_is_acknowledged_ends_a_stall(observer: Observer, health: 
 def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
-    """Another broker may lead its topic than those of rows; without it the slot never moves."""
+    """Its topic may have another leader than those of rows; without the position, the slot never moves."""
     session = FakeSession()
     observer.begins(session)
     session.kafka.under_way = 1
@@ -148,7 +148,7 @@ def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
 def test_a_partition_that_takes_nothing_is_a_stall_though_others_flow(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
-    """The oldest transaction has a record there, so that the slot never moves."""
+    """The oldest transaction has a record there, so the slot never moves."""
     session = FakeSession()
     observer.begins(session)
     session.kafka.under_way = 1

@@ -10,7 +10,7 @@ from pgrelay.relay.outbox import Outbox
 
 
 class Queue:
-    """Takes as many records as it has room for."""
+    """Accepts as many records as it has room for."""
 
     def __init__(self, room: int = 0) -> None:
         self.room = room

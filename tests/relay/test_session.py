@@ -1,4 +1,4 @@
-"""How a session ends that had a record refused, and when it reads nothing. No server is there."""
+"""How a session with a refused record ends, and when a session does not read. There is no server."""
 
 import asyncio
 from types import SimpleNamespace
@@ -178,7 +178,7 @@ async def test_it_does_for_a_commit() -> None:
 
 
 class FakeSource(Source):
-    """Tells whether it was read from."""
+    """Records whether it was read from."""
 
     def __init__(self) -> None:
         self.was_read = False
@@ -189,7 +189,7 @@ class FakeSource(Source):
 
 
 class Reading(Session):
-    """There is nothing to do but to read."""
+    """Has nothing to do except to read."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger

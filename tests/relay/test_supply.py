@@ -1,4 +1,4 @@
-"""What the encoder needs, met by a catalogue, a broker and a registry that may refuse some of it."""
+"""The encoder's needs, supplied by a catalogue, a broker and a registry that may refuse some of them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -156,7 +156,7 @@ def test_what_is_left_out_is_not_asked_for_to_refuse_what_is_not() -> None:
 
 
 def test_trouble_that_passes_is_told_at_once() -> None:
-    """It is no table's, so asking for less would not help."""
+    """It concerns no single table, so asking for less would not help."""
     outside, topics = Outside("app.public.b", KafkaUnavailable("away")), list[str]()
     with pytest.raises(KafkaUnavailable):
         asyncio.run(relayed(encoder_of(), outside, rows_of("a", "b"), topics))

@@ -23,7 +23,7 @@ class Bug(Exception):
 
 @pytest.fixture
 def config() -> Config:
-    """Of servers that are not there."""
+    """A configuration with servers that do not exist."""
     source = {"dsn": "host=127.0.0.1 port=1"}
     kafka = {"bootstrap.servers": "127.0.0.1:1"}
     return Config.model_validate({"source": source, "sink": {"kafka": kafka}, "http": {"listen": None}})
