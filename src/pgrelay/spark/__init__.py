@@ -1,4 +1,4 @@
-"""From the relay's topics to exact tables of Delta or Iceberg, on Spark.
+"""Turn the relay's topics into exact Delta or Iceberg tables, on Spark.
 
     from pgrelay import spark as pg
 
@@ -6,7 +6,7 @@
     query = pg.mirror(spark, "localhost:9092", {"app.public.orders": "lake.orders"}, prefix="app",
                       checkpoint="/lake/_checkpoint")
 
-Everything here makes plans of Spark's own expressions: no row passes through Python.
+Everything here builds plans from Spark's own expressions: no row passes through Python.
 """
 
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError

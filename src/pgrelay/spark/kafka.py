@@ -1,4 +1,4 @@
-"""Reading topics by Spark's Kafka source."""
+"""Reading topics with Spark's Kafka source."""
 
 import json
 import re
@@ -11,10 +11,10 @@ from pgrelay.errors import SetupError
 
 _OPTIONS: Final = {
     "startingOffsets": "earliest",
-    # What an exactly-once relay took back must not be seen.
+    # Hides the records of transactions that an exactly-once relay aborted.
     "kafka.isolation.level": "read_committed",
-    # By default a partition of a topic is one task, and a table's topic often has but one. A read that is no
-    # stream heeds the first setting only where the second asks for more tasks than there are partitions.
+    # By default a partition is one task, and a table's topic often has one partition. A batch read heeds the
+    # first setting only if the second asks for more tasks than there are partitions.
     "maxRecordsPerPartition": "50000",
     "minPartitions": "2",
 }
@@ -29,15 +29,15 @@ def read_topics(
     options: Mapping[str, str] | None = None,
     streaming: bool = False,
 ) -> DataFrame:
-    """The records of topics, as Spark's Kafka source gives them; a topic may not be there yet.
+    """The records of topics, as Spark's Kafka source gives them; a topic may not exist yet.
 
-    From the beginning, and only what is committed, unless `options` say otherwise. Raises SetupError where
-    they tell offsets that are none.
+    Reads from the beginning, and only committed records, unless `options` say otherwise. Raises SetupError
+    if their offsets are invalid.
     """
     _refuse_no_offsets(options or {})
     reader = spark.readStream if streaming else spark.read
-    # By name, a topic that is missing would be an error: a relay makes it with the table's first row. Spark
-    # looks for the pattern anywhere in a topic's name.
+    # By name, a missing topic would be an error, and the relay creates a topic with the table's first row.
+    # The pattern is anchored, since Spark looks for it anywhere in a topic's name.
     pattern = f"^(?:{'|'.join(map(re.escape, topics))})$"
     given = {**_OPTIONS, **(options or {}), "kafka.bootstrap.servers": servers, "subscribePattern": pattern}
     if allows_loss(given):
@@ -46,7 +46,7 @@ def read_topics(
 
 
 def _refuse_no_offsets(options: Mapping[str, str]) -> None:
-    """Raise SetupError for offsets that Spark would refuse only once a query runs."""
+    """Raise SetupError for invalid offsets, which Spark would refuse only once a query runs."""
     for name, value in options.items():
         # A dict is none: what Spark makes of it is no JSON.
         if name.lower() in _OFFSETS and not _are_offsets(str(value)):
@@ -71,15 +71,15 @@ def _are_offsets(value: str) -> bool:
 
 
 def allows_loss(options: Mapping[str, str] | None) -> bool:
-    """Whether these options of Spark's Kafka source have it pass over what is not there any more."""
+    """Whether these options let Spark's Kafka source skip records that are gone."""
     given = {name.lower(): str(value).lower() for name, value in (options or {}).items()}
     return given.get("failondataloss") == "false"
 
 
 def _unsplit(options: Mapping[str, str]) -> dict[str, str]:
-    """The options without those that make several tasks of a partition, which loss does not go with.
+    """The options without those that split a partition into several tasks, which is unsafe with losses.
 
-    Where a task finds its first record gone, Spark gives its consumer back and reads on by it: another task
-    of the partition takes the same one, and either of them fails, or skips records that are there.
+    If a task finds its first record gone, Spark returns its consumer to the pool, yet reads on with it.
+    Another task of the partition takes the same one, and either of them fails, or skips existing records.
     """
     return {name: value for name, value in options.items() if name.lower() not in _SPLITTING}

@@ -9,22 +9,22 @@ from pyspark.sql.types import DataType
 
 COMMIT_LSN: Final = "__commit_lsn"
 SEQ: Final = "__seq"
-# Of a history: the change that ended a version; other targets have no such column.
+# Only in a history: the LSN of the change that ended a version.
 END_LSN: Final = "__end_lsn"
 
 
 def carried(name: str) -> str:
-    """What a table's column is called in frames where ours stand beside it: no name of ours has a colon."""
+    """The name of a table's column in frames that have our columns too: no name of ours has a colon."""
     return f"row:{name}"
 
 
 def told_key(row: Row, key: Iterable[str]) -> str:
-    """Which row it is, for people: the columns of its key and their values, where they are `carried`."""
+    """A row's key for a message: column names and values. The row has them under their `carried` names."""
     return ", ".join(f"{name} = {row[carried(name)]!r}" for name in key)
 
 
 def columns_and_values(names: Iterable[str]) -> tuple[str, str]:
-    """A target's columns of live rows, and what they are in `s`, where the table's are `carried`."""
+    """The columns and values of an INSERT of live rows from `s`, which has the table's columns `carried`."""
     names, own = list(names), [COMMIT_LSN, SEQ]
     values = [*(f"s.{quoted(carried(name))}" for name in names), *(f"s.{name}" for name in own)]
     return ", ".join([*map(quoted, names), *own]), ", ".join(values)
@@ -36,11 +36,11 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as SQL writes it, between quotes."""
+    """A text as a string literal of SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def sql_type(kind: DataType) -> str:
-    """A type as SQL writes it, where `timestamp` is what a setting of the session says."""
+    """A type in SQL. Names `timestamp_ltz`, since a setting of the session decides what `timestamp` means."""
     return re.sub(r"\btimestamp\b", "timestamp_ltz", kind.simpleString())

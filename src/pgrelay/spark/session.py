@@ -1,4 +1,4 @@
-"""A Spark session in which everything is set: jars, Java, the catalogs of Delta and Iceberg."""
+"""A Spark session with everything set: jars, Java, the catalogs of Delta and Iceberg."""
 
 import os
 import re
@@ -34,16 +34,16 @@ _SETTINGS: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.iceberg.type": "hadoop",
-    # The cache is one of each session, and a streaming query has its own: ours would read yesterday's table.
+    # Each session has its own cache, and a streaming query its own session: ours would read outdated tables.
     "spark.sql.catalog.iceberg.cache-enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # 10 MB by default: a batch of 100,000 rows is more, and a merge would sort all of the target to join it.
+    # 10 MB by default: a batch of 100,000 rows is larger, and a merge would sort the whole target to join it.
     "spark.sql.autoBroadcastJoinThreshold": "64m",
-    # A merge has dozens of compiled plans, which the next can use again where they are still there.
+    # A merge has dozens of compiled plans, which the next merge reuses if they are still cached.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
-    # Years before 1582 and after 9999 as they are.
+    # Keep years before 1582 and after 9999 as they are.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -54,10 +54,10 @@ _SETTINGS: Final = {
 _WAREHOUSE: Final = "spark-warehouse"  # Spark's own default
 _MASTER: Final = "local[*]"
 
-# What Hadoop takes for more than itself in a pattern of paths.
+# Characters that Hadoop gives a meaning of their own in a pattern of paths.
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 
-# Delta logs an error for a filter of its own whenever it reads a table with deletion vectors: in each merge.
+# Delta logs an error about its own filter whenever it reads a table with deletion vectors: in each merge.
 _CRIES_WOLF: Final = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
 
 
@@ -70,11 +70,11 @@ def session(
 ) -> SparkSession:
     """A session with Delta as `spark_catalog` and Iceberg as `iceberg`, their tables in `warehouse`.
 
-    The folder's Delta tables are known from the start; Iceberg's are below its folder `iceberg`. `options`
-    come before our settings (`{"spark.driver.memory": "4g"}`); `master` None leaves it to `spark-submit`.
-    Jars and a Java runtime come by themselves, `progress` or stderr being told. Where a session runs in this
-    process already, it is that one, with the options that can change while it runs. Raises SetupError where
-    it can't be as asked for, and Unavailable where a jar or Java can't be had.
+    The folder's Delta tables are known from the start; Iceberg's are in its folder `iceberg`. `options`
+    override our settings (`{"spark.driver.memory": "4g"}`); `master` None leaves it to `spark-submit`.
+    Missing jars are downloaded, and `progress` follows that (by default lines on stderr). If this process
+    already has a session, returns that one, with those options that can change while it runs. Raises
+    SetupError if it can't be as asked for, and Unavailable if a jar or Java can't be had.
     """
     location = absolute(warehouse)
     running = _running()
@@ -92,10 +92,10 @@ def session(
         builder = builder.master(master)
         if master.startswith("local"):
             settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
-            # Delta's VACUUM lists files in so many tasks, 10,000 by default.
+            # The number of tasks in which Delta's VACUUM lists files; 10,000 by default.
             settings["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = str(os.cpu_count() or 2)
-            # Rows are short-lived objects by the million: the barriers of the default collector cost more
-            # than its short pauses give.
+            # Rows are millions of short-lived objects: the barriers of the default collector cost more than
+            # its short pauses save.
             settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -112,16 +112,16 @@ def session(
 
 
 def _running() -> SparkSession | None:
-    """The process's session, whichever thread made it; the thread's own, where it has one."""
+    """The thread's session if it has one, else the process's; None if there is none."""
     try:
         running = SparkSession.active()
     except PySparkRuntimeError:
         return None
-    return None if running.sparkContext._jsc is None else running  # whose context was stopped by itself
+    return None if running.sparkContext._jsc is None else running  # its context was stopped on its own
 
 
 def _refuse_without_jars() -> None:
-    """Raise SetupError where Java runs already, started by another, and what we need was not given to it."""
+    """Raise SetupError if the running Java process was started by others, without the jars we need."""
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     if not any(jvm.org.apache.spark.util.Utils.classIsLoadable(extension) for extension in _EXTENSIONS):
@@ -133,7 +133,7 @@ def _refuse_without_jars() -> None:
 
 
 def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
-    """The session that runs, with these settings. Raises SetupError where it can't have them."""
+    """The running session, with these settings. Raises SetupError if it can't have them."""
     extensions = running.conf.get("spark.sql.extensions", None) or ""
     if not any(extension in extensions for extension in _EXTENSIONS):
         raise SetupError(
@@ -145,7 +145,7 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
         elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
-            # Its Java process stays, with the memory and options that it was started with.
+            # stop() leaves the Java process, with the memory and options that it was started with.
             cure = "start Python anew" if key.startswith("spark.driver.") else "stop() it first"
             raise SetupError(
                 f"the Spark session that runs in this process has {key} = {has!r}, not {value!r}: {cure}, or "
@@ -155,7 +155,7 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
 
 
 def _plain(value: str) -> str:
-    """A setting without what is the same in a folder's spellings."""
+    """A setting in which the spellings of one folder are equal."""
     return re.sub("^file:/*", "/", value).rstrip("/")
 
 
@@ -167,9 +167,9 @@ def _silence(spark: SparkSession, logger: str) -> None:
 
 
 def _attach_tables(spark: SparkSession, location: str) -> None:
-    """Make the Delta tables of the warehouse known: the catalog of a session is empty at its start.
+    """Register the Delta tables of the warehouse: the catalog of a session is empty at its start.
 
-    One that can't be a table of the session's catalog is warned of: its name, or what a later Delta made.
+    Warns of each that the catalog can't have, because of its name, or because a later Delta made it.
     """
     plain = _GLOB.sub(r"\\\g<0>", location)
     for pattern, database in (("*", "default"), ("*.db/*", None)):
