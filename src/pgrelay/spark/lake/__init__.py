@@ -1,1 +1,1 @@
-"""Tables of Delta and Iceberg: what a batch of changes does to one, and their upkeep."""
+"""Delta and Iceberg tables: applying batches of changes to them, and their upkeep."""

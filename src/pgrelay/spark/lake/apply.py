@@ -70,22 +70,21 @@ def apply_changes(
 ) -> None:
     """Bring a table up to date with a batch of `read_changes`: in your own `foreachBatch`, or by itself.
 
-    The target has the table's live rows, its columns under their names, and `__commit_lsn` and `__seq` of
-    each row's last change; it is made where it is missing. The last change by `(commit_lsn, seq)` wins, so
-    batches may come again. What is applied is remembered beside it, in `<target>__positions`: of a partition
-    nothing is applied that is older, so batches have to come in the topic's order. A table without a key is
-    appended to; under REPLICA IDENTITY FULL its rows are told apart as wholes. `schema` is the one that the
-    batch was read by.
+    The target has the table's live rows: its columns under their names, and `__commit_lsn` and `__seq` of
+    each row's last change. It is created if it is missing. The last change by `(commit_lsn, seq)` wins, so
+    batches may be repeated. How far each partition is applied is kept in `<target>__positions`. Older changes
+    of a partition are skipped, so batches must come in the topic's order. A table without a key is appended
+    to; under REPLICA IDENTITY FULL its rows are matched by all columns. `schema` is the one that the batch
+    was read with.
 
-    on_missing  what becomes of an update that leaves out an unchanged large value, or by whole rows of any
-                update or delete, where the target has no such row: fail; or null, which writes null, and
-                deletes nothing
-    corrupt_to  a table that records go to which can't be read exactly, and updates that lack a large value as
-                above; by default they fail the batch. So do updates and deletes of whole rows that are not
-                there, of which the new rows are written all the same
+    on_missing  what happens if the target lacks the row of an update that leaves out an unchanged large
+                value, or, if rows are matched by all columns, the row of any update or delete: "fail"; or
+                "null", which writes null, and deletes nothing
+    corrupt_to  a table for records that can't be read exactly, and for those that find no row as above; by
+                default they fail the batch. Of an update of a whole row the new row is still written
 
-    Raises RecordError naming the record, SetupError where the schema can't be followed, and GapError where
-    the target holds rows of another Postgres cluster; what Delta or Iceberg fails with is a PgrelayError.
+    Raises RecordError naming the record, SetupError if the schema can't be followed, and GapError if the
+    target holds rows of another Postgres cluster. A failure of Delta or Iceberg is raised as a PgrelayError.
     """
     refuse_other_choice(on_missing)
     schema.refuse_sharing()
@@ -98,13 +97,13 @@ def apply_changes(
 
 
 def refuse_other_choice(on_missing: str) -> None:
-    """Raise SetupError on what is no choice: it would be taken for null, and lose values without a word."""
+    """Raise SetupError on an unknown choice: it would act as null, and lose values silently."""
     if on_missing not in get_args(OnMissing):
         raise SetupError(f"on_missing={on_missing!r}: write fail or null")
 
 
 def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
-    """Raise SetupError where the changes have other columns than the schema: they would be left out."""
+    """Raise SetupError if the changes have other columns than the schema: they would be left out."""
     if batch.isStreaming:
         raise SetupError(f"{schema.topic}: the batch is a stream: apply what foreachBatch gives of it")
     rows = batch.schema["after"].dataType.simpleString() if "after" in batch.columns else "not there"
@@ -116,11 +115,11 @@ def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
 
 
 class Target:
-    """A target and what is remembered of it; one writer at a time."""
+    """A target and its positions; one writer at a time."""
 
     is_history = False
     keeps_dropped = False  # columns
-    keeps_truncated = False  # what was before a truncate
+    keeps_truncated = False  # changes from before a truncate
 
     def __init__(
         self,
@@ -137,16 +136,15 @@ class Target:
         self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
     def since(self, schema: TableSchema) -> Position:
-        """The position of the version that the target has, or is to be made by: later ones are to follow."""
+        """The position of the version that the target has, or will be created by; later versions follow."""
         told = self.positions.schema_position
         if told == UNTOLD:
             return as_of(self.table, schema, self.keeps_dropped)
         return told or schema.versions[0].position
 
     def apply(self, batch: DataFrame, schema: TableSchema) -> None:
-        """Apply a batch and remember it."""
-        # All of it is kept, and then looked through: Spark would move the condition into the parse, and do
-        # that twice.
+        """Apply a batch, and remember its positions."""
+        # Persist before the filter: Spark would push its condition into the parse, and so parse twice.
         kept = batch.select("*").persist()
         changes = kept.where(self.positions.is_new(truncated=self.keeps_truncated))
         try:
@@ -156,7 +154,7 @@ class Target:
             self._refuse(changes, summary, schema)
             if summary.highest:
                 self._refuse_doubt(changes, schema)
-                # At the last moment: looking through a large batch takes its time.
+                # As late as possible, since checking a large batch takes a while.
                 refuse_other_writer(self.table, self.positions)
                 self.write(self._sound(changes, summary, schema), summary, schema)
         finally:
@@ -169,7 +167,7 @@ class Target:
             write_positions(self.table, self.positions)
 
     def _prepare(self, schema: TableSchema, *, writes: bool) -> None:
-        """The table as the schema has it; if nothing `writes` to it, it may be on its way to a later one."""
+        """Make the table what the schema says. Unless the batch `writes`, it may be between two versions."""
         schema.refuse_clash()
         columns = schema.row_type.names
         taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
@@ -187,7 +185,7 @@ class Target:
             self._follow(schema, since)
             self.table.set_properties(birth_properties(schema))
         elif not writes:
-            # A batch that was killed while the table followed the next version has nothing new of this one.
+            # The mirror was killed while the table followed the next version: nothing is new of this one.
             return
         elif self._demanded != schema.columns:
             self._refuse_other_kind(schema)
@@ -197,7 +195,7 @@ class Target:
         self.positions.schema_position = max(since or position, position)
 
     def _refuse_other_kind(self, schema: TableSchema) -> None:
-        """Raise SetupError where the target has every version of its rows, and should not, or should."""
+        """Raise SetupError if the target is a history and this is a mirror, or the reverse."""
         has_versions = END_LSN in self.table.rows().columns and END_LSN not in schema.known_names()
         if has_versions != self.is_history:
             one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
@@ -209,7 +207,7 @@ class Target:
         except SetupError:
             if not self.table.rows().isEmpty():
                 raise
-            # No row can lose a value by it.
+            # Without rows, no value can be lost.
             self.table.replace(self.table_type(schema), birth_properties(schema))
 
     def live_rows(self) -> DataFrame:
@@ -217,7 +215,7 @@ class Target:
         return self.table.rows()
 
     def _refuse_doubt(self, changes: DataFrame, schema: TableSchema) -> None:
-        """Raise SetupError where a change has a row of before a version that can't be followed."""
+        """Raise SetupError if a change is older than a version that can't be followed."""
         for position, doubt in schema.doubts()[-1:]:
             older = changes.where(before(position)).select("partition", "offset").first()
             if older is not None:
@@ -227,7 +225,7 @@ class Target:
                 )
 
     def _refuse_strangers(self, summary: Summary, schema: TableSchema) -> None:
-        """Refuse what belongs to another topic, or to a version that the target is to be left at."""
+        """Refuse records of another topic, or without the schema's key, before the target is altered."""
         if summary.foreign is not None:
             raise SetupError(
                 f"the batch has records of {summary.foreign}, and the schema is {schema.topic}'s"
@@ -242,7 +240,7 @@ class Target:
     def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if summary.corrupt is not None and self.rejects is None:
             partition, offset, reason = summary.corrupt
-            reason = " ".join(reason.splitlines())  # it has the record's text, and the cure stands behind it
+            reason = " ".join(reason.splitlines())  # it quotes the record, and the cure follows
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
                 f"{_better_cure(reason)}let such records go to a table (corrupt_to)"
@@ -251,7 +249,7 @@ class Target:
             set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))
 
     def _sound(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> DataFrame:
-        """The changes without those that can't be read exactly, which are set aside where that is wanted."""
+        """The changes without those that can't be applied exactly; these go to `rejects`, if there is one."""
         sound = changes.where(F.col("corrupt").isNull())
         if summary.untold is not None and self.rejects is not None:
             marked = sound.withColumn("untold", key_untold(schema))
@@ -265,25 +263,25 @@ class Target:
             set_aside(self.rejects, marked.where("lacking").withColumn("corrupt", why_lacking()))
             sound = marked.where("NOT lacking")
             if summary.moved:
-                # The rows that they were under their old keys are gone all the same.
+                # The rows under their old keys are deleted all the same.
                 moves = marked.where(F.col("lacking") & key_moved(schema))
                 sound = sound.unionByName(old_keys_deleted(moves, schema))
             sound = sound.drop("lacking")
         return with_nulls(sound, schema)
 
     def table_type(self, schema: TableSchema) -> StructType:
-        """The columns of a target that is made now."""
+        """The columns of a new target."""
         return schema.row_type.add(COMMIT_LSN, LongType()).add(SEQ, LongType())
 
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
-        """Write what is new and sound of a batch."""
+        """Write a batch's new and sound changes."""
         truncated = summary.truncated
         if truncated is not None:
             changes = changes.where(after(truncated))
             if max(summary.highest.values()) == truncated:
                 delete_older(self.table, truncated)
                 return
-            # What follows is written by the commit that empties the table: it may be one transaction.
+            # Later changes go into the commit that empties the table: all may be one transaction.
         changes = changes.where(F.col("op") != "t")
         if schema.key:
             self._write_by_key(changes, summary, schema)
@@ -326,7 +324,7 @@ class Target:
     def _without_missing(
         self, rows: DataFrame, changes: DataFrame, summary: Summary, schema: TableSchema
     ) -> DataFrame:
-        """The rows but for those without a value; these are refused, or set aside where that is wanted."""
+        """The rows except those that lack a value, which are refused, or set aside in `rejects`."""
         missing = missing_rows(self.table, rows, schema, summary.truncated)
         if self.rejects is None:
             refuse_missing(self.table, missing, schema)
@@ -339,7 +337,7 @@ class Target:
 
 
 def _better_cure(reason: str) -> str:
-    """What helps against a record that can't be read, before it is set aside for good."""
+    """What to try with a record that can't be read, before it is set aside for good."""
     if INEXACT in reason:
         return (
             "where the column was changed, read table_schemas again and start the stream anew, else read it "

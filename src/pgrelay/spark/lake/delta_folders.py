@@ -1,4 +1,4 @@
-"""The folders of Delta tables, by what is in them: a session's catalog knows of no other session's tables."""
+"""The folders of Delta tables, known by their content: a session's catalog lacks other sessions' tables."""
 
 from typing import Any, Final
 
@@ -9,12 +9,12 @@ from pgrelay.spark.hadoop import file_system, path
 
 _LOG: Final = "_delta_log"
 
-# A log has its first commit, or a checkpoint for those that were cleaned away.
+# A log has its first commit, or a checkpoint if early commits were cleaned up.
 _BEGUN: Final = "{00000000000000000000.json,_last_checkpoint}"
 
 
 def delta_tables(spark: SparkSession, pattern: str) -> list[JavaObject]:
-    """The path of each folder that matches Hadoop's glob and holds a Delta table."""
+    """The path of each folder that matches the Hadoop glob and holds a Delta table."""
     begun = path(spark, f"{pattern}/{_LOG}/{_BEGUN}")
     found = file_system(spark, begun).globStatus(begun) or []
     folders = [status.getPath().getParent().getParent() for status in found]
@@ -22,14 +22,14 @@ def delta_tables(spark: SparkSession, pattern: str) -> list[JavaObject]:
 
 
 def remove(spark: SparkSession, location: str) -> None:
-    """Remove a table's folder, which Spark leaves where another session made it."""
+    """Remove a table's folder, which Spark leaves if another session created the table."""
     _remove(spark, path(spark, location))
 
 
 def remove_unmade(spark: SparkSession, name: str) -> None:
-    """Remove what a CREATE TABLE that was killed has left where the table `name`, quoted, is to be.
+    """Remove what a killed CREATE TABLE left in the folder of the table `name` (quoted).
 
-    Because of that the table could be neither made nor read. Whatever else is there stays.
+    That would keep the table from being created or read. Any other content of the folder stays.
     """
     state: Any = spark._jsparkSession.sessionState()
     in_session = name.removeprefix("`spark_catalog`.")
@@ -43,13 +43,13 @@ def remove_unmade(spark: SparkSession, name: str) -> None:
     inside = list(files.listStatus(folder))
     if [status.getPath().getName() for status in inside] != [_LOG]:
         return
-    # A commit gets its name last.
+    # A commit's file gets its final name last.
     if all(status.getPath().getName().startswith(".") for status in files.listStatus(inside[0].getPath())):
         _remove(spark, folder)
 
 
 def _remove(spark: SparkSession, folder: JavaObject) -> None:
     file_system(spark, folder).delete(folder, True)
-    # Delta keeps the table's log in memory, and would go on from there.
+    # Delta caches the table's log, and would go on from there.
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, folder)

@@ -1,4 +1,4 @@
-"""Taking a target out of the lake, with all that was remembered of it."""
+"""Dropping a target, with all that is remembered of it."""
 
 from typing import Final
 
@@ -10,21 +10,21 @@ from pgrelay.spark.lake.positions import SUFFIX
 from pgrelay.spark.lake.rejects import CORRUPT
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 
-# Properties with which we make a table: a target, one of a mirror's own, and one of what can't be read.
+# Properties by which we know a target, a mirror's own table, and a table of `corrupt_to`.
 _MADE_BY_US: Final = ("pgrelay.topic", "pgrelay.prefix", CORRUPT)
 
 
 def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
-    """Drop a target and what is remembered of it beside it, files included; a mirror makes it anew.
+    """Drop a target and what is remembered of it, files included; a mirror creates it again.
 
-    A mirror that is to fill it again needs a new checkpoint. One of whole transactions keeps two tables more
-    beside its first target, `<prefix>__held_<id>` and `<prefix>__position_<id>` for each checkpoint, which
-    can be dropped by this, too; and so can a table of `corrupt_to`.
+    A mirror that is to fill it again needs a new checkpoint. A mirror of whole transactions has two more
+    tables for each checkpoint, `<prefix>__held_<id>` and `<prefix>__position_<id>` beside its first target.
+    This call takes them too, and a table of `corrupt_to`.
 
-    `DROP TABLE` alone leaves what is remembered, and the files of a Delta table that an earlier session made,
-    which the next one finds again.
+    `DROP TABLE` alone leaves what is remembered, and the files of a Delta table that an earlier session
+    created, which the next session finds again.
 
-    Raises SetupError where there is no such table, or one that pgrelay did not make.
+    Raises SetupError if there is no such table, or if pgrelay did not create it.
     """
     table = lake_table(spark, target, using)
     positions = table.beside(SUFFIX)
@@ -33,7 +33,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
         raise SetupError(f"{table.name}: no such table")
     if there and not _is_ours(table):
         raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
-    # The memory last: a drop that was cut short finds what is left.
+    # The positions last, so that a drop that was interrupted can be repeated.
     if there:
         _drop(table)
     if remembered:

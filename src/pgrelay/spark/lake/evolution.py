@@ -1,7 +1,6 @@
 """Following a table's schema: columns added, dropped, renamed, and types that widen.
 
-Every step changes nothing if the target has its result already, so that a mirror that was killed in between
-can repeat it.
+Every step is idempotent, so that a mirror that was killed in between can repeat it.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
-# Where the target is not what the schema says, and where its rows can't become it.
+# Cures if the target is not what the schema says, and if its rows can't be converted.
 _ANEW: Final = (
     "drop the target by pgrelay.spark.drop, and mirror from the topic's beginning, with a new checkpoint"
 )
@@ -38,7 +37,7 @@ _OURS: Final = (COMMIT_LSN, SEQ)
 # The position of a schema that was not read from the schema topic.
 UNTOLD: Final[Position] = (0, 0)
 
-# What Spark says of a change that Iceberg refuses, in an error that it has no class for.
+# What Spark says of a change that Iceberg refuses; that error has no class of its own.
 _UNSUPPORTED: Final = "Unsupported table change"
 
 
@@ -50,33 +49,33 @@ def evolve(
     live: Callable[[], DataFrame],
     keep_dropped: bool = False,
 ) -> None:
-    """Make the target, which has the schema as of `since`, what the schema's last version is.
+    """Bring the target from the schema as of `since` to the schema's last version.
 
-    `live`: its rows that changes are merged into. `keep_dropped`: columns stay in the target that the table
-    has no longer, and give way to one that takes their name.
+    `live` returns its rows that changes are merged into. With `keep_dropped`, dropped columns stay in the
+    target, and are renamed if a new column takes their name.
 
-    Raises SetupError with column and LSN where values would be lost, rows would not be found by their key, or
-    the format can't follow.
+    Raises SetupError with column and LSN if values would be lost, if rows could not be found by their key, or
+    if the format can't follow.
     """
     if since == UNTOLD:
         since = as_of(target, schema, keep_dropped)
     for position, doubt in schema.doubts():
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")
-    # A version that Spark can't have was never a target's.
+    # No target ever had a version that Spark can't represent.
     for earlier, later in pairwise(version for version in schema.versions if not schema.clash(version)):
         if later.position > since:
             if keep_dropped:
                 _put_aside(target, schema, earlier, later)
             _refuse_null_keys(target, schema, earlier, later, live())
             _step(target, schema, earlier, later, keep_dropped)
-            # A later step may use a name again that this one dropped: repeated, this one must not drop that.
+            # A later step may reuse a name that this one dropped: this one must not be repeated after it.
             target.set_properties(birth_properties(schema.until(later.position)))
     demand(target, schema)
 
 
 def as_of(target: LakeTable, schema: TableSchema, keep_dropped: bool) -> Position:
-    """The position of the last version that has the target's columns: nothing before it is to follow."""
+    """The position of the last version that has the target's columns: those up to it are not followed."""
     fields = {field.name: _stored(target, field.dataType) for field in target.rows().schema}
     fits = UNTOLD
     for version in schema.versions:
@@ -116,23 +115,23 @@ def _step(
 
 
 def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion) -> None:
-    """Rename columns that were dropped before, and stay, where others take their names.
+    """Rename kept columns, which were dropped earlier, if new columns take their names.
 
-    A row that holds would have the values of the column that is gone under the name of the new one.
+    Else rows in force would have the dropped column's values under the new column's name.
     """
     became = schema.became(earlier, later)
     was = {new: old for old, new in became.items()}
     rows, had = target.rows(), {column.name for column in earlier.columns}
-    # To Spark names that differ in case alone are one.
+    # To Spark, names that differ only in case are the same.
     others = {field.name.lower(): field for field in rows.schema if field.name not in had}
     for name, kind in ((column.name, column.spark_type) for column in later.columns):
         other = others.get(name.lower())
         if other is None or name in had:
             continue
         if name in was:
-            in_the_way = was[name] in rows.columns  # or the step comes again, and this is the renamed one
+            in_the_way = was[name] in rows.columns  # else the step is repeated, and has renamed it already
         else:
-            # A step that comes again finds the column that it added, with no value yet.
+            # A repeated step finds the column that it added, still without values.
             same = other.name == name and _stored(target, other.dataType) == _stored(target, kind)
             in_the_way = not same or not rows.where(F.col(quoted(name)).isNotNull()).isEmpty()
         if in_the_way:
@@ -143,15 +142,15 @@ def _put_aside(target: LakeTable, schema: TableSchema, earlier: TableVersion, la
 def _refuse_null_keys(
     target: LakeTable, schema: TableSchema, earlier: TableVersion, later: TableVersion, live: DataFrame
 ) -> None:
-    """Raise SetupError where the key takes in a column that rows of the target have no value of.
+    """Raise SetupError if the key takes in a column that is null in rows of the target.
 
-    Postgres has one in every row. A null equals nothing, so that a change would not find its row.
+    In Postgres every row has a value there. A null equals nothing, so a change would not find its row.
     """
     became = schema.became(earlier, later)
     keys = {became.get(column.name) for column in earlier.columns if column.key}
     was = {now: name for name, now in became.items()}
     for name in [column.name for column in later.columns if column.key and column.name not in keys]:
-        # Under its new name, where a mirror was killed behind the rename.
+        # It has its new name if a mirror was killed after the rename.
         there = next((each for each in (was.get(name), name) if each in live.columns), None)
         unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
         if not unfilled.isEmpty():
@@ -174,7 +173,7 @@ def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: st
     present = set(target.rows().columns)
     steps = [(old, new)]
     if old.lower() == new.lower():
-        # To Spark that is a name which is taken.
+        # To Spark the new name is taken: rename it in two steps.
         steps = [(old, f"__renamed_{new}"), (f"__renamed_{new}", new)]
     for one, other in steps:
         if one in present:
@@ -197,7 +196,7 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
         target.spark.sql(f"ALTER TABLE {target.name} {change}")
     except (PySparkException, Py4JJavaError) as error:
         if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
-            raise  # such as a disk that is full, which passes
+            raise  # such as a full disk, which is temporary
         reason = cause(error) if isinstance(error, Py4JJavaError) else str(error).partition("\n")[0]
         raise SetupError(
             f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
@@ -206,7 +205,7 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
 
 
 def demand(target: LakeTable, schema: TableSchema) -> None:
-    """Raise SetupError where the target is not what it must be by now: somebody else made or altered it."""
+    """Raise SetupError if the target lacks columns of the schema: somebody else made or altered it."""
     fields = {field.name: field.dataType for field in target.rows().schema}
     for name in _OURS:
         if name not in fields:
@@ -222,7 +221,7 @@ def demand(target: LakeTable, schema: TableSchema) -> None:
 
 
 def _stored(target: LakeTable, kind: DataType) -> str:
-    """What the format makes of a type: Iceberg has no smallint."""
+    """The type as the format stores it: Iceberg has no smallint."""
     if target.using == "iceberg":
         if isinstance(kind, ArrayType):
             return f"array<{_stored(target, kind.elementType)}>"

@@ -1,4 +1,4 @@
-"""What Spark, Delta and Iceberg fail with, in one line that says where."""
+"""Failures of Spark, Delta and Iceberg, in one line that says where."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,19 +15,19 @@ from pgrelay.lsn import format_lsn
 
 @contextmanager
 def told_of(where: str) -> Iterator[None]:
-    """Raises PgrelayError for what Java throws in the block: where, and the cause of all. Ours pass."""
+    """Raises PgrelayError for what Java throws in the block: `where`, and the root cause. Ours pass."""
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:
-        # Java's own words stay with it: by them Spark tells a query that was stopped from one that failed.
+        # Chained to Java's own text, by which Spark tells a stopped query from a failed one.
         raise PgrelayError(f"{where}: {cause(error)}") from error
 
 
 @contextmanager
 def refused_by(told: str, refusal: Callable[[str], PgrelayError]) -> Iterator[None]:
-    """Raises `refusal` for a plan that fails with words of ours, `told`, and a commit LSN behind them.
+    """Raises `refusal` for a plan that fails with our text `told`, followed by a commit LSN.
 
-    It is given the LSN as Postgres writes it. What fails otherwise passes.
+    `refusal` gets the LSN as Postgres writes it. Other errors pass.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def refused_by(told: str, refusal: Callable[[str], PgrelayError]) -> Iterator[No
 
 
 def cause(error: Py4JJavaError | CapturedException) -> str:
-    """What Java says was at the bottom of it, in one line."""
+    """The root cause that Java reports, in one line."""
     java: JavaObject | None = (
         error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     )
@@ -52,5 +52,5 @@ def cause(error: Py4JJavaError | CapturedException) -> str:
 
 def _first_line(text: str) -> str:
     first, _, rest = text.strip().partition("\n")
-    # Some say what it is on the next line.
+    # Some errors give the details on the next line.
     return f"{first.rstrip()} {_first_line(rest)}" if first.rstrip().endswith(":") and rest else first

@@ -1,7 +1,7 @@
-"""What a batch of changes comes to: one row for each key, the last change of it.
+"""A batch of changes reduced to one row for each key, its last change.
 
 Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and
-`__missing`: the columns of which no change in the batch carries the value, so that the target's stays.
+`__missing`: the columns whose value no change in the batch carries, so that the target's value stays.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MISSING = "__missing"
 
 
 def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, moved: bool) -> DataFrame:
-    """The last change of each key, of changes that are not truncates.
+    """The last change of each key. `changes` has no truncates.
 
     `unchanged`: some updates lack a column. `moved`: some updates change the key, and so delete the old one.
     """
@@ -29,7 +29,7 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     large = [c.name for c in schema.columns if c.toastable and unchanged]
     whole = [carried(c.name) for c in schema.columns if not c.key and c.name not in large]
     last = F.max_by(F.struct(COMMIT_LSN, SEQ, DELETED, *map(quoted, whole)), position).alias("__last")
-    # Of each column that may be left out, from the last change that carries it.
+    # The value of a column that may be left out is that of the last change that carries it.
     carries = {name: F.when(~F.array_contains("unchanged", name), position) for name in large}
     values = [F.max_by(quoted(carried(name)), has).alias(carried(name)) for name, has in carries.items()]
     absent = [
@@ -49,24 +49,24 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
 def keyed_rows(
     changes: DataFrame, schema: TableSchema, *, moved: bool, more: Sequence[str] = ()
 ) -> DataFrame:
-    """The changes as rows of the table, a delete's with its key alone.
+    """The changes as rows of the table; that of a delete has only its key.
 
-    Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and of the
-    changes' own `unchanged`, `ts` and `more`.
+    Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and the
+    changes' own columns `unchanged`, `ts` and `more`.
     """
     rows = _by_key(changes, schema, more)
     return rows.unionByName(_old_keys(changes, schema, more)) if moved else rows
 
 
 def key_moved(schema: TableSchema) -> Expression:
-    """Whether a change is an update of a row's key: the relay did not split it, having no keys to write."""
+    """Whether a change is an update of a row's key: a relay that writes no record keys does not split it."""
     moved = [~F.col(f"before.{quoted(k)}").eqNullSafe(F.col(f"after.{quoted(k)}")) for k in schema.key]
     is_update = (F.col("op") == "u") & F.col("before").isNotNull()
     return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
 
 
 def key_untold(schema: TableSchema) -> Expression:
-    """Whether a change does not tell all of the row's key: it was another when the change was written."""
+    """Whether a change lacks columns of the row's key, because the key was another when it was written."""
     deleted = F.col("op") == "d"
     untold = [
         F.when(deleted, F.col(f"before.{quoted(k)}")).otherwise(F.col(f"after.{quoted(k)}")).isNull()
@@ -76,7 +76,7 @@ def key_untold(schema: TableSchema) -> Expression:
 
 
 def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
-    """Updates of rows' keys as deletes of the old ones, which leave no column out."""
+    """Updates of rows' keys as deletes of the old keys, which leave no column out."""
     none = F.array().cast("array<string>")
     named = [name for name in ("unchanged", "lost") if name in moves.columns]
     return moves.withColumns(

@@ -1,8 +1,8 @@
-"""Large values that no record tells: a row's key was changed, and they were not sent with it.
+"""Large (TOAST) values that no record has: an update changed a row's key, and did not send them.
 
-Such a change is the create of a row, under its new key, that leaves columns out; of a relay that writes no
-keys, an update. The old key's row, in another partition, may be stale or gone, so there is nowhere to take
-them from.
+Such a change is a create under the new key that leaves columns out; from a relay that writes no record keys,
+an update. The old key's row is in another partition and may be stale or gone, so the values can't be taken
+from it.
 """
 
 from pyspark.sql import Column as Expression
@@ -18,14 +18,14 @@ from pgrelay.spark.schemas.schema import TableSchema
 
 
 def lacks(schema: TableSchema) -> Expression:
-    """Whether a change makes the row of a key, and leaves a column out."""
+    """Whether a change creates the row of a key, and leaves a column out."""
     return (F.col("op").isin("c", "r") | key_moved(schema)) & (F.size("unchanged") > 0)
 
 
 def orphaned(schema: TableSchema) -> Expression:
-    """Whether a change is such a one, or an update of its row that leaves a column out, too.
+    """Whether a change `lacks` a value, or is a later update of that row that leaves a column out too.
 
-    What the key's row was before is another row's, and must not complete it.
+    A row that had the key before is another row, and must not complete it.
     """
     if not schema.key:
         return lacks(schema)
@@ -37,19 +37,19 @@ def orphaned(schema: TableSchema) -> Expression:
 
 
 def why_lacking() -> Expression:
-    """What is wrong with it."""
+    """What is wrong with a change that `lacks` finds."""
     names = F.array_join("unchanged", ", ")
     return F.concat(F.lit("the key of the row was changed, and the large value was not sent of "), names)
 
 
 def why_missing() -> Expression:
-    """What is wrong with an update that leaves a column out, of a row that is not there."""
+    """What is wrong with an update that leaves a column out if the target lacks the row."""
     names = F.array_join("unchanged", ", ")
     return F.concat(F.lit("the target has no such row, and the large value was not sent of "), names)
 
 
 def why_untold(schema: TableSchema) -> str:
-    """What is wrong with a change that does not tell the key."""
+    """What is wrong with a change that lacks columns of the key."""
     return (
         f"the record does not tell {', '.join(schema.key)}, which is the key by the schema: where that is an "
         "old one, read table_schemas again; where the key was another as the record was written, fill the "
@@ -59,7 +59,7 @@ def why_untold(schema: TableSchema) -> str:
 
 
 def with_nulls(changes: DataFrame, schema: TableSchema) -> DataFrame:
-    """The changes, of which those that `lacks` finds carry nulls; `lost` names the columns."""
+    """The changes, with nulls in those that `lacks` finds; `lost` names the columns."""
     none, lost = F.array().cast("array<string>"), lacks(schema)
     return changes.withColumns(
         {
@@ -70,7 +70,7 @@ def with_nulls(changes: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: bool = False) -> None:
-    """Raise RecordError where `with_nulls` leaves a row without a value: at last, or with `every` ever."""
+    """Raise RecordError if `with_nulls` leaves a row's last version, or with `every` any, without a value."""
     rows = keyed_rows(changes, schema, moved=moved, more=("lost",))
     names = [column.name for column in schema.columns if column.toastable]
     if every:

@@ -1,4 +1,4 @@
-"""Writing a batch into a target: MERGE by key, in which the newer change wins."""
+"""Writing a batch into a target: a MERGE by key, in which the newer change wins."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, li
 from pgrelay.spark.records.order import emptying, older
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
-# How the merge fails, with the LSN behind it.
+# The text that the merge fails with; the LSN follows it.
 _LACKS: Final = "pgrelay: no row to complete at "
 
 _NEWER: Final = f"(s.{COMMIT_LSN} > t.{COMMIT_LSN} OR s.{COMMIT_LSN} = t.{COMMIT_LSN} AND s.{SEQ} > t.{SEQ})"
@@ -32,10 +32,10 @@ def merge_rows(
     strict: bool = False,
     truncated: Position | None = None,
 ) -> None:
-    """Merge `latest_rows` into the target. `missing`: some rows leave columns to what the target has.
+    """Merge `latest_rows` into the target. `missing`: some rows leave columns as the target has them.
 
-    `strict`: raises MissingRow where it has none, in the merge itself, which looks for every row anyway.
-    `truncated`: all rows come after that, and what is older goes.
+    `strict`: raises MissingRow if it has no such row; the merge itself checks, as it looks up every row.
+    `truncated`: all rows come after this position, and the target's older rows are deleted.
     """
     toastable = {c.name for c in schema.columns if c.toastable} if missing else set[str]()
     keys = " AND ".join(f"t.{quoted(key)} = {_source(key)}" for key in schema.key)
@@ -46,7 +46,7 @@ def merge_rows(
     ]
     updates += [f"t.{name} = s.{name}" for name in (COMMIT_LSN, SEQ)]
     columns, values = columns_and_values(schema.row_type.names)
-    # In a value, which is made of a row that is to be inserted; Delta looks at conditions sooner.
+    # It fails in a value, which is computed only for a row to insert; Delta evaluates conditions earlier.
     fails = f"CAST(raise_error(concat({literal(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
 
@@ -71,14 +71,14 @@ def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None
 
 
 def delete_older(target: LakeTable, truncated: Position) -> None:
-    """Delete what a truncate found: the rows whose last change came before it."""
+    """Delete what a truncate removed: the rows whose last change came before it."""
     target.run(f"DELETE FROM {target.name} WHERE {older(truncated)}")
 
 
 def missing_rows(
     target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: Position | None
 ) -> DataFrame:
-    """Of `latest_rows`, those that lack a column, and the target has no row to take its value from."""
+    """Those of `latest_rows` that lack a column while the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
     holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
     there = holding.select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
@@ -86,7 +86,7 @@ def missing_rows(
 
 
 def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:
-    """Raise RecordError where there are `missing_rows`."""
+    """Raise RecordError if there are `missing_rows`."""
     first = missing.first()
     if first is None:
         return

@@ -1,11 +1,11 @@
-"""What of each partition is in a target already, kept in a property of a table beside it.
+"""How far each partition is applied to a target, kept in a property of a table beside it.
 
-A relay that was killed writes some records again. Inside a partition positions only rise but for those, so
-what is not above the highest position applied is a repetition. A row that a delete took out of the target has
-no position of its own any more: without this memory a repeated create would bring it back.
+A relay that was killed writes some records again. Apart from these, positions only rise within a partition,
+so a change that is not above the highest applied position is a repetition. A deleted row has no position of
+its own in the target any more: without this memory a repeated create would bring it back.
 
-The table has no rows. To read one that was just written Delta needs six jobs, a second on a small machine;
-and each that is replaced leaves a file behind.
+The table has no rows. To read a row that was just written, Delta needs six jobs, a second on a small machine;
+and each row that is replaced leaves a file behind.
 """
 
 import json
@@ -26,14 +26,13 @@ from pgrelay.spark.schemas.schema import Position, TableSchema
 
 SUFFIX: Final = "__positions"
 
-# Properties of a target: the topic and the cluster that its rows are of, and the position of the schema that
-# it has.
+# Properties of a target: the topic and the cluster of its rows, and the position of its schema.
 _TOPIC: Final = "pgrelay.topic"
 _SYSTEMID: Final = "pgrelay.systemid"
 _SCHEMA: Final = "pgrelay.schema"
 
-# The property beside it: a `mark_of` all that is applied, the writer that says so, and before a commit that
-# is not to be made twice, its mark and the version that it follows.
+# The property of the table beside it: the `mark_of` all that is applied, and the writer of the property.
+# Before a commit that must not be made twice: also that commit's mark, and the target's version before it.
 _APPLIED: Final = "pgrelay.applied"
 _WRITER: Final = "writer"
 _NEXT: Final = "next"
@@ -47,18 +46,18 @@ _END_ONE: Final = "end one of the two, and start the other again"
 
 @dataclass
 class Positions:
-    """Of one target: what is applied of each partition, by the schema as of which position.
+    """The last position of each partition that is applied to a target, and the position of its schema.
 
-    `schema_position` is None where there is no target yet.
+    `schema_position` is None if there is no target yet.
     """
 
     topic: str
     systemid: str
     schema_position: Position | None = None
     applied: dict[int, Position] = field(default_factory=dict)
-    truncated: Position | None = None  # of the last truncate, which other partitions may not have come to
-    tells_cluster: bool = True  # whether the target does; a registry's schemas do not
-    kept: str | None = None  # the property beside it, as this writer read or wrote it last
+    truncated: Position | None = None  # of the last truncate; other partitions may not be as far
+    tells_cluster: bool = True  # whether the target names its cluster; a registry's schemas do not
+    kept: str | None = None  # the property of the table beside it, as this writer last read or wrote it
     writer: str = field(default_factory=lambda: uuid4().hex)
 
     def advance(self, partition: int, position: Position) -> None:
@@ -68,7 +67,7 @@ class Positions:
         self.truncated = max(position, self.truncated or position)
 
     def is_beyond(self, other: "Positions") -> bool:
-        """Whether the target got further, in a partition or by a truncate, than by another."""
+        """Whether these are further than the others, in some partition or by a truncate."""
         if (self.truncated or _START) > (other.truncated or _START):
             return True
         return any(at > other.applied.get(partition, _START) for partition, at in self.applied.items())
@@ -76,12 +75,12 @@ class Positions:
     def is_new(self, *, truncated: bool = True) -> Expression:
         """Whether a change, given by its columns partition, commit_lsn and seq, is not applied yet.
 
-        Not `truncated`: nor is one that a truncate made void, in whatever partition.
+        Without `truncated`, changes from before the last truncate count as applied, in every partition.
         """
         void = None if truncated else self.truncated
         if not self.applied:
             return F.lit(True)
-        # In a map, which compiled plans refer to: for numbers in them each batch would be compiled anew.
+        # Compiled plans refer to a map, but contain plain numbers: each batch would be compiled again.
         applied = F.create_map(
             *(
                 part
@@ -93,7 +92,7 @@ class Positions:
         last = F.try_element_at(applied, F.col("partition"))
         if void is not None:
             last = F.coalesce(last, _position(F.lit(void[0]), F.lit(void[1])))
-        # What can't be read has no position, and must not pass for applied.
+        # A record that can't be read has no position, and must not count as applied.
         unread = F.col("commit_lsn").isNull() | F.col("seq").isNull()
         return last.isNull() | unread | (_position(F.col("commit_lsn"), F.col("seq")) > last)
 
@@ -106,12 +105,12 @@ def birth_properties(schema: TableSchema) -> dict[str, str]:
     """The properties of a target that has the schema's last version."""
     lsn, seq = schema.latest.position
     told = {_TOPIC: schema.topic, _SCHEMA: f"{lsn}/{seq}"}
-    # One that is not known must not take the place of one that is.
+    # An unknown cluster must not replace a known one.
     return told | ({_SYSTEMID: schema.systemid} if schema.systemid else {})
 
 
 def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
-    # Positions are remembered of one topic only: rows that the other deleted would come back.
+    # Positions are kept for one topic only: rows that the other deleted would come back.
     if topic not in (None, ours):
         raise SetupError(
             f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
@@ -120,14 +119,14 @@ def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
 
 
 def _drop(target: LakeTable) -> str:
-    """The call that takes a target away: DROP TABLE leaves its positions, and files of earlier sessions."""
+    """The call that drops a target: DROP TABLE leaves its positions, and files of earlier sessions."""
     name = target.name.replace('"', '\\"')
     return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
 
 
 def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
-    """What is remembered of a target. Raises GapError where it is another cluster's, or SetupError where it
-    is another topic's or no target at all."""
+    """What is remembered of a target. Raises GapError if it is another cluster's, and SetupError if it is
+    another topic's or no target at all."""
     positions = Positions(schema.topic, schema.systemid)
     if not target.exists():
         return positions
@@ -144,8 +143,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
         if _is_made(target, positions, told):
             _take(told[_NEXT], positions)
     elif _WRITER not in told and not all(any(c.key for c in version.columns) for version in schema.versions):
-        # Of an earlier release, which wrote nothing before such a commit; or what was beside it is gone. It
-        # may have been at a version of before the table had a key.
+        # An earlier release wrote it, without announcing commits, or the table beside it is gone. What has a
+        # key now may have had none in an earlier version.
         for mark in target.marks()[0]:
             _take(mark, positions)
     systemid = properties.get(_SYSTEMID, "")
@@ -160,7 +159,7 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
 
 
 def mark_of(topic: str, highest: dict[int, Position], truncated: Position | None = None) -> str:
-    """What a commit is marked with that is not to be made twice: where it leads to."""
+    """The mark of a commit that must not be made twice: the positions that it leads to."""
     applied = [[partition, *at] for partition, at in highest.items()]
     return json.dumps({"topic": topic, "applied": applied, "truncated": truncated})
 
@@ -169,13 +168,13 @@ def _parsed(mark: str | None) -> dict[str, Any]:
     try:
         told = {} if mark is None else json.loads(mark)
     except ValueError:
-        return {}  # of somebody's own commit
+        return {}  # the mark of somebody else's commit
     return told if isinstance(told, dict) else {}
 
 
 def _take(mark: str | None, positions: Positions) -> None:
     told = _parsed(mark)
-    # Another table's commit, made meanwhile, may have marked this one's.
+    # Marks are a setting of the session: while another table's was set, this table's commits carried it.
     if told.get("topic") == positions.topic:
         for partition, lsn, seq in told["applied"]:
             positions.advance(partition, (lsn, seq))
@@ -185,7 +184,7 @@ def _take(mark: str | None, positions: Positions) -> None:
 
 
 def _is_made(target: LakeTable, positions: Positions, told: dict[str, Any]) -> bool:
-    """Whether the target has the commit that was announced. Raises SetupError where nothing tells."""
+    """Whether the target has the announced commit. Raises SetupError if its log does not go back as far."""
     marks, whole = target.marks(told[_SINCE])
     if told[_NEXT] in marks:
         return True
@@ -200,25 +199,25 @@ def _is_made(target: LakeTable, positions: Positions, told: dict[str, Any]) -> b
 
 
 def tell_cluster(target: LakeTable, positions: Positions) -> None:
-    """Let a target tell its cluster that was made by a schema which did not know it."""
+    """Note the cluster in a target that was created from a schema without one."""
     if positions.systemid and not positions.tells_cluster:
         target.set_properties({_SYSTEMID: positions.systemid})
     positions.tells_cluster = True
 
 
 def forget_earlier(target: LakeTable, positions: Positions) -> None:
-    """Forget what DROP TABLE has left of an earlier target, before the new one is made.
+    """Forget the positions that DROP TABLE left of an earlier target, before the new one is created.
 
-    A mirror that is killed before it has remembered anything would find that, and pass its records over.
+    A mirror that is killed before it writes its own positions would find these, and skip its records.
     """
     if target.beside(SUFFIX).exists():
         _keep(target, positions)
 
 
 def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
-    """Raise PgrelayError where another has written to the target since this one read or wrote what is kept.
+    """Raise PgrelayError if another writer has changed the positions since this one last read or wrote them.
 
-    It may have deleted rows that what this one is about to write would bring back.
+    The other may have deleted rows that this one's write would bring back.
     """
     if positions.schema_position is None:
         if target.exists():
@@ -228,19 +227,19 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
 
 
 def announce(target: LakeTable, positions: Positions, mark: str) -> None:
-    """Say beside the target which commit comes next, of those that are not to be made twice.
+    """Note the next commit beside the target, if it must not be made twice.
 
-    A mirror that is killed behind it finds by the mark whether it was made, however many commits of others,
-    and however long, it comes back after.
+    A mirror that is killed then finds out by the mark whether the commit was made, however many commits of
+    others follow, as long as the target's log has it.
     """
     _keep(target, positions, {_NEXT: mark, _SINCE: target.version()})
 
 
 def write_positions(target: LakeTable, positions: Positions) -> None:
-    """Remember them, after what they tell of was written.
+    """Remember the positions, after their changes were written.
 
-    Raises PgrelayError where another wrote meanwhile. That is a SetupError where it got further than this
-    one, or the commit was announced, as what this one wrote may have come behind what the other did.
+    Raises PgrelayError if another writer did so meanwhile. That is a SetupError if the other got further, or
+    if this one's commit was announced: its rows may have been written after the other's.
     """
     if (kept := _kept(target)) != positions.kept:
         told = _other_writer(target, positions, kept)

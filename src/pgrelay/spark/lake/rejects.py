@@ -10,7 +10,7 @@ from pgrelay.spark.lake.tables import LakeTable
 
 PLACE: Final = ("topic", "partition", "offset")  # of a record
 
-# The property of such a table, by which it is known as ours.
+# The property that shows that such a table is ours.
 CORRUPT: Final = "pgrelay.corrupt"
 
 _TABLE = (
@@ -21,12 +21,12 @@ _TABLE = (
     .add("corrupt", StringType())
 )
 
-# Tables of one batch share it, and Delta takes neither two makings nor two merges at once.
+# Tables of one batch share it, and Delta can neither create it twice nor merge into it twice at once.
 _ONE_AT_A_TIME: Final = Lock()
 
 
 def set_aside(rejects: LakeTable, records: DataFrame) -> None:
-    """Keep the records, each once, however often its batch comes."""
+    """Keep the records, each once, however often its batch is repeated."""
     with _ONE_AT_A_TIME:
         rejects.create(_TABLE, {CORRUPT: "true"})
         rejects.run(

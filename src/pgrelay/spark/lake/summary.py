@@ -1,4 +1,4 @@
-"""What has to be known of a batch before it is applied, in one pass over it."""
+"""What has to be known about a batch before it is applied, found in one pass over it."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from pgrelay.spark.schemas.schema import Position, TableSchema
 
 @dataclass
 class Summary:
-    """Of a batch's changes of one table. `corrupt` and `untold`: the place of the first such, and why."""
+    """Facts about a batch's changes of one table. `corrupt` and `untold` are each the first such record."""
 
     highest: dict[int, Position] = field(default_factory=dict)  # by partition
     lowest: int | None = None  # commit LSN
@@ -20,14 +20,14 @@ class Summary:
     unchanged: bool = False
     moved: bool = False
     corrupt: tuple[int, int, str] | None = None  # partition, offset, reason
-    lacking: bool = False  # as `lacks` has it
-    replaced: bool = False  # rows, by updates or deletes
-    untold: tuple[int, int, str] | None = None  # partition, offset, op, as `key_untold` has it
+    lacking: bool = False  # `lacks` holds for some change
+    replaced: bool = False  # there are updates or deletes
+    untold: tuple[int, int, str] | None = None  # partition, offset, op: `key_untold` holds for it
     foreign: str | None = None  # another topic than the schema's
 
 
 def summarize(changes: DataFrame, schema: TableSchema) -> Summary:
-    """Look at all of it; no row leaves Spark but the first bad record of each partition."""
+    """Look at all changes; only the first bad records of each partition leave Spark."""
     position = F.struct("commit_lsn", "seq")
     sound = F.col("corrupt").isNull()
     unchanged = F.size("unchanged") > 0

@@ -1,4 +1,4 @@
-"""Tables of the lake: their names, their making, and what Delta and Iceberg call differently."""
+"""Tables of the lake: their names, their creation, and how Delta and Iceberg differ."""
 
 import re
 import uuid
@@ -18,8 +18,8 @@ from pgrelay.spark.names import COMMIT_LSN, literal, quoted, sql_type
 
 Using = Literal["delta", "iceberg"]
 
-# Columns that a format, or Spark's MERGE into it, has for itself: a table's own of that name is mistaken for
-# it, and without a word where it is `__row_operation`.
+# Columns that a format, or Spark's MERGE into it, uses internally: a table's own column of that name is
+# mistaken for it, without an error if it is `__row_operation`.
 TAKEN: Final[dict[str, frozenset[str]]] = {
     "delta": frozenset(
         (
@@ -36,7 +36,7 @@ TAKEN: Final[dict[str, frozenset[str]]] = {
     ),
 }
 
-# The settings by which a commit carries a text of ours.
+# The session's settings that attach a text of ours to commits.
 _MARK: Final = "pgrelay"
 _MARKING: Final[dict[str, str]] = {
     "delta": "spark.databricks.delta.commitInfo.userMetadata",
@@ -44,7 +44,7 @@ _MARKING: Final[dict[str, str]] = {
 }
 _ONE_MARK: Final = Lock()
 
-# A data frame's place in a statement, and identifiers and texts, in which may stand what looks like one.
+# A data frame's placeholder in a statement; or an identifier or text, which may contain what looks like one.
 _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
 _SESSION_CATALOG: Final = "spark_catalog"
@@ -53,7 +53,7 @@ _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
 
-# Each commit of Iceberg's writes all metadata anew, into one more file; as many of the old ones stay.
+# Each Iceberg commit writes all metadata to a new file; this many old ones are kept.
 OLD_METADATA: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -65,7 +65,7 @@ _PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "delta.columnMapping.mode": "name",
         "delta.enableTypeWidening": "true",
         "delta.feature.timestampNtz": "supported",
-        # A change marks a row in place of writing its whole file anew.
+        # A change marks a row as deleted instead of rewriting its whole file.
         "delta.enableDeletionVectors": "true",
     },
     "iceberg": {
@@ -79,18 +79,18 @@ _PROPERTIES: Final[dict[str, dict[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """A Delta or Iceberg table, that may not be there yet. `name` is its whole name, quoted."""
+    """A Delta or Iceberg table, which may not exist yet. `name` is its full name, quoted."""
 
     spark: SparkSession
     name: str
     using: Using
 
     def beside(self, suffix: str) -> "LakeTable":
-        """The table whose name has a suffix more."""
+        """The table whose name is this one's with a suffix."""
         return LakeTable(self.spark, f"{self.name[:-1]}{suffix}`", self.using)
 
     def plain_name(self) -> str:
-        """What all spellings of the name come to: case does not matter, the session's catalog is implied."""
+        """One name for all its spellings: case does not matter, and the session's catalog is implied."""
         name = self.name.casefold().removeprefix("`spark_catalog`.")
         alone = self.using == "delta" and "`.`" not in name
         return f"{quoted(self.spark.catalog.currentDatabase())}.{name}" if alone else name
@@ -102,12 +102,12 @@ class LakeTable:
         return self.spark.table(self.name)
 
     def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
-        """Give the table these columns, and no rows. What else it tells of itself stays."""
+        """Give the table these columns, and no rows. Its other `pgrelay.` properties stay."""
         told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
         self._make("CREATE OR REPLACE TABLE", columns, {**told, **properties})
 
     def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
-        """Make the table, and the namespace that it stands in, where they are missing."""
+        """Create the table and its namespace if they are missing."""
         namespace = self.name.rpartition("`.`")[0]
         if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
@@ -121,7 +121,7 @@ class LakeTable:
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     def properties(self) -> dict[str, str]:
-        # SHOW TBLPROPERTIES hides values in which a word like token or url stands, be it in a topic's name.
+        # SHOW TBLPROPERTIES hides values that contain a word like token or url, even in a topic's name.
         jvm: Any = self.spark._jvm
         gateway: Any = self.spark.sparkContext._gateway
         state: Any = self.spark._jsparkSession.sessionState()
@@ -143,9 +143,9 @@ class LakeTable:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
 
     def version(self) -> int:
-        """Of the last commit: Delta's version or Iceberg's snapshot, as `VERSION AS OF` takes them.
+        """The last commit's version in Delta, or snapshot in Iceberg, as `VERSION AS OF` takes them.
 
-        0, which it does not take, of an Iceberg table that had no commit yet.
+        0, which `VERSION AS OF` does not take, for an Iceberg table without a commit.
         """
         if self.using == "delta":
             row = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT 1").select("version").first()
@@ -154,9 +154,9 @@ class LakeTable:
         return 0 if row is None else int(row[0])
 
     def marks(self, since: int | None = None) -> tuple[list[str], bool]:
-        """What the commits after a version were marked with, of those that were; by default all there are.
+        """The marks of those commits after the version `since`, by default of all, that have one.
 
-        And whether all of them are told of: logs are cleaned, and snapshots expire.
+        And whether all commits since then are known: logs are cleaned, and snapshots expire.
         """
         if self.using == "delta":
             later = None if since is None else self.version() - since
@@ -181,11 +181,11 @@ class LakeTable:
     def add_absent(
         self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""
     ) -> None:
-        """Add those rows, under the table's column names, that it has none of the same key of.
+        """Add the rows whose key the table does not have yet, under its column names.
 
-        `since`: a commit LSN below which there is none, so that files of older rows are not read. `empties`:
-        as `emptying` has it, the clause by which rows go in the same commit. Fails where another driver adds
-        some meanwhile: to a plain append these are no conflict, and there would be two of each.
+        `since`: a commit LSN that none of them is below, so that files of older rows are not read.
+        `empties`: the clause of `emptying` that deletes rows in the same commit. Fails if another driver adds
+        rows meanwhile: to a plain append that is no conflict, and each row would be there twice.
         """
         if self.using == "delta" or empties:
             same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
@@ -198,8 +198,8 @@ class LakeTable:
                 rows=rows,
             )
             return
-        # Iceberg makes a plain append of such a MERGE. An overwrite, be it of no row, is held against what
-        # came since a version.
+        # Iceberg turns such a MERGE into a plain append. An overwrite, even of no row, is checked for
+        # conflicts with the commits since a version.
         seen = self.version()
         there = self.rows() if since is None else self.rows().where(f"{COMMIT_LSN} >= {since}")
         there = there.select(*map(quoted, key))
@@ -210,9 +210,9 @@ class LakeTable:
 
     @contextmanager
     def marking(self, mark: str) -> Iterator[None]:
-        """Marks the commits that are made in the block; the mark stands or falls with the commit."""
+        """Marks the commits that are made in the block; a mark is part of its commit."""
         setting = _MARKING[self.using]
-        with _ONE_MARK:  # it is the session's
+        with _ONE_MARK:  # the setting is the session's
             before = self.spark.conf.get(setting, None)
             self.spark.conf.set(setting, mark)
             try:
@@ -232,8 +232,9 @@ class LakeTable:
 def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     """The table of that name: `orders`, `lake.orders`, or with a catalog before it.
 
-    Without a catalog, Delta's are in the session's own and Iceberg's in `iceberg`; whole, the name is neither
-    a view's nor another table's after USE. Raises SetupError on what is no name, or another format.
+    Without a catalog, Delta tables are in the session's catalog and Iceberg tables in `iceberg`. The name is
+    made full, so that it can't be a view's, or another table's after USE. Raises SetupError if the name is
+    not a table's, or `using` another format.
     """
     if using not in _PROPERTIES:
         raise SetupError(f"using={using!r}: write delta or iceberg")
@@ -263,7 +264,7 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
 
 
 def _in_session_by_default(spark: SparkSession) -> bool:
-    """Whether names without a catalog are of the session's: a platform may have another of its own."""
+    """Whether names without a catalog are in the session's catalog: a platform may have another default."""
     return spark.conf.get("spark.sql.defaultCatalog", None) in (None, _SESSION_CATALOG)
 
 
@@ -277,7 +278,7 @@ def _listed(properties: Mapping[str, str]) -> str:
 
 @contextmanager
 def _views(frames: dict[str, DataFrame]) -> Iterator[dict[str, str]]:
-    """Temporary views of data frames, each under a name of its own."""
+    """Temporary views of data frames, each under a unique name."""
     names = {name: f"pgrelay_{name}_{uuid.uuid4().hex}" for name in frames}
     try:
         for name, frame in frames.items():

@@ -18,7 +18,7 @@ from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, qu
 from pgrelay.spark.records.order import emptying, older
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
-# How a plan fails, with the LSN behind it.
+# The text that a plan fails with; the LSN follows it.
 _LACKS: Final = "pgrelay: no row to delete at "
 
 _SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
@@ -32,7 +32,7 @@ def append_once(
     since: int | None,
     truncated: Position | None = None,
 ) -> None:
-    """Append every row, each change once; `since` is the lowest commit LSN that they have.
+    """Append every row, each change once; `since` is the lowest commit LSN of the changes.
 
     They come after `truncated`, and older rows are deleted. Raises RecordError on updates and deletes.
     """
@@ -59,9 +59,9 @@ def multiset_changes(
 ) -> DataFrame:
     """What to delete and insert: the table's `carried` columns, `__commit_lsn`, `__seq` and `__deleted`.
 
-    Rows with the same content are the same, so only how many there are matters. Of what the batch takes away,
-    some it has added itself before; the target must have the rest. `strict`: the plan fails where it has
-    fewer; else what is not there is not taken away.
+    Rows with the same content are interchangeable, so only their number matters. Some of the rows that the
+    batch deletes it has added itself; the target must have the rest. `strict`: the plan fails if the target
+    has fewer; otherwise rows that it lacks are not deleted.
     """
     counted = _counted(changes, schema)
     there = _content(_there(target, schema, truncated), schema)
@@ -79,7 +79,7 @@ def multiset_changes(
 def missing_records(
     target: LakeTable, changes: DataFrame, schema: TableSchema, truncated: Position | None
 ) -> DataFrame:
-    """The updates and deletes of rows that the target has fewer of than they take away, to be set aside."""
+    """The updates and deletes of rows that the target has too few of, to be set aside."""
     there = _content(_there(target, schema, truncated), schema)
     held = there.groupBy("__content").agg(F.count("*").alias("__held"))
     needed = _totals(_counted(changes, schema)).join(held, "__content", "left")
@@ -102,8 +102,8 @@ def _counted(changes: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _totals(counted: DataFrame) -> DataFrame:
-    """Of each content how many rows more there are after the batch, and how many it `__needs` before."""
-    # An update takes its old row away before it adds the new one.
+    """For each content, how many rows the batch adds on balance, and how many it `__needs` before it."""
+    # An update deletes its old row before it adds the new one.
     so_far = Window.partitionBy("__content").orderBy(COMMIT_LSN, SEQ, "__change")
     lowest = F.min("__count").alias("__lowest")
     went_at = F.max(F.when(F.col("__change") == -1, F.col(COMMIT_LSN))).alias("__went")
@@ -116,7 +116,7 @@ def _totals(counted: DataFrame) -> DataFrame:
 
 
 def _found(totals: DataFrame, there: DataFrame) -> DataFrame:
-    """The same where what the target lacks of `__needs` is not taken away."""
+    """The totals, with `__net` raised by the rows of `__needs` that the target lacks: none can be deleted."""
     needed = totals.where(F.col("__needs") > 0).select("__content")
     held = there.join(needed, "__content", "left_semi").groupBy("__content").agg(F.count("*").alias("__held"))
     lacks = F.greatest(F.col("__needs") - F.coalesce("__held", F.lit(0)), F.lit(0))
@@ -124,12 +124,12 @@ def _found(totals: DataFrame, there: DataFrame) -> DataFrame:
 
 
 def _deletes(there: DataFrame, totals: DataFrame, strict: bool) -> DataFrame:
-    """Of the rows that are there, the oldest, as many of each content as the batch leaves fewer."""
+    """The target's oldest rows of each content, as many as the batch deletes on balance."""
     wanted = totals.where(F.col("__needs") > 0 if strict else F.col("__net") < 0)
     found = there.join(wanted, "__content").withColumn("__found", F.lit(True))
     is_due = F.col("__rank") <= -F.col("__net")
     if strict:
-        # One more of each content, which comes after all that were found, and so knows how many they were.
+        # One more row of each content, ranked after all that were found: its rank tells how many they are.
         end = wanted.withColumn("__found", F.lit(False))
         found = found.unionByName(end, allowMissingColumns=True)
         lacks = F.raise_error(F.concat(F.lit(_LACKS), F.col("__went"))).cast("boolean")
@@ -149,7 +149,7 @@ def apply_multiset(
 ) -> None:
     """Delete and insert whole rows, as many of each content as the batch says.
 
-    The changes come after `truncated`, and older rows are deleted. Raises MissingRow, if `strict`, where the
+    The changes come after `truncated`, and older rows are deleted. With `strict`, raises MissingRow if the
     target lacks rows that are to be deleted.
     """
 
@@ -189,7 +189,7 @@ def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    """The rows, with one column by which those of the same content are equal."""
+    """The rows with a column `__content`, which is equal for rows of the same content."""
     parts = [_comparable(F.col(quoted(carried(field.name))), field.dataType) for field in schema.row_type]
     return rows.withColumn("__content", F.struct(*parts))
 

@@ -1,4 +1,4 @@
-"""Keeping targets fast and small: compaction of what many small batches left, and purge of old versions."""
+"""Keeping targets fast and small: compaction of small files, and purge of old versions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -10,15 +10,15 @@ from pgrelay.spark.lake.positions import SUFFIX
 from pgrelay.spark.lake.tables import OLD_METADATA, LakeTable, Using, lake_table
 from pgrelay.spark.names import literal
 
-# What Delta itself asks for at least: a reader or a writer may be at an old version.
+# Delta's own minimum: a reader or a writer may be at an old version.
 _KEPT: Final = timedelta(days=7)
 
 
 def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
-    """Write a target's small files into large ones, and rows that are marked as deleted out of them.
+    """Rewrite a target's small files as large ones, without the rows that are marked as deleted.
 
-    The rows stay the same, as do older versions until they are purged. Between two batches of its mirror: a
-    batch that is under way meanwhile may fail, and comes again when the mirror is started again.
+    The rows stay the same, as do older versions until they are purged. Run it between two batches of the
+    mirror: a batch that runs meanwhile may fail, and is repeated when the mirror is started again.
     """
     table = _existing(spark, target, using)
     if using == "delta":
@@ -33,7 +33,7 @@ def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None
 def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = _KEPT) -> None:
     """Delete the files that only versions older than this need; `VERSION AS OF` can't read those any more.
 
-    Raises SetupError for less than seven days of Delta, unless the session's
+    With Delta, raises SetupError for less than seven days, unless the session's
     `spark.databricks.delta.retentionDurationCheck.enabled` is false.
     """
     table = _existing(spark, target, using)
@@ -49,7 +49,7 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
     for each in (table, table.beside(SUFFIX)):
         if each.exists():
             given = each.properties()
-            # Those that an earlier release made have them not; somebody's own choice stays.
+            # Tables of an earlier release lack these properties; a user's own choice stays.
             if lacking := {name: value for name, value in OLD_METADATA.items() if name not in given}:
                 each.set_properties(lacking)
     until = datetime.now(UTC) - older_than
@@ -64,7 +64,7 @@ def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:
 
 
 def _call(table: LakeTable, procedure: str, *arguments: str) -> None:
-    """Call a procedure of Iceberg's, which stands in the table's catalog."""
+    """Call one of Iceberg's procedures, which are in the table's catalog."""
     catalog, _, name = table.name.partition("`.`")
     given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
     table.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")

@@ -1,8 +1,8 @@
-"""History: every version of every row, as slowly changing dimensions of type 2 have them.
+"""History: every version of every row, as a slowly changing dimension of type 2.
 
 A version holds from its own change to the next change of its key; the one that still holds has no end.
-Columns that were dropped stay, for the versions that had them; where a later one takes the name, as
-`name__before_0_1B95D80`, by the LSN from which on it does.
+Dropped columns stay, for the versions that had them. If a later column takes the name, the old one is
+renamed to `name__before_0_1B95D80`, after the LSN of that change.
 """
 
 from functools import reduce
@@ -64,7 +64,7 @@ class HistoryTarget(Target):
         self._add(changes.where(rest), summary, schema)
 
     def _close_all(self, truncated: Position, changes: DataFrame) -> None:
-        """A truncate ends every version that holds and is older."""
+        """End, by a truncate, every older version that still holds."""
         lsn, seq = truncated
         at = changes.where((F.col("commit_lsn") == lsn) & (F.col("seq") == seq)).select(
             F.max("ts").alias("ts")
@@ -76,7 +76,7 @@ class HistoryTarget(Target):
         )
 
     def _add(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
-        """Add a version for each change, and end those that they follow."""
+        """Add a version for each change, and end the versions before them."""
         keys = [carried(name) for name in schema.key]
         by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
         events = keyed_rows(changes, schema, moved=summary.moved, more=PLACE)
@@ -103,7 +103,7 @@ class HistoryTarget(Target):
         self._merge(added, holding, schema)
 
     def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
-        """Write new versions, and the ends of those that they follow."""
+        """Write new versions, and the ends of the versions before them."""
         rows = [quoted(carried(name)) for name in schema.row_type.names]
         rows += [COMMIT_LSN, SEQ, VALID_FROM, *_ENDS]
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(carried(name))}" for name in schema.key)
@@ -120,14 +120,14 @@ class HistoryTarget(Target):
         )
 
     def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
-        """The versions that hold as the first events of their keys come, which `ends` are, with these.
+        """The versions in force just before `ends`, the first event of each key in the batch, joined to it.
 
         The table's columns are under their `carried` names.
         """
         columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
         was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
         versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
-        # Ended by this very event, where a batch comes again; or later, where another partition was ahead.
+        # Ended by this same event if a batch is repeated, or later if another partition was ahead.
         ended = F.struct("__was_lsn", "__was_seq") >= F.struct(END_LSN, END_SEQ)
         joined = versions.join(ends, [carried(name) for name in schema.key])
         return joined.where((F.col("__was_lsn").isNull() | ended) & _follows())
@@ -135,7 +135,7 @@ class HistoryTarget(Target):
     def _completed(
         self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: WindowSpec
     ) -> DataFrame:
-        """The events with what they leave out, from the version before: in the batch, or in the target."""
+        """The events, with left-out values filled in from the version before, of the batch or the target."""
         so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         names = [column.name for column in schema.columns if column.toastable]
         keys = [carried(name) for name in schema.key]
@@ -160,7 +160,7 @@ class HistoryTarget(Target):
         return joined.select(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
 
     def _without_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> DataFrame:
-        """The events but for those without a value; these are refused, or set aside where that is wanted."""
+        """The events except those that lack a value, which are refused, or set aside in `rejects`."""
         if self.on_missing == "null":
             return joined
         unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
