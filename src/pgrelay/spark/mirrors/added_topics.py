@@ -1,4 +1,4 @@
-"""Topics that are added to a mirror of whole transactions: its position waits until they caught up."""
+"""Topics that are added to a mirror of whole transactions: its position waits until they have caught up."""
 
 from collections.abc import Collection
 
@@ -8,30 +8,30 @@ from pgrelay.spark.mirrors.whole_tables import WholeTables
 
 
 class AddedTopics:
-    """Of one run of a query, by the topics that it mirrors.
+    """The topics that were added to a query, tracked during one run of it.
 
-    The ends of an added topic's older transactions were read long ago, so only one thing tells that it is
-    complete: it was read to where it ended when this run first saw it.
+    The ends of an added topic's older transactions were read long ago. So the topic counts as complete once
+    it is read to where it ended when this run first saw it.
     """
 
     def __init__(self, source: QuerySource, topics: Collection[str]) -> None:
         self._source = source
         self._topics = frozenset(topics)
-        self._added: frozenset[str] | None = None  # not as far as the others yet; None: not looked at yet
-        self._ended: Ends = {}  # where those ended when they were first seen
+        self._added: frozenset[str] | None = None  # not as far as the others; None: not determined yet
+        self._ended: Ends = {}  # where the added topics ended when they were first seen
 
     @property
     def is_over(self) -> bool:
         return self._added == frozenset()
 
     def caught_up(self, own: WholeTables, number: int, there: Collection[str]) -> bool:
-        """Whether every topic is as far as the others after a batch; `there`: those that were written to."""
+        """Whether every topic is as far as the others after a batch; `there`: those that have a schema."""
         if self._added is None:
             self._added = self._begin(own)
         if self._added:
             ends = self._source.checkpoint.ends(number)
             if any(topic in there for topic in self._added - ends.keys()):
-                # A batch that comes again, and was planned without a topic that there is.
+                # The batch is repeated, and was planned when the topic did not exist yet.
                 return False
             if not self._ended:
                 added = {topic: ends.get(topic, {}) for topic in self._added}
@@ -49,6 +49,6 @@ class AddedTopics:
     def _begin(self, own: WholeTables) -> frozenset[str]:
         known = own.topics
         if known - self._topics:
-            # One that is left out has to catch up when it comes back.
+            # A topic that is left out has to catch up when it comes back.
             own.set_topics(known & self._topics)
         return self._topics - known

@@ -1,4 +1,4 @@
-"""What a mirror does with each micro-batch, and what it remembers between two."""
+"""What a mirror does with each micro-batch, and what it keeps from one to the next."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,15 +34,15 @@ class Reading:
     registry: Registry | None = None
     placeholder: bool | None = None
     text_columns: Mapping[str, list[str]] = field(default_factory=dict)
-    told_start: Checkpoint | None = None  # the query's, where `options` say from which offsets it is to begin
+    told_start: Checkpoint | None = None  # the query's checkpoint, if `options` set its starting offsets
 
     def schema(self, schema: TableSchema) -> TableSchema:
         columns = self.text_columns.get(schema.topic)
         return schema.as_text(*columns) if columns else schema
 
     def begins_behind(self, topic: str) -> bool:
-        """Whether the query began behind a topic's first record, as it was told to."""
-        # Spark heeds that in a new checkpoint alone, and it may be the beginning that was told.
+        """Whether the query began after a topic's first record, because `options` said so."""
+        # Spark heeds the option only in a new checkpoint, and it may name the beginning.
         return self.told_start is not None and any(self.told_start.begins().get(topic, {}).values())
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
@@ -79,17 +79,17 @@ class Batches:
     def __init__(
         self, schemas: SchemaTopic, reading: Reading, writing: Writing, *, whole: bool = False
     ) -> None:
-        """`whole`: the records are of whole transactions, which no version of a target is to split."""
+        """`whole`: the records are whole transactions, which no version of a target may split."""
         self._whole = whole
         self._schemas = schemas
         self._reading = reading
         self._writing = writing
         self._targets: dict[str, Target] = {}
-        self._applied: set[str] = set()  # topics, were it of no record
+        self._applied: set[str] = set()  # topics that were applied, even without a record
 
     def apply(self, batch: DataFrame, number: int) -> None:
-        """Apply a micro-batch of records. The targets are the same however often it comes."""
-        # Read after the batch was planned: every row in it is told of, as the relay writes a schema first.
+        """Apply a micro-batch of records. Repeating it leaves the targets the same."""
+        # Read after the batch was planned. The relay writes a schema first, so every row's schema is there.
         schemas = self.schemas(batch.sparkSession)
         batch = batch.persist() if len(self._writing.tables) > 1 else batch
         try:
@@ -98,7 +98,7 @@ class Batches:
             batch.unpersist()
 
     def schemas(self, spark: SparkSession) -> dict[str, TableSchema]:
-        """Of the mirrored topics, all that is known by now."""
+        """The schemas of the mirrored topics, as far as they are known by now."""
         known = self._schemas.read_written(spark, self._writing.tables)
         taken = TAKEN[self._writing.using]
         return {topic: replace(self._reading.schema(schema), taken=taken) for topic, schema in known.items()}
@@ -106,9 +106,9 @@ class Batches:
     def apply_tables(
         self, records: DataFrame, schemas: Mapping[str, TableSchema], at_once: int = AT_ONCE
     ) -> None:
-        """Apply the records of every topic, some at once; of several they are read more than once.
+        """Apply the records of every topic, `at_once` topics in parallel. Each topic reads `records` again.
 
-        Raises what the first of them raises.
+        Raises the error of the first topic that fails, in their order.
         """
         with ThreadPoolExecutor(at_once) as pool:
             topics = self._with_work(records)
@@ -125,7 +125,7 @@ class Batches:
                 done.result()
 
     def _with_work(self, records: DataFrame) -> list[str]:
-        """The topics that have records, and those of which none were applied yet: a target is to be made."""
+        """The topics that have records, and those never applied yet, whose targets may have to be made."""
         topics = list(self._writing.tables)
         if len(topics) == 1:
             return topics
@@ -133,7 +133,7 @@ class Batches:
         return [topic for topic in topics if topic in there or topic not in self._applied]
 
     def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
-        """Apply the records of one topic, those of each version of the schema by themselves."""
+        """Apply the records of one topic, separately for each version of the schema."""
         schema = schemas.get(topic)
         if schema is None:
             if not records.isEmpty():
@@ -147,7 +147,7 @@ class Batches:
             if schema.latest.position <= since:
                 self._apply_part(records, schema, target)
                 return
-            # Found once, so that no record is read by more than the version that it was written under.
+            # Positions are read once, so that each record is decoded only by the version that it belongs to.
             placed = self._placed(records)
             try:
                 for known, part in slices(placed, schema, since, whole=self._whole):
@@ -156,17 +156,17 @@ class Batches:
                 placed.unpersist()
 
     def _placed(self, records: DataFrame) -> DataFrame:
-        """The records with `commit_lsn` and `seq`, which those of whole transactions have already."""
+        """The records with `commit_lsn` and `seq`; those of whole transactions have them already."""
         if "commit_lsn" in records.columns:
             return records
         return with_positions(records, self._reading.registry, "").persist()
 
     def _apply_part(self, records: DataFrame, schema: TableSchema, target: Target) -> None:
-        # What is not used is not to be kept in memory either.
+        # Unused columns would be kept in memory.
         target.apply(self._reading.changes(records, schema).drop("key", "txid"), schema)
 
     def target(self, spark: SparkSession, schema: TableSchema) -> Target:
-        """The target of a schema's topic, with what is remembered of it."""
+        """The target of a schema's topic, with its positions."""
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
             target = self._writing.target(spark, schema)
@@ -175,7 +175,7 @@ class Batches:
         return target
 
     def _refuse_two_clusters(self, target: Target, topic: str) -> None:
-        """Raise GapError where a new target would take in the rows of two clusters."""
+        """Raise GapError if a new target would take in the rows of two clusters."""
         clusters = self._schemas.clusters(topic)
         if target.positions.schema_position is not None or len(clusters) < 2:
             return
@@ -190,18 +190,18 @@ class Batches:
 def slices(
     placed: DataFrame, schema: TableSchema, since: Position, *, whole: bool = False
 ) -> Iterator[tuple[TableSchema, DataFrame]]:
-    """The schema as the records reach each version of it, and those before the next; mostly there is one.
+    """Each version of the schema that the records reach, with the records before the next; mostly one.
 
-    `whole`: a transaction that changes the columns is all of the later version, which knows the earlier; but
-    of a key it knows no other than its own.
+    `whole`: a transaction that changes the columns goes wholly to the later version, which can read the
+    earlier rows too. If it changes the key it is split, as a version knows only its own key.
     """
     later = [version.position for version in schema.versions if version.position > since]
-    # What can't be read has no position; a struct of nulls would be the highest where nothing else is.
+    # Records that can't be read have no position; a struct of nulls would be the highest if all are such.
     is_placed = F.col("commit_lsn").isNotNull() & F.col("seq").isNotNull()
     [highest] = placed.agg(F.max(F.when(is_placed, F.struct("commit_lsn", "seq")))).first() or [None]
     reached = [position for position in later if highest is not None and position <= tuple(highest)]
     borders = [(lsn, 0 if whole and not schema.has_other_key((lsn, seq)) else seq) for lsn, seq in reached]
-    # What has no position comes first: it ends the mirror, or is set aside.
+    # Records without a position come first: they end the mirror, or are set aside.
     for position, (begin, until) in zip([since, *reached], pairwise([None, *borders, None]), strict=True):
         part = placed if begin is None else placed.where(~before(begin))
         if until is not None:
@@ -210,8 +210,8 @@ def slices(
 
 
 def _in_query(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:
-    """For one thread, with a copy of the query's properties: by its job group `stop()` cancels."""
+    """`apply` for one thread, with a copy of the query's properties: `stop()` cancels by its job group."""
     wrap: Any = inheritable_thread_target(spark)
-    # It gives back what it was given where Python's threads are not pinned to the JVM's.
+    # It returns the session itself if Python's threads are not pinned to the JVM's.
     in_query: Callable[..., None] = apply if wrap is spark else wrap(apply)
     return in_query

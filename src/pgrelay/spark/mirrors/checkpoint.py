@@ -1,6 +1,6 @@
-"""What Spark's checkpoint says of a query: who it is, where it began, and how far each batch reads.
+"""What Spark's checkpoint says of a query: its id, where it began, and how far each batch reads.
 
-A file of ours beside Spark's says which topics that was.
+A file of ours beside Spark's has the ids of the topics.
 """
 
 import json
@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from pgrelay.spark.hadoop import file_system, path
 
-# By topic and partition, the first offset that is not read.
+# The first offset that is not read, by topic and partition.
 Ends = dict[str, dict[int, int]]
 
 _TOPIC_IDS: Final = "pgrelay-topic-ids"  # a JSON object, by topic
 
 
 class Checkpoint:
-    """The folder of a query that reads Kafka. Hadoop opens it, so that it may be wherever Spark's can."""
+    """The folder of a query that reads Kafka. Hadoop opens it, so it may be on any file system of Spark's."""
 
     def __init__(self, spark: SparkSession, location: str | os.PathLike[str]) -> None:
         self._spark = spark
@@ -29,24 +29,24 @@ class Checkpoint:
 
     @classmethod
     def noted(cls, spark: SparkSession, query: str) -> "Checkpoint | None":
-        """That of a query, where the session knows of it by `note`."""
+        """The checkpoint of a query, if `note` told the session; else None."""
         location = spark.conf.get(_setting(query), None)
         return None if location is None else cls(spark, location)
 
     def note(self, spark: SparkSession, query: str) -> None:
-        """Tell the session whose this is; settings of this name mean nothing to Spark."""
+        """Tell the session which query this belongs to; settings of this name mean nothing to Spark."""
         spark.conf.set(_setting(query), self.location)
 
     def query_id(self) -> str:
-        """The id by which a query goes on from here, wherever that is moved to."""
+        """The query's id, which stays the same if the folder is moved."""
         return str(json.loads(self._text("metadata"))["id"])
 
     def last_commit(self) -> int | None:
-        """The number of the last batch that ended; None where there is none."""
+        """The number of the last batch that ended; None if there is none."""
         return self._last("commits")
 
     def last_planned(self) -> int | None:
-        """The number of the last batch that began, or is to; None where there is none."""
+        """The number of the last batch that began or is about to; None if there is none."""
         return self._last("offsets")
 
     def _last(self, folder: str) -> int | None:
@@ -56,11 +56,11 @@ class Checkpoint:
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def ends(self, batch: int) -> Ends:
-        """Up to where a batch reads each partition that there was when it was planned."""
+        """Where a batch ends in each partition that existed when it was planned."""
         return self._offsets(f"offsets/{batch}")
 
     def begins(self) -> Ends:
-        """Where the query began to read, of the partitions that there were."""
+        """Where the query began to read, in each partition that existed then."""
         return self._offsets("sources/0/0")
 
     def taken(self, batch: int) -> set[str]:
@@ -73,20 +73,20 @@ class Checkpoint:
         }
 
     def read(self) -> Ends:
-        """How far the batches that ended have read; where the query began, until there is one."""
+        """How far the batches that ended have read; before the first, where the query began."""
         committed = self.last_commit()
         return self.begins() if committed is None else self.ends(committed)
 
     def topic_ids(self) -> dict[str, str]:
-        """Kafka's ids of topics that the query reads, as far as they were kept."""
+        """Kafka's ids of the topics that the query reads, as far as they were kept."""
         if not self._files.exists(self._path(_TOPIC_IDS)):
             return {}
         told: dict[str, str] = json.loads(self._text(_TOPIC_IDS))
         return told
 
     def keep_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """Keep these and no others."""
-        # Whole or not at all: none is found as by an earlier release, half of one could not be read.
+        """Keep these ids and no others."""
+        # Written whole or not at all: a missing file is like an earlier release's, half a file is unreadable.
         new, place = self._path(f".{_TOPIC_IDS}"), self._path(_TOPIC_IDS)
         stream = self._files.create(new, True)
         try:

@@ -1,13 +1,13 @@
-"""What the whole-transaction mirrors of a session hold back, for those who tell of it.
+"""What the whole-transaction mirrors of a session hold back, for the listener that reports it.
 
-It is the session's, as the queries are; settings of this name mean nothing to Spark.
+It is kept in the session, as the queries are; settings of this name mean nothing to Spark.
 """
 
 from pyspark.sql import SparkSession
 
 
 def holds(spark: SparkSession, query: str, oldest_s: float | None) -> None:
-    """Note when the oldest transaction committed that a query holds back: seconds since 1970, or None."""
+    """Note the commit time of the oldest transaction that a query holds back: seconds since 1970, or None."""
     if oldest_s is None:
         spark.conf.unset(_setting(query))
     else:
@@ -15,7 +15,7 @@ def holds(spark: SparkSession, query: str, oldest_s: float | None) -> None:
 
 
 def held_since(spark: SparkSession, query: str) -> float | None:
-    """When the oldest transaction committed that a query holds back; None where it holds none."""
+    """The commit time of the oldest transaction that a query holds back; None if it holds none."""
     told = spark.conf.get(_setting(query), None)
     return None if told is None else float(told)
 

@@ -1,4 +1,4 @@
-"""Kafka's own clients in Spark's JVM, and where they see the partitions of topics begin and end."""
+"""Kafka's own clients in Spark's JVM, and the offsets at which partitions begin and end."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,23 +8,23 @@ from pyspark.sql import SparkSession
 
 from pgrelay.spark.mirrors.checkpoint import Ends
 
-# By topic and partition; of an offset, the first that is not read.
+# By topic and partition; an end is the first offset that is not read.
 Offsets = Mapping[str, Mapping[int, int]]
 
-# How long a start waits for what it can do without, in place of Kafka's minute.
+# How long a start waits for answers that it can do without, instead of Kafka's minute.
 BRIEFLY: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
 
 _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
 def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Of the Kafka source's options those of Kafka's client."""
+    """Those options of the Kafka source that are the Kafka client's."""
     client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
     return {"kafka.isolation.level": "read_committed", **client, "kafka.bootstrap.servers": servers}
 
 
 def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mapping[str, str]) -> Any:
-    """The same as a client in Spark's JVM takes them, and `more` by Kafka's own names."""
+    """The same, and `more` under Kafka's own names, as a client in Spark's JVM takes them."""
     jvm: Any = spark._jvm
     settings = jvm.java.util.HashMap()
     for name, value in {**options, **more}.items():
@@ -34,7 +34,7 @@ def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mappi
 
 @contextmanager
 def admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
-    """Kafka's own client in Spark's JVM that tells of topics; `options` as of `client_options`."""
+    """Kafka's admin client in Spark's JVM; `options` as `client_options` returns them."""
     jvm: Any = spark._jvm
     client = jvm.org.apache.kafka.clients.admin.AdminClient.create(client_settings(spark, options, BRIEFLY))
     try:
@@ -56,14 +56,14 @@ class KafkaOffsets:
             return self._asked(consumer.endOffsets, wanted)
 
     def firsts(self, topics: Iterable[str]) -> Ends:
-        """The first offset that each partition still has, of those of the topics that are there."""
+        """The first offset that each partition still has, for those topics that exist."""
         with self._consumer(BRIEFLY) as consumer:
             there = consumer.listTopics()
             wanted = {topic: [each.partition() for each in there.get(topic) or ()] for topic in topics}
             return self._asked(consumer.beginningOffsets, wanted)
 
     def is_written(self, topic: str) -> bool:
-        """Whether a topic's first partition has or had records, were they of a transaction that is open."""
+        """Whether a topic's first partition has or had records, even of an open transaction."""
         with self._consumer({"isolation.level": "read_uncommitted"}) as consumer:
             there = consumer.listTopics().containsKey(topic)
             return bool(there and self._asked(consumer.endOffsets, {topic: [0]})[topic][0])
@@ -80,7 +80,7 @@ class KafkaOffsets:
             consumer.close()
 
     def _asked(self, ask: Callable[[Any], Any], wanted: Mapping[str, Iterable[int]]) -> Ends:
-        """What `ask`, which takes Java's list of them, tells of these partitions."""
+        """The offsets of these partitions by `ask`, which takes a Java list of them."""
         jvm: Any = self._spark._jvm
         of = jvm.org.apache.kafka.common.TopicPartition
         partitions = {

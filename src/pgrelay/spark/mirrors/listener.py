@@ -1,4 +1,4 @@
-"""A streaming listener that tells how far mirrors are: as Prometheus metrics and as log lines."""
+"""A streaming listener that reports how far mirrors are, as Prometheus metrics and as log lines."""
 
 import json
 from collections.abc import Mapping
@@ -34,18 +34,18 @@ class MirrorListener(StreamingQueryListener):
     """Follows the mirrors of a session: `spark.streams.addListener(MirrorListener(...))`.
 
     After each micro-batch it sets the metrics, and logs a line for each table that had records in it. The lag
-    is that of the topics' ends at that time: in offsets, in bytes of WAL, and as the age of the oldest commit
-    that the target lacks. That costs two small Spark jobs: over what is new in the schema topic, and a few
-    records of each partition. It does so whenever an idle query tells of itself, too. The metrics' `table` is
-    the topic.
+    is measured against the topics' ends at that time: in offsets, in bytes of WAL, and as the age of the
+    oldest commit that the target lacks. That costs two small Spark jobs: over what is new in the schema
+    topic, and over a few records of each partition. An idle query has its lag measured too, whenever it
+    reports being idle. The metrics' `table` is the topic.
 
     spark     the session that the mirrors were started in
-    tables    the mirror's: a target for each topic
+    tables    the mirrors': a target for each topic
     options   those of Spark's Kafka source
     registry  for records in Avro, the URL of the schema registry or the options of Confluent's client
-    metrics   where the metrics go; by default prometheus_client's own registry, once in a process
+    metrics   where the metrics go; by default prometheus_client's own registry, once per process
 
-    Raises SetupError where another's metrics are there.
+    Raises SetupError if another listener's metrics are there.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MirrorListener(StreamingQueryListener):
         self._tables = dict(tables)
         known = Registry(registry) if registry else None
         self._ends = TopicEnds(spark, servers, prefix=prefix, options=options, registry=known)
-        # The last that can fail: what is registered stays so.
+        # The last step that can fail, since registered metrics stay registered.
         try:
             self._metrics = MirrorMetrics(metrics)
         except ValueError as error:  # shared by two listeners, they would count each batch twice
@@ -72,7 +72,7 @@ class MirrorListener(StreamingQueryListener):
                 "of all mirrors, or give this one a registry of its own, metrics=CollectorRegistry()"
             ) from error
         self._running = set[str]()  # runs of queries
-        self._read: dict[str, Offsets] = {}  # by the query's run
+        self._read: dict[str, Offsets] = {}  # by run of a query
         self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -81,7 +81,7 @@ class MirrorListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
-        # Of a query that was there before the listener, this is the first word.
+        # The first event of a query that was started before the listener was added.
         self._runs_now(str(progress.runId), True)
         end = self._offsets(progress, "endOffset")
         if not end:
@@ -104,7 +104,7 @@ class MirrorListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._runs_now(str(event.runId), False)
         self._read.pop(str(event.runId), None)
-        self._holds(str(event.runId), None)  # it says no more what it holds
+        self._holds(str(event.runId), None)  # it no longer reports what it holds
         if event.exception is None:
             _log.info("query ended", query=str(event.id))
         else:
@@ -122,16 +122,16 @@ class MirrorListener(StreamingQueryListener):
         self._metrics.held(min(self._held.values(), default=None))
 
     def _start(self, progress: StreamingQueryProgress, end: Offsets) -> Offsets:
-        """From where a batch read the topics that it read up to `end`."""
+        """Where a batch that read up to `end` began, for the same topics."""
         start = self._offsets(progress, "startOffset")
         if start.keys() >= end.keys():
             return start
-        # Of a query's first batch Spark tells none, wherever it began.
+        # Spark gives none for a query's first batch, wherever it began.
         checkpoint = Checkpoint.noted(self._spark, str(progress.id))
         return start if checkpoint is None else {**checkpoint.begins(), **start}
 
     def _offsets(self, progress: StreamingQueryProgress, which: str) -> Offsets:
-        """Of the mirrored topics, the offsets that a progress tells."""
+        """The offsets of the mirrored topics in a progress event."""
         found: dict[str, dict[int, int]] = {}
         for source in progress.sources:
             told = getattr(source, which)
@@ -143,7 +143,7 @@ class MirrorListener(StreamingQueryListener):
     def _tell(self, read: Offsets, taken: Mapping[str, int], **more: float) -> None:
         try:
             places = self._ends.places(read)
-        except Exception as error:  # of Kafka or Spark; a mirror does not end for want of a figure
+        except Exception as error:  # of Kafka or Spark; a mirror must not end because a metric is missing
             _log.warning("the lag is not known", reason=str(error).partition("\n")[0])
             return
         for topic, place in places.items():
@@ -167,7 +167,7 @@ class MirrorListener(StreamingQueryListener):
 
 
 def _parsed(offsets: str | None) -> dict[str, dict[str, int]]:
-    """What Spark's Kafka source gives for its offsets; nothing where it is another source's."""
+    """The offsets as Spark's Kafka source writes them; empty if they are another source's."""
     try:
         found = json.loads(offsets or "{}")
     except ValueError:
@@ -178,6 +178,6 @@ def _parsed(offsets: str | None) -> dict[str, dict[str, int]]:
 
 
 def _count(start: Mapping[int, int], end: Mapping[int, int]) -> int:
-    """Offsets from the one to the other; a partition that is new begins at 0."""
-    # A topic that was made anew ends before where the last batch did.
+    """The number of offsets from start to end; a new partition begins at 0."""
+    # A topic that was re-created ends before the end of the last batch.
     return sum(max(0, offset - start.get(number, 0)) for number, offset in end.items())

@@ -73,9 +73,9 @@ class MirrorMetrics:
         self._records.labels(table).inc(records)
 
     def behind(self, table: str, *, lsn: int, newest_lsn: int, records: int, oldest_s: float | None) -> None:
-        """Set how far a target is behind its topic; `oldest_s`: seconds since 1970, None where nothing lacks.
+        """Set how far a target is behind its topic; `oldest_s`: seconds since 1970, None if it lacks nothing.
 
-        An LSN is 0 where it isn't known.
+        An LSN is 0 if it isn't known.
         """
         self._lsn.labels(table).set(lsn)
         self._lag_bytes.labels(table).set(max(0, newest_lsn - lsn) if records and lsn else 0)
@@ -87,9 +87,9 @@ class MirrorMetrics:
         )
 
     def held(self, since_s: float | None) -> None:
-        """Set when the oldest commit was made that waits for its transaction; None where none does."""
+        """Set the time of the oldest commit that waits for the rest of its transaction; None if none does."""
         self._held.set_function(self._age(since_s))
 
     def _age(self, since_s: float | None) -> Callable[[], float]:
-        # Taken from the clock whenever it is read, so that it grows while a batch takes its time.
+        # Computed whenever the metric is read, so that it grows during a batch.
         return (lambda: 0.0) if since_s is None else (lambda: max(0.0, self._clock() - since_s))

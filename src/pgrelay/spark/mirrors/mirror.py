@@ -49,10 +49,10 @@ def mirror(
 ) -> StreamingQuery:
     """Keep targets equal to tables of Postgres: `tables` names a target for each topic.
 
-    One query reads all topics, and `apply_changes` says what a target is. Schemas come from the schema topic
-    of the relay's `prefix`, and their changes are followed. `trigger` is that of `DataStreamWriter.trigger`,
-    every 5 seconds by default; `options` are those of Spark's Kafka source. A query that was killed goes on
-    from its `checkpoint`, and the targets end the same.
+    One query reads all topics; `apply_changes` describes a target. Schemas come from the schema topic of the
+    relay's `prefix`, and schema changes are followed. `trigger` is that of `DataStreamWriter.trigger`, by
+    default every 5 seconds; `options` are those of Spark's Kafka source. A query that was killed goes on from
+    its `checkpoint`, with the same result.
 
     whole_transactions  show whole transactions only, which needs the relay's transaction topic; see
                         `mirror_position`
@@ -61,12 +61,12 @@ def mirror(
     text_columns        columns by topic that are read as text: `TableSchema.as_text`
     query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
 
-    A topic that is not there is waited for, with a warning. Raises SetupError where `tables` is empty, where
-    two topics share a target, where one is missing of which the checkpoint says that records were read, where
-    the checkpoint has a topic that is left out or was made anew, or holds rows back for whole transactions,
-    where retention took what it has not read, where `text_columns` has another topic, and where Spark has no
-    such `trigger`; what goes wrong later ends the query: `awaitTermination` raises Spark's
-    StreamingQueryException, of which `query_error` makes the error that it was.
+    The mirror waits for a topic that does not exist, with a warning. Raises SetupError if `tables` is empty,
+    two topics share a target, a target is missing although the checkpoint says that its records were read, a
+    topic of the checkpoint is left out or was re-created, rows are held back for `whole_transactions` and
+    that is off, retention took records that were not read, `text_columns` has another topic, or Spark has no
+    such `trigger`. A later error ends the query: `awaitTermination` raises Spark's StreamingQueryException,
+    and `query_error` recovers the original error from that.
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
@@ -95,9 +95,9 @@ def history(
     `mirror`.
 
     A target has a row for each version: the table's columns, `__commit_lsn` and `__seq` of the change that
-    made it, `__valid_from`, the time of that commit, and of the change that ended it `__valid_to`,
-    `__end_lsn` and `__end_seq`, all null while it holds. A delete or truncate ends a version and begins none.
-    Raises SetupError where two topics share a target; the query ends with one where a table has no key.
+    made it, and `__valid_from`, the time of that commit; the same of the change that ended it, as
+    `__end_lsn`, `__end_seq` and `__valid_to`, all null while the version holds. A delete or truncate ends a
+    version and begins none. Raises SetupError as `mirror` does; without a key the query ends with one.
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)
@@ -106,7 +106,7 @@ def history(
 
 
 def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
-    """Raise SetupError where Spark has no such trigger."""
+    """Raise SetupError if Spark has no such trigger."""
     _, *known = inspect.signature(DataStreamWriter.trigger).parameters
     for name in trigger or {}:
         if name not in known:
@@ -141,7 +141,7 @@ def _targets(
         raise SetupError(
             "tables is empty: give a target for each topic, {'app.public.orders': 'lake.orders'}"
         )
-    taken = dict[str, str]()  # the topic, by what the catalog makes of the target's name
+    taken = dict[str, str]()  # the topic, by the target's plain name
     for topic, target in tables.items():
         other = taken.setdefault(lake_table(spark, target, using).plain_name(), topic)
         if other != topic:
@@ -163,7 +163,7 @@ def _query(
     query_name: str | None,
     whole_transactions: bool = False,
 ) -> StreamingQuery:
-    """Refuse or warn of what can be seen before the start, and start."""
+    """Start the query, after refusing or warning of problems that show before the start."""
     _refuse_other_trigger(trigger)
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables = writing.tables

@@ -1,4 +1,4 @@
-"""Targets that a query was filling, and that are not there any more."""
+"""Targets that a query was filling, and that no longer exist."""
 
 from collections.abc import Mapping
 
@@ -17,21 +17,21 @@ def refuse_missing_targets(
     using: Using,
     schemas: SchemaTopic,
 ) -> None:
-    """Raise SetupError where a topic was read from, and its target is not there.
+    """Raise SetupError if records of a topic were read, and its target does not exist.
 
-    It would be made without what was read. `tables` names a target for each topic.
+    It would be created without those records. `tables` names a target for each topic.
     """
     read = checkpoint.last_commit()
     if read is None:
         return
-    # Where the query began, retention or `startingOffsets` may have left nothing to read.
+    # Retention or `startingOffsets` may have left nothing to read at the query's begin.
     ends, begins = checkpoint.ends(read), checkpoint.begins()
     for topic, target in tables.items():
         began = begins.get(topic, {})
         if all(offset <= began.get(partition, 0) for partition, offset in ends.get(topic, {}).items()):
             continue
         table = lake_table(spark, target, using)
-        # Without a schema no row was read: the offsets are of transactions that Kafka aborted.
+        # Without a schema no row was read: the offsets belong to transactions that Kafka aborted.
         if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
                 f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "

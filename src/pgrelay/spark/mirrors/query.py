@@ -1,4 +1,4 @@
-"""What a streaming query of ours reads, and where it remembers how far."""
+"""What a streaming query of ours reads, and its checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pgrelay.spark.mirrors.kafka_offsets import KafkaOffsets
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """`options` are those of Spark's Kafka source; `session` is that in which the query was started."""
+    """`options` are those of Spark's Kafka source; `session` is the one that the query was started in."""
 
     session: SparkSession
     servers: str
@@ -20,5 +20,5 @@ class QuerySource:
 
     @property
     def offsets(self) -> KafkaOffsets:
-        """Those that the cluster has."""
+        """The offsets in the Kafka cluster."""
         return KafkaOffsets(self.session, self.servers, self.options)

@@ -1,4 +1,4 @@
-"""Why a streaming query ended: our own error, out of what Spark makes of it."""
+"""Why a streaming query ended: our own error, recovered from Spark's."""
 
 import re
 import sys
@@ -8,15 +8,15 @@ from pyspark.errors import StreamingQueryException
 
 from pgrelay.errors import PgrelayError
 
-# An error of foreachBatch goes through the JVM, and comes back as a text with Python's traceback in it.
+# An error in foreachBatch passes through the JVM, and comes back as text with Python's traceback.
 _OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
 
 
 def query_error(error: StreamingQueryException) -> PgrelayError:
-    """The error that a query of `mirror`, `history` or `apply_changes` ended with, as it was raised in it.
+    """The error that a query of `mirror`, `history` or `apply_changes` ended with, as it was raised there.
 
-    Of its class and text where it is one of ours, else a PgrelayError with one line. `error` is what
-    `awaitTermination` raises and `exception()` gives.
+    It has its class and text if it is one of ours; any other is a PgrelayError of one line. `error` is what
+    `awaitTermination` raises and `exception()` returns.
     """
     text = str(error)
     found = _OURS.findall(text)
@@ -24,6 +24,6 @@ def query_error(error: StreamingQueryException) -> PgrelayError:
         first = next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
         return PgrelayError(f"the query failed: {first}")
     module, name, line = found[-1]
-    # Not all are of pgrelay.errors; and what was raised is of a module that is loaded.
+    # Not all classes are in pgrelay.errors; the module of a raised error is loaded.
     kind = getattr(sys.modules.get(module), name, PgrelayError)
     return kind(line) if issubclass(kind, PgrelayError) else PgrelayError(line)

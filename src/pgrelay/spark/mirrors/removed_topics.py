@@ -1,4 +1,4 @@
-"""Topics that a query was reading, and does not read any more."""
+"""Topics that a query was reading, and no longer reads."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -7,7 +7,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import allows_loss
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 
-# How a loss that is known of is allowed.
+# How to allow a known loss.
 FOR_ONCE: Final = (
     "pass failOnDataLoss: 'false' in options until a batch has ended, and not for longer, since it hides "
     "what retention took from other topics"
@@ -15,7 +15,7 @@ FOR_ONCE: Final = (
 
 
 def refuse_left_out(checkpoint: Checkpoint, topics: Iterable[str], options: Mapping[str, str] | None) -> None:
-    """Raise SetupError where the checkpoint has topics that are not among these, unless `options` allow it.
+    """Raise SetupError if the checkpoint has topics that are not among these, unless `options` allow it.
 
     Spark would end the query with an error about lost data, and advise a setting that hides all losses.
     """

@@ -14,9 +14,9 @@ _log = structlog.get_logger(__name__)
 
 
 def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
-    """Raise SetupError where a query that goes on would miss records of these topics, unless allowed.
+    """Raise SetupError if a resumed query would miss records of these topics, unless `options` allow losses.
 
-    Spark would end it with an error at every start. A broker that does not answer tells nothing here.
+    Spark would end the query with an error at every start. If no broker answers, nothing is checked.
     """
     checkpoint = source.checkpoint
     read = checkpoint.read()
@@ -36,7 +36,7 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
         )
     for topic, partitions in first.items():
         for partition, offset in sorted(partitions.items()):
-            # Of a partition that is new everything is to be read.
+            # A new partition has to be read from offset 0.
             due = read.get(topic, {}).get(partition, 0)
             if due < offset:
                 raise SetupError(

@@ -1,4 +1,4 @@
-"""Which changes stand around an offset, and at the end of a topic: what a mirror's lag is taken from."""
+"""The changes around an offset and at the end of a topic, from which a mirror's lag is computed."""
 
 import json
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
-# Some offsets hold tombstones, or the marks of Kafka's transactions.
+# Offsets to look at: some hold tombstones, or the markers of Kafka's transactions.
 _LOOK_AT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a reader stands in a topic. LSNs are 0 where none was found; `oldest_s` since 1970.
+    """Where a reader stands in a topic. An LSN is 0 if none was found; `oldest_s` is since 1970.
 
-    lsn          the last change read
-    newest_lsn   the last change there is
+    lsn          of the last change read
+    newest_lsn   of the last change in the topic
     records      offsets not read yet
-    oldest_s     the commit time of the first change not read; None where there is none
+    oldest_s     the commit time of the first change not read; None if there is none
     """
 
     lsn: int = 0
@@ -47,7 +47,7 @@ class TopicEnds:
         options: Mapping[str, str] | None = None,
         registry: Registry | None = None,
     ) -> None:
-        """`options` are those of Spark's Kafka source; how much to take at once is left out of them."""
+        """`options` are those of Spark's Kafka source, of which only the Kafka client's are used."""
         self._spark = spark
         self._options = client_options(servers, options)
         self._offsets = KafkaOffsets(spark, servers, options)
@@ -55,7 +55,7 @@ class TopicEnds:
         self._decoder = Decoder(registry)
 
     def places(self, read: Offsets) -> dict[str, Place]:
-        """Where somebody stands who has read so far, by topic."""
+        """Where a reader stands that has read up to these offsets, by topic."""
         ends = self._offsets.ends(read)
         records = {
             topic: sum(max(0, ends[topic][number] - offset) for number, offset in offsets.items())
@@ -70,7 +70,7 @@ class TopicEnds:
         }
 
     def _look(self, read: Offsets, ends: Offsets) -> dict[str, Place]:
-        """What the records around these offsets tell, by topic."""
+        """What the records around these offsets and at the end say, by topic."""
         schemas = self._schemas.read(self._spark, read)
         frames = [
             self._placed(self._read(topic, window), offsets, schemas[topic])
@@ -99,13 +99,13 @@ class TopicEnds:
         }
 
     def _read(self, topic: str, window: Mapping[int, tuple[int, int]]) -> DataFrame:
-        """The records of a topic in a window: for each partition from an offset up to another."""
+        """The records of a topic in a window, which has a first and an end offset for each partition."""
         options = {
             **self._options,
             "assign": json.dumps({topic: list(window)}),
             "startingOffsets": json.dumps({topic: {number: start for number, (start, _) in window.items()}}),
             "endingOffsets": json.dumps({topic: {number: stop for number, (_, stop) in window.items()}}),
-            "failOnDataLoss": "false",  # of a record that retention took, nobody has to know here
+            "failOnDataLoss": "false",  # records that retention took don't matter here
         }
         return self._spark.read.format("kafka").options(**options).load()
 

@@ -1,6 +1,6 @@
-"""Topics that were deleted and made anew under a query: their offsets begin at 0 again, and its own go on.
+"""Topics that were deleted and re-created under a query: their offsets restart at 0, its own go on.
 
-Kafka (2.8 and later) gives each topic that it makes an id. A query's checkpoint keeps those of what it reads.
+Kafka (2.8 and later) gives each topic an id. A query's checkpoint keeps the ids of the topics that it reads.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,22 +21,21 @@ Apply = Callable[[DataFrame, int], None]
 
 
 class TopicIds:
-    """Of the topics that one run of a query reads."""
+    """The ids of the topics that one run of a query reads."""
 
     def __init__(self, source: QuerySource, topics: Iterable[str]) -> None:
         self._source = source
-        self._unseen = set(topics)  # of which the run has no id yet
+        self._unseen = set(topics)  # whose ids this run does not have yet
 
     def refuse_made_anew(self) -> None:
-        """Raise SetupError where a topic is not the one that the checkpoint has offsets of, unless allowed.
+        """Raise SetupError if a topic is not the one that the checkpoint has offsets of, unless allowed.
 
-        Else keep its id, also where none is kept yet. A broker that does not answer, or knows of no ids,
-        tells nothing here.
+        Otherwise keep its id. If no broker answers, or the broker has no topic ids, nothing is checked.
         """
         self._refuse_other(self._asked(self._unseen))
 
     def checking(self, apply: Apply) -> Apply:
-        """The same, which does so for topics that are made while the query runs."""
+        """`apply`, with that check for topics that are created while the query runs."""
 
         def applied(batch: DataFrame, number: int) -> None:
             if self._unseen and (there := self._unseen & self._source.checkpoint.ends(number).keys()):
@@ -63,7 +62,7 @@ class TopicIds:
         self._unseen -= ids.keys()
 
     def _asked(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of those of the topics that are there."""
+        """The ids of those topics that exist."""
         try:
             return _ids(self._source, topics)
         except Py4JError as error:

@@ -1,4 +1,4 @@
-"""What a mirror warns of at its start: topics that are not there, and those whose deletes Kafka forgets."""
+"""What a mirror warns of at its start: topics that don't exist, and topics whose deletes Kafka removes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ _log = structlog.get_logger(__name__)
 def warn_of_topics(
     spark: SparkSession, servers: str, topics: Iterable[str], options: Mapping[str, str] | None
 ) -> None:
-    """Log a warning of each topic that is not there, since its name may be mistyped, and would be waited for.
+    """Log a warning for each topic that does not exist: the mirror waits for it, but it may be mistyped.
 
-    And of each that is compacted: a mirror that is away for long misses its deletes. Says nothing of what the
-    broker does not tell: the latter needs the right to describe the topics' configuration.
+    And for each that is compacted: a mirror that is away for long misses deletes. If the broker does not
+    answer, nothing is logged; the second check needs the right to describe the topics' configuration.
     """
     try:
         with admin(spark, client_options(servers, options)) as client:
@@ -43,7 +43,7 @@ def warn_of_topics(
 
 
 def _compacted(spark: SparkSession, client: Any, there: Sequence[str]) -> list[str]:
-    """Those of the topics that Kafka compacts."""
+    """Those topics that Kafka compacts."""
     jvm: Any = spark._jvm
     config = jvm.org.apache.kafka.common.config
     kind = getattr(config, "ConfigResource$Type").TOPIC

@@ -1,4 +1,4 @@
-"""Where transactions end, by the transaction topic, and how far records of them are complete."""
+"""Where transactions end, by the transaction topic, and up to which commit their records are complete."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ _BOUNDARY: Final = (
     .add("data_collections", ArrayType(_COUNT))
 )
 _OF_BOUNDARY: Final = set(_BOUNDARY.names)
-# What `with_positions` makes of records.
+# What `with_positions` returns.
 POSITIONED: Final = (
     StructType()
     .add("topic", StringType())
@@ -54,7 +54,7 @@ _RAW: Final = ("topic", "partition", "offset", "key", "value")
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A commit of which a topic has fewer events than its transaction's end tells."""
+    """A commit that has fewer events in a topic (`here`) than its transaction's end says (`events`)."""
 
     commit_lsn: int
     topic: str
@@ -64,11 +64,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far transactions are whole, and what keeps them from being so any further.
+    """How far transactions are whole, and what they wait for after that.
 
-    until    the last commit LSN
-    waiting  the first commit that waits, where its end was read; by topic
-    lost     commits up to `until` that can't be whole any more: of each topic the last one
+    until    the last commit LSN up to which all transactions are whole
+    waiting  the first commit that waits for records, once for each topic that lacks some
+    lost     commits up to `until` that can't be whole any more: the last one of each topic
     """
 
     until: int
@@ -78,12 +78,12 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is later than the last whole transaction.
+    """The records after the last whole transaction.
 
-    rows      how many records of tables
-    new       whether some of all that came in this batch
-    oldest_s  when the oldest of it committed, in seconds since 1970; None where there is none
-    untold    the first row's commit LSN and topic, where the transaction topic tells of no such transaction
+    rows      the number of tables' records
+    new       whether any record came in this batch
+    oldest_s  the oldest commit time, in seconds since 1970; None if there are no records
+    untold    the first row's commit LSN and topic, if no record of the transaction topic is among them
     """
 
     rows: int
@@ -93,18 +93,18 @@ class Rest:
 
 
 def transaction_topic(prefix: str) -> str:
-    """Where a relay tells of transactions."""
+    """The topic to which a relay writes the begins and ends of transactions."""
     return shorten(f"{prefix}.transaction")
 
 
 def with_positions(records: DataFrame, registry: Registry | None, boundaries: str) -> DataFrame:
-    """The records as POSITIONED; `commit_lsn` and `seq` are null of what can't be read.
+    """The records as POSITIONED; `commit_lsn` and `seq` are null if the record can't be read.
 
-    `ts_ms` is the time of the commit, since 1970. `boundaries` is the transaction topic, whose records have a
-    `commit_lsn` and no `seq`, and in `boundary` what they say.
+    `ts_ms` is the commit time, in milliseconds since 1970. `boundaries` is the transaction topic; its records
+    have a `commit_lsn`, no `seq`, and their content in `boundary`.
     """
     parsed = _of_json(records, boundaries) if registry is None else _of_avro(records, registry, boundaries)
-    # The flat envelope's first: a column of the row may be named `source`.
+    # The flat envelope's fields come first: a column of its row may be named `source`.
     lsn = F.coalesce("change.__commit_lsn", "change.source.commit_lsn", "boundary.commit_lsn")
     seq = F.coalesce("change.__seq", "change.source.seq")
     ts = F.coalesce("change.__ts_ms", F.expr("change.source.ts_us div 1000"), "boundary.ts_ms")
@@ -112,9 +112,9 @@ def with_positions(records: DataFrame, registry: Registry | None, boundaries: st
 
 
 def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
-    """The commit LSN below which no record of a topic is to come: all its partitions are read past it.
+    """For each topic, the commit LSN below which no record can come: all its partitions are read that far.
 
-    Inside a partition positions only rise. `ends` names the partitions that there are.
+    Positions only rise within a partition. `ends` names the existing partitions.
     """
     placed = records.where("seq IS NOT NULL").groupBy("topic", "partition")
     reached: dict[str, dict[int, int]] = {}
@@ -128,11 +128,11 @@ def read_past(records: DataFrame, ends: Ends) -> dict[str, int]:
 
 
 def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mapping[str, int]) -> Reach:
-    """Up to which commit LSN every transaction is whole; `since` where there is none above it.
+    """Up to which commit LSN every transaction is whole; `since` if none is above it.
 
-    `records` have topic, offset, commit_lsn, seq and boundary, and may be there twice; `tables` names the
-    topic of each schema.table that is mirrored; `past` is what `read_past` says of topics. Nobody waits for
-    what can't come: for events below that, nor for those of a transaction whose begin was not read.
+    `records` have topic, offset, commit_lsn, seq and boundary, and may be duplicated; `tables` gives the
+    topic of each mirrored schema.table; `past` is the result of `read_past`. Nothing waits for events that
+    can't come: those below `past`, and those of a transaction whose begin was not read.
     """
     later = records.where(F.col("commit_lsn") > since)
     boundaries = later.where("boundary IS NOT NULL").select("boundary.*", "offset")
@@ -163,7 +163,7 @@ def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mappi
 
 
 def rest_of(records: DataFrame, until: int) -> Rest:
-    """What waits: of records as `reach` takes them, with `ts_ms` and `is_new`, those after an LSN."""
+    """A summary of the records after an LSN. They are those of `reach`, with `ts_ms` and `is_new`."""
     first = F.min(F.when(F.col("seq").isNotNull(), F.struct("commit_lsn", "topic")))
     later = records.where(F.col("commit_lsn") > until)
     [rows, boundaries, new, oldest_ms, row] = later.agg(
@@ -178,9 +178,9 @@ def rest_of(records: DataFrame, until: int) -> Rest:
 
 
 def _lacking(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) -> DataFrame:
-    """The commits that lack events, by topic: commit_lsn, topic, events and how many are here."""
-    # A repetition may tell of fewer, since a record became a dead letter, or a table was left out: the last
-    # one counts. The transaction topic has one partition.
+    """The commits that lack events: commit_lsn, topic, events, and how many are here."""
+    # A repeated end may count fewer events, as a record became a dead letter or a table was left out: the
+    # last end counts. The transaction topic has one partition.
     last = ended.groupBy("commit_lsn").agg(F.max_by("data_collections", "offset").alias("counts"))
     told = last.select("commit_lsn", F.explode("counts").alias("told")).select(
         "commit_lsn",
@@ -195,7 +195,7 @@ def _lacking(records: DataFrame, ended: DataFrame, tables: Mapping[str, str]) ->
 
 def _map(pairs: Mapping[str, Any], of: str) -> Expression:
     parts = F.create_map(*(F.lit(part) for pair in pairs.items() for part in pair))
-    return parts.cast(f"map<string, {of}>")  # of no pairs, too
+    return parts.cast(f"map<string, {of}>")  # an empty map needs its type, too
 
 
 def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
@@ -204,7 +204,7 @@ def _of_json(records: DataFrame, boundaries: str) -> DataFrame:
 
 
 def _of_avro(records: DataFrame, registry: Registry, boundaries: str) -> DataFrame:
-    """The same; of a value nothing is decoded but what is looked at. What has no id is JSON of before."""
+    """The same, decoding only the fields needed. A value without an id is JSON, from before Avro."""
     with_id = records.withColumn("id", schema_id(F.col("value")))
     ids = [row["id"] for row in with_id.where("id IS NOT NULL").select("id").distinct().collect()]
     body = F.expr("substring(value, 6)")
@@ -235,7 +235,7 @@ def _read_json(shape: StructType) -> Expression:
 
 
 def _shaped(decoded: DataFrame, shape: StructType) -> Expression:
-    """What the value has of a shape, whichever of its schemas it was written under."""
+    """The fields of a shape, from the value decoded by whichever schema it was written under."""
     values = [(each.name, each.dataType) for each in decoded.schema if isinstance(each.dataType, StructType)]
     fields = []
     for field in shape:
@@ -246,9 +246,9 @@ def _shaped(decoded: DataFrame, shape: StructType) -> Expression:
 
 
 def _decoded(body: Expression, text: str) -> Expression | None:
-    """Of a value that was written under a schema what both shapes have; all null where its bytes are none.
+    """The fields of both shapes, from a value written under a schema; all null if its bytes are invalid.
 
-    None of a schema that is neither of a change nor of where a transaction begins or ends.
+    None if the schema is neither that of a change nor that of a transaction's begin or end.
     """
     schema = json.loads(text)
     if row_of(schema) is None and not members(schema) >= _OF_BOUNDARY:

@@ -1,7 +1,7 @@
-"""The two tables of a whole-transaction mirror's own: what it holds back, and up to which commit it is whole.
+"""A whole-transaction mirror's own two tables: what it holds back, and up to which commit it is whole.
 
-They are named by the query, which is the same however its targets change; and each target tells by a property
-whose it is.
+They are named after the query, whose id stays the same when its targets change. A property of each target
+names the mirror that it belongs to.
 """
 
 import json
@@ -19,16 +19,16 @@ from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.mirrors.transactions import POSITIONED
 
-# A target's property: the table that tells up to which commit its mirror is whole.
+# A target's property: the `__position` table of its mirror.
 _MIRROR: Final = "pgrelay.mirror"
-# And of the mirror's own tables: the relay's prefix, the topics that are read as far as the others, the last
-# commit that was applied, and the last at which all targets were equal to Postgres, with their versions.
+# Properties of its own tables: the relay's prefix, the topics that are read as far as the others, the last
+# commit that was applied, and the last commit at which all targets equalled Postgres, with their versions.
 _PREFIX: Final = "pgrelay.prefix"
 _TOPICS: Final = "pgrelay.topics"
 _UNTIL: Final = "pgrelay.until"
 _POSITION: Final = "pgrelay.position"
 
-# To write and read a row Delta needs some jobs, and a property none.
+# Delta needs several jobs to write and read a row, and none for a property.
 _NO_ROWS: Final = StructType().add("topic", StringType())
 
 
@@ -36,8 +36,8 @@ _NO_ROWS: Final = StructType().add("topic", StringType())
 class MirrorPosition:
     """The lake is exactly Postgres as of `commit_lsn`: every transaction up to it, whole, and nothing later.
 
-    `versions`: of each target, the version that this is true of, for `VERSION AS OF`; the tables' last ones,
-    unless the mirror is at its next batch. `str()` writes the LSN as Postgres does.
+    `versions`: the version of each target that this holds for, to use with `VERSION AS OF`. They are the
+    tables' last ones, unless the mirror is in its next batch. `str()` writes the LSN as Postgres does.
     """
 
     commit_lsn: int
@@ -48,11 +48,11 @@ class MirrorPosition:
 
 
 def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta") -> MirrorPosition | None:
-    """Where the mirror of whole transactions stands that `target` is one of.
+    """The position of the mirror of whole transactions that `target` belongs to.
 
-    None before its first batch, and where it began anew and is not as far as its targets yet. While a table
-    that was added catches up, it is the position of before. Raises SetupError where the target is no part of
-    such a mirror.
+    None before its first batch, and while a mirror with a new checkpoint is not as far as its targets. While
+    an added table catches up, the position stays as before. Raises SetupError if the target belongs to no
+    such mirror.
     """
     table = lake_table(spark, target, using)
     named = table.properties().get(_MIRROR) if table.exists() else None
@@ -63,9 +63,9 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
 
 
 class WholeTables:
-    """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the first target there was.
+    """`<prefix>__position_<id>` and `<prefix>__held_<id>`, in the namespace of the original first target.
 
-    One query writes them, so what the first tells is read once.
+    Only one query writes them, so the first table's properties are read once.
     """
 
     def __init__(self, position: LakeTable, held: LakeTable, prefix: str) -> None:
@@ -78,10 +78,10 @@ class WholeTables:
     def of(
         cls, spark: SparkSession, prefix: str, query: str, targets: Mapping[str, str], using: Using
     ) -> "WholeTables":
-        """Those of a query, wherever they are; they may not be there yet. `targets` by topic."""
+        """The tables of a query, in whichever namespace; they may not exist yet. `targets` by topic."""
         spaces = [lake_table(spark, target, using).name.rpartition("`.`")[0] for target in targets.values()]
 
-        # A table's name has less of a choice than a topic's.
+        # A table's name allows fewer characters than a topic's.
         plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
 
         def table(space: str, what: str) -> LakeTable:
@@ -93,7 +93,7 @@ class WholeTables:
         return cls(table(space, "position"), table(space, "held"), prefix)
 
     def begin(self, topics: Iterable[str], batch: int) -> None:
-        """Make the tables. Raises SetupError where they are gone, and what was held back with them."""
+        """Create the tables. Raises SetupError if they are gone, and with them the rows held back."""
         if not self._position.exists():
             if batch > 0:
                 raise SetupError(
@@ -106,7 +106,7 @@ class WholeTables:
         self._told = self._position.properties()
 
     def refuse_to_be_left(self) -> None:
-        """Raise SetupError where rows wait, which a mirror that knows nothing of them would never apply."""
+        """Raise SetupError if rows wait, which a mirror without whole transactions would never apply."""
         if not self._position.exists():
             return
         self._told = self._position.properties()
@@ -123,12 +123,12 @@ class WholeTables:
 
     @property
     def until(self) -> int:
-        """The last commit that was applied; the position is of before while a target is not equal yet."""
+        """The last commit that was applied; the position is earlier until all targets are equal."""
         return int(self._told.get(_UNTIL, 0))
 
     @property
     def topics(self) -> set[str]:
-        """Those that are read as far as the others, from their beginning or since they caught up."""
+        """The topics that are read as far as the others, from the start or since they caught up."""
         return set(json.loads(self._told[_TOPICS]))
 
     def set_until(self, until: int) -> None:
@@ -145,7 +145,7 @@ class WholeTables:
             self._tell({_UNTIL: str(until), _POSITION: position})
 
     def _tell(self, properties: Mapping[str, str]) -> None:
-        """Set properties. Raises PgrelayError where another driver of the query did so meanwhile."""
+        """Set properties. Raises PgrelayError if another driver of the query did so meanwhile."""
         told = self._position.properties()
         if any(told.get(name) != self._told.get(name) for name in (_UNTIL, _POSITION, _TOPICS)):
             raise PgrelayError(
@@ -156,10 +156,10 @@ class WholeTables:
         self._told |= properties
 
     def claim(self, table: LakeTable, *, anew: bool) -> None:
-        """Mark a target as this mirror's. Raises SetupError where it is another's, unless this one begins
-        `anew`, in that one's place."""
+        """Mark a target as this mirror's. Raises SetupError if it is another's, unless this one begins
+        `anew` and so takes the target over."""
         mirror = table.properties().get(_MIRROR)
-        # An earlier release told it without the catalog.
+        # An earlier release wrote the name without its catalog.
         if mirror and lake_table(table.spark, mirror, table.using).name == self._position.name:
             return
         if mirror is not None and not anew:
@@ -170,19 +170,19 @@ class WholeTables:
         table.set_properties({_MIRROR: self._position.name})
 
     def held(self, since: int) -> DataFrame:
-        """What is held back, as POSITIONED; what was applied up to `since` may be in the table still."""
+        """The records held back, as POSITIONED; those applied up to `since` may still be in the table."""
         return self._held.rows().where(F.col("commit_lsn") > since)
 
     def hold(self, later: DataFrame, *, again: bool) -> None:
-        """Keep records and boundaries of a batch; of one that may have come before, which is `again`, those
-        that are not there."""
+        """Keep records and boundaries of a batch. `again`: it may be a repetition, so add only those that
+        the table lacks."""
         if again:
             self._held.add_absent(later, ["topic", "partition", "offset"])
         else:
             later.writeTo(self._held.name).append()
 
     def sweep(self, until: int) -> None:
-        """Take away what was applied."""
+        """Delete the records that were applied."""
         if not self._held.rows().where(F.col("commit_lsn") <= until).isEmpty():
             self._held.run(f"DELETE FROM {self._held.name} WHERE commit_lsn <= {until}")
 

@@ -1,7 +1,7 @@
 """Mirrors that show whole transactions only, up to one commit LSN that they record.
 
-Spark cuts micro-batches anywhere. What belongs to a transaction of which something is still to come waits in
-a table of its own, on disk, so that a transaction may be larger than memory; the rest is applied as ever.
+Spark cuts micro-batches anywhere. Records of a transaction that is not complete yet wait in a table of their
+own, on disk, so that a transaction may be larger than memory. The rest is applied as usual.
 """
 
 import time
@@ -47,21 +47,21 @@ _UNTOLD_CURE: Final = (
     "transaction lets them through"
 )
 
-# For a transaction's begin: it is in another topic than the rows, and may be seen after them.
+# For a transaction's begin: it is in another topic than the rows, and may become visible after them.
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.2
 
-_SWEEP_EVERY: Final = 10  # batches; until then what was applied stays in the table, and is passed over
+_SWEEP_EVERY: Final = 10  # batches; until then applied records stay in the table, and are skipped
 
-# What is looked at of records more than once.
+# The columns of records that are read more than once.
 _LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A micro-batch: the schemas that are known by now, what came, and what was held back until now.
+    """A micro-batch: the schemas known by now, the query's `own` tables, and the records.
 
-    new, held  as POSITIONED, by the tables of the query's `own`
+    new, held  those that came, and those held back until now, as POSITIONED
     """
 
     number: int
@@ -76,14 +76,14 @@ class _Batch:
 
 
 class Standstill:
-    """What waits, told once when nothing of it moved from one batch to the next."""
+    """Reports what waits, once, if it is the same after two batches in a row."""
 
     def __init__(self) -> None:
         self._last: tuple[Any, ...] = ()
         self._told = False
 
     def to_tell(self, waiting: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Of what waits after a batch, what is to be told now."""
+        """What to report now, given what waits after a batch."""
         stands = waiting == self._last
         telling = waiting if stands and not self._told else ()
         self._last, self._told = waiting, stands
@@ -109,12 +109,12 @@ class WholeTransactions:
         self._untold = Standstill()
 
     def apply(self, batch: DataFrame, number: int) -> None:
-        """Apply what is whole, and hold the rest back; a batch may come again."""
+        """Apply whole transactions, and hold the rest back; a batch may be repeated."""
         with told_of(f"whole transactions by {self.topic}"):
             self._apply(batch, number)
 
     def refuse_to_be_left(self) -> None:
-        """Raise SetupError where rows wait in the checkpoint's table, and none but this would apply them."""
+        """Raise SetupError if rows wait in the checkpoint's table, which only this mode would apply."""
         planned = self._source.checkpoint.last_planned()
         if planned is not None and self.topic in self._source.checkpoint.ends(planned):
             self._tables(self._source.session).refuse_to_be_left()
@@ -122,7 +122,7 @@ class WholeTransactions:
     def _apply(self, records: DataFrame, number: int) -> None:
         spark = records.sparkSession
         schemas = self._batches.schemas(spark)
-        again = self._own is None  # only the first batch of a run may have come before
+        again = self._own is None  # only the first batch of a run may be a repetition
         own = self._own or self._tables(spark)
         if again:
             own.begin(self._writing.tables, number)
@@ -131,7 +131,7 @@ class WholeTransactions:
         values = records.where(F.col("value").isNotNull())
         new = with_positions(values, self._reading.registry, self.topic).persist()
         batch = _Batch(number, schemas, own, new, own.held(since))
-        # Some are there twice where a batch comes again, which does no harm.
+        # If a batch is repeated, some records are there twice, which does no harm.
         came = new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
         pending = came.unionByName(batch.held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
         try:
@@ -160,17 +160,17 @@ class WholeTransactions:
         found = reach(pending, tables, since, {})
         if not found.waiting:
             return found
-        # Mostly more is to come. But nobody waits for what retention took, or for what can't be read.
+        # Mostly the records are still to come. Those that retention took or that can't be read never do.
         past = read_past(pending, self._source.checkpoint.ends(batch.number))
         if all(past.get(each.topic, 0) <= each.commit_lsn for each in found.waiting):
             return found
         return reach(pending, tables, since, past)
 
     def _apply_until(self, batch: _Batch, until: int) -> None:
-        """Apply what is due, and remember up to which commit that is."""
+        """Apply the transactions up to a commit, and remember it."""
         own = batch.own
         position = own.position
-        # Also where a table catches up, or this may be the first batch of a run.
+        # Also while a table catches up, and when this may be the first batch of a run.
         goes_on = position is None or until > position.commit_lsn or not self._added_topics.is_over
         there = self._claim(batch) if goes_on else {}
         self._apply_due(batch, until)
@@ -183,18 +183,18 @@ class WholeTransactions:
 
     def _apply_due(self, batch: _Batch, until: int) -> None:
         due = batch.held.where(F.col("commit_lsn") <= until).persist()
-        # What has no position can't be read: let it be told of at once.
+        # A record without a position can't be read: report it at once.
         now = batch.new.where(F.coalesce(F.col("commit_lsn") <= until, F.lit(True)))
         try:
-            # With `from_avro` in the plan that tables share: its map of options is built anew by each thread,
-            # in one place, and they then find keys twice.
+            # One at a time if tables share a plan with `from_avro`: each thread rebuilds its map of options
+            # in the same place, and they then find duplicate keys.
             at_once = AT_ONCE if self._reading.registry is None else 1
             self._batches.apply_tables(now.unionByName(due), batch.schemas, at_once)
         finally:
             due.unpersist()
 
     def _refuse_unwritten(self, batch: _Batch) -> None:
-        """Raise SetupError where the relay writes no transaction topic: all would be held back for ever."""
+        """Raise SetupError if the relay writes no transaction topic: all rows would be held back for ever."""
         if any(self._source.checkpoint.ends(batch.number).get(self.topic, {}).values()):
             return
         deadline = time.monotonic() + _PATIENCE_S
@@ -208,10 +208,9 @@ class WholeTransactions:
             time.sleep(_PAUSE_S)
 
     def _claim(self, batch: _Batch, but: Collection[str] = ()) -> dict[str, LakeTable]:
-        """Claim the targets that are there, `but` these, by the names that the mirror was given.
+        """Claim the existing targets, except those in `but`. Returns them by the names given to the mirror.
 
-        Raises SetupError or GapError where one does not fit its topic: whoever that belongs to, it stays as
-        it is.
+        Raises SetupError or GapError if one does not fit its topic, and then claims none.
         """
         named = {self._writing.tables[topic]: schema for topic, schema in batch.schemas.items()}
         tables = {
@@ -226,13 +225,13 @@ class WholeTransactions:
 
     def _are_equal(self, batch: _Batch, until: int) -> bool:
         """Whether all targets are equal to Postgres at a commit."""
-        # A query that begins anew comes to what its targets have already.
+        # The targets of a query with a new checkpoint may be ahead of it.
         targets = (self._batches.target(batch.session, schema) for schema in batch.schemas.values())
         ahead = any(lsn > until for target in targets for lsn, _ in target.positions.applied.values())
         return self._added_topics.caught_up(batch.own, batch.number, batch.schemas) and not ahead
 
     def _tell(self, found: Reach, rest: Rest, *, moved: bool) -> None:
-        """Log what is lost, and once what waits without any more of it having come."""
+        """Log what is lost, and, once, what waits without progress."""
         for each in found.lost:
             _log.warning(
                 "a transaction is shown without records that were not read", **_place(each), reason=_LOST
@@ -251,7 +250,7 @@ class WholeTransactions:
 
 
 def _place(lacking: Waiting) -> dict[str, str | int]:
-    """What a log line says of a transaction that lacks records."""
+    """The fields of a log line about a transaction that lacks records."""
     return {
         "table": lacking.topic,
         "commit_lsn": format_lsn(lacking.commit_lsn),
