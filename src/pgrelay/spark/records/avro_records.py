@@ -1,7 +1,7 @@
 """Avro records in the registry's wire format (a zero byte, four of the schema's id, the body) as changes.
 
-Each id has a decoder of its own, by the schema under which the value was written: with one schema for all,
-Spark reads the values of another as nulls without a word.
+Each id has its own decoder, for the schema that the value was written under: with one schema for all, Spark
+silently reads the values of another as nulls.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,21 +34,21 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.widening import widened
 
-# By default a cut-off value ends the query with Java's error, and is told of by no name; and a session may
-# take days before 1582 and times before 1900 for those of another calendar.
+# By default a truncated value ends the query with a Java error that does not name the record; and a session's
+# settings may take days before 1582 and times before 1900 for those of another calendar.
 READING: Final = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
 
 
 def schema_id(value: Expression) -> Expression:
-    """The id in a value's head; null where it is none of the registry's."""
+    """The schema id at a value's head; null if the value is not in the registry's wire format."""
     number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("int")
     return F.when(F.hex(F.substring(value, 1, 1)) == "00", number)
 
 
 def decode(body: Expression, text: str) -> Expression:
-    """A value by the schema that it was written under; where its bytes are none, all its fields are null.
+    """A value by the schema that it was written under; all its fields are null if its bytes are invalid.
 
-    No sound value is so, as every one has a `commit_lsn`, or of the transaction topic a `status`.
+    No valid value is all null: each has a `commit_lsn`, or in the transaction topic a `status`.
     """
     return from_avro(body, text, READING)
 
@@ -56,7 +56,7 @@ def decode(body: Expression, text: str) -> Expression:
 def avro_changes(
     records: DataFrame, schema: TableSchema, texts: dict[int, str], placeholder: bool | None
 ) -> DataFrame:
-    """Changes of a topic's records, which were written under the schemas of these ids."""
+    """Changes of a topic's records; `texts` has the schemas that they were written under, by id."""
     known = {number: writer_schema(number, text) for number, text in sorted(texts.items())}
     writers = [writer for writer in known.values() if writer is not None]
     foreign = [number for number, writer in known.items() if writer is None]
@@ -75,7 +75,7 @@ def avro_changes(
 
 
 def _decoded(records: DataFrame, writers: Iterable[WriterSchema]) -> DataFrame:
-    """The records without tombstones, with a column for each schema that holds the values of its id."""
+    """The records without tombstones, with a column for each schema, which holds the values of its id."""
     with_id = records.where(F.col("value").isNotNull()).select(
         "topic",
         "partition",
@@ -91,7 +91,7 @@ def _decoded(records: DataFrame, writers: Iterable[WriterSchema]) -> DataFrame:
 
 
 def _id(value: Expression, writers: Iterable[WriterSchema]) -> Expression:
-    """The schema's id: of those that are known by comparison, which is faster than to work it out."""
+    """The schema's id. Known ids are found by comparison, which is faster than computing the number."""
     head = F.substring(value, 1, 5)
     known = [F.when(head == F.lit(b"\0" + w.id.to_bytes(4)), F.lit(w.id)) for w in writers]
     return F.coalesce(*known, schema_id(value))
@@ -109,7 +109,7 @@ class _Rows:
         self._types = {w.id: _row_type(decoded, w) for w in writers}
 
     def placed(self) -> list[Expression]:
-        """What says where a change stands."""
+        """The columns that place a change: op, commit_lsn, seq, txid and ts."""
         return [
             self._first("op", lambda w: F.col(f"{w.decoded}.{'__op' if w.flat else 'op'}"), "string"),
             self._first("commit_lsn", lambda w: self._source(w, "__commit_lsn", "commit_lsn"), "bigint"),
@@ -119,7 +119,7 @@ class _Rows:
         ]
 
     def row(self, side: str) -> Expression:
-        """The struct of a row; null where there is none."""
+        """The struct of a row; null if there is none."""
 
         def of(writer: WriterSchema) -> Expression:
             columns = self._schema.columns
@@ -136,9 +136,9 @@ class _Rows:
         return F.filter(told, lambda name: name.isNotNull())
 
     def corrupt(self, foreign: list[int]) -> Expression:
-        """Why the record can't be read exactly, and its bytes; null where it can.
+        """Why the record can't be read exactly, and its bytes; null if it can.
 
-        `foreign`: the ids of schemas that are none of changes.
+        `foreign`: the ids of schemas that are not those of changes.
         """
         known = set(self._schema.known_names())
         ids = [writer.id for writer in self._writers]
@@ -173,7 +173,7 @@ class _Rows:
         return F.concat(F.coalesce(*reasons), F.lit(", in "), F.hex("value"))
 
     def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
-        """Whether the value is taken as it was decoded, and so can't be lost."""
+        """Whether the value is used as decoded, and so can't be lost."""
         return all(kind == column.spark_type for kind in self._kinds(writer, column))
 
     def _converted(self, writer: WriterSchema, side: str, column: Column) -> Expression:
@@ -195,7 +195,7 @@ class _Rows:
         column: Column,
         of: Callable[[Expression, DataType, Column], Expression],
     ) -> Expression:
-        """What `of` makes of the decoded value, its type, and what the column was at the change's position.
+        """The result of `of`, given the decoded value, its type, and the column as of the change's position.
 
         Null before the column was added.
         """
@@ -209,12 +209,12 @@ class _Rows:
 
         lineage = self._schema.lineage(column.name)
         [(added, _), *_] = lineage
-        # Of several of its names in the writer all but one are those of other columns, which had or got them.
+        # If the writer has several of the column's names, all but one belong there to other columns.
         [(_, first), *later] = [(since, was) for since, was in lineage if was.name in fields]
         return by_version([(added, first), *later], self._schema, read)
 
     def _fields(self, writer: WriterSchema, column: Column) -> dict[str, str]:
-        """The writer's fields by the names that the column ever had; mostly there is one."""
+        """The writer's fields under any name that the column ever had, by that name; mostly one."""
         names = [was.name for _, was in self._schema.lineage(column.name)]
         return {name: field for name in names if (field := field_of(writer, name)) is not None}
 
@@ -222,11 +222,11 @@ class _Rows:
         return [self._types[writer.id][field].dataType for field in self._fields(writer, column).values()]
 
     def _holds(self, writer: WriterSchema, column: Column) -> bool:
-        """Whether the column's values are of a type that the placeholder can stand in."""
+        """Whether the column's values are of a type that can hold the placeholder."""
         return any(map(_can_hold, self._kinds(writer, column)))
 
     def _held_of(self, column: Column) -> Callable[[WriterSchema], Expression]:
-        """Whether the placeholder stands for the column's value; null where there is no value."""
+        """Whether the column's value is the placeholder; null if there is no value."""
 
         def held(raw: Expression, kind: DataType, _: Column) -> Expression:
             return raw.cast("string") == PLACEHOLDER if _can_hold(kind) else F.lit(False)
@@ -271,7 +271,7 @@ class _Rows:
     def _first(
         self, name: str, of: Callable[[WriterSchema], Expression], kind: DataType | str = "boolean"
     ) -> Expression:
-        """What is said of the value, by the schema that it was written under: of this type."""
+        """The result of `of`, which is of this type, for the schema that the value was written under."""
         if not self._writers:
             return F.lit(None).cast(kind).alias(name)
         if len(self._writers) == 1:
@@ -286,7 +286,7 @@ def _is_there(raw: Expression, _: DataType, was: Column) -> Expression:
 
 
 def _can_hold(kind: DataType) -> bool:
-    """Whether it is a type that the placeholder can stand in."""
+    """Whether values of this type can hold the placeholder."""
     return kind.typeName() in ("string", "binary")
 
 

@@ -1,4 +1,4 @@
-"""From what Spark decodes out of Avro to the column's exact type; null where it is not exact."""
+"""Converting values that Spark decoded from Avro to the column's exact type; null if inexact."""
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
@@ -44,6 +44,6 @@ def _text(value: Expression, was: DataType, column: Column) -> Expression:
         return F.base64(value)
     if isinstance(was, ArrayType | MapType):
         return F.to_json(value)
-    if isinstance(was, TimestampType):  # in no zone of the session's
+    if isinstance(was, TimestampType):  # not in the session's time zone
         value = local_timestamp(F.unix_micros(value))
     return value.cast("string") if isinstance(was, DecimalType) else value.try_cast("string")

@@ -1,4 +1,4 @@
-"""What changes are made of, whatever they were read from."""
+"""What changes consist of, whether they were read from JSON or Avro."""
 
 from typing import Final
 
@@ -8,17 +8,17 @@ from pyspark.sql import functions as F
 from pgrelay.spark.names import quoted
 from pgrelay.spark.schemas.schema import TableSchema
 
-# Whose record it is, where it is none of ours.
+# Why a change is corrupt: the record is not a table's change of ours.
 FOREIGN: Final = "no record of a table's change: of schema "
 
-# What stands before the key and the rows, and these.
+# The columns before the key, and those of the rows.
 PLACED: Final = ("topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts")
 SIDES: Final = ("before", "after")
 
-# In why a change is corrupt: that a column has such a value.
+# Why a change is corrupt: a column has such a value.
 INEXACT: Final = "is not exactly a "
 
-# And that it has other columns, or another writer schema, than the reader knows.
+# Or it has other columns, or another writer schema, than the reader knows.
 UNKNOWN: Final = "columns that the schema does not have: "
 ABSENT: Final = "columns of the schema that are missing: "
 UNREGISTERED: Final = "written under a schema that the registry did not have when it was asked: "
@@ -26,7 +26,7 @@ OUTDATED: Final = (UNKNOWN, ABSENT, UNREGISTERED)
 
 
 def key_of(schema: TableSchema) -> Expression:
-    """The struct of the key's columns, out of the row; null where the record has no key."""
+    """The struct of the key's columns, taken from the row; null if the record has no key."""
     deleted = F.col("op") == "d"
     fields = [
         F.when(deleted, F.col(f"before.{quoted(name)}")).otherwise(F.col(f"after.{quoted(name)}")).alias(name)
@@ -36,7 +36,7 @@ def key_of(schema: TableSchema) -> Expression:
 
 
 def unidentified(flat: Expression) -> Expression:
-    """Why it can't be told which row an update was of; null where it can, and of what is no update.
+    """Why the row that an update changed is unknown; null if it is known, or the change is no update.
 
     The flat envelope has no old row. With a record key that is no loss: a changed key comes as two changes.
     """

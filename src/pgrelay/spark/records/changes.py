@@ -1,4 +1,4 @@
-"""Changes as a DataFrame: the records of a table's topic, their rows typed as the table's columns are."""
+"""Changes as a DataFrame: the records of a table's topic, with rows typed like the table's columns."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,7 +14,7 @@ from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema
 
-_SCHEMAS: Final = 16  # whose expressions are kept from one read to the next
+_SCHEMAS: Final = 16  # whose expressions are cached between reads
 
 _JSON: Final = -1  # in place of a schema's id
 
@@ -30,7 +30,7 @@ def read_changes(
     registry: str | Mapping[str, Any] | None = None,
     placeholder: bool | None = None,
 ) -> DataFrame:
-    """The changes of one table, in one row each; tombstones, which repeat their deletes, are left out.
+    """The changes of one table, one row for each; tombstones, which repeat their deletes, are left out.
 
     | column | type | |
     |---|---|---|
@@ -43,12 +43,11 @@ def read_changes(
     | unchanged | array of string | columns that are null in `after` because their large value was not sent |
     | corrupt | string | null, or why the record can't be read exactly, and the record |
 
-    Nothing is rounded, nulled or dropped in silence: where a value is not exactly of its column's type, or a
+    Nothing is silently rounded, nulled or dropped: if a value is not exactly of its column's type, or a
     column is not in the schema, `corrupt` says so. `registry`, for records in Avro, is the URL of the schema
-    registry or the options of Confluent's client; a stream reads the schemas that are registered when it is
-    made. `options` are those of Spark's Kafka source. Of records that were written with `unchanged:
-    placeholder`, say `placeholder=True`; False takes the placeholder for a text, and by default it is
-    corrupt.
+    registry or the options of Confluent's client; a stream knows the schemas that are registered when it is
+    created. `options` are those of Spark's Kafka source. Pass `placeholder=True` if the relay has
+    `records.unchanged: placeholder`; False reads a placeholder as text, and by default it is corrupt.
     """
     schema.refuse_clash()
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
@@ -61,7 +60,7 @@ _json_records = lru_cache(maxsize=_SCHEMAS)(JsonRecords)
 
 
 class Decoder:
-    """Changes of records that were read already. What it makes for a schema serves all its batches."""
+    """Changes of records that were read already. The expressions for a schema serve all batches."""
 
     def __init__(self, registry: Registry | None = None, placeholder: bool | None = None) -> None:
         self._registry = registry
@@ -69,7 +68,7 @@ class Decoder:
         self._json: dict[str, JsonRecords] = {}  # by topic
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
-        """As of `read_changes`; of Avro by the schemas of those ids alone that are among the records."""
+        """The columns of `read_changes`. Avro is decoded only by the schemas whose ids are in the records."""
         schema.refuse_clash()
         if self._registry is None:
             return self._of_json(records, schema)
@@ -82,7 +81,7 @@ class Decoder:
         texts = self._registry.of_ids(ids)
         if _JSON not in found:
             return avro_changes(records, schema, texts, self._placeholder)
-        # Of before the relay wrote Avro, in a partition that was not read as far.
+        # Some are JSON, from before the relay wrote Avro: other partitions were read further.
         in_avro = avro_changes(records.where(~_is_json()), schema, texts, self._placeholder)
         return self._of_json(records.where(_is_json()), schema).unionByName(in_avro)
 
@@ -94,5 +93,5 @@ class Decoder:
 
 
 def _is_json() -> Expression:
-    """Whether a value is an object in JSON; null of a tombstone."""
+    """Whether a value is a JSON object; null for a tombstone."""
     return F.substring("value", 1, 1) == F.lit(b"{")

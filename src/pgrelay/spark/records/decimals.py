@@ -1,4 +1,4 @@
-"""Decimals that come as base64 of an integer's bytes (Kafka Connect's Decimal), as digits."""
+"""The digits of decimals that are encoded as base64 of an integer's bytes (Kafka Connect's Decimal)."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _HEX_DIGITS: Final = 32  # of the 128 bits that 38 digits fit in
 
 
 def exact_decimal(digits: Expression, to: DecimalType) -> Expression:
-    """The decimal of a text; null where digits would be lost, which a cast alone would round."""
+    """The decimal of a text; null if digits would be lost: a cast alone would round."""
     behind_point = F.length(F.substring_index(digits, ".", -1))
     fits = ~digits.contains(".") | (behind_point <= to.scale)
     return F.when(fits & ~digits.contains("E"), digits.try_cast(to))
@@ -37,7 +37,7 @@ def integer_text(hexadecimal: Expression, scale: Expression) -> Expression:
 
 
 def variable_decimal_text(text: Expression) -> Expression:
-    """The digits of `{"scale": 2, "value": "<base64>"}`; of NaN and the infinities, themselves."""
+    """The digits of `{"scale": 2, "value": "<base64>"}`; NaN and the infinities stay as they are."""
     scale = F.get_json_object(text, "$.scale").try_cast("int")
     digits = decimal_text(F.get_json_object(text, "$.value"), scale)
     return F.when(text.startswith("{"), digits).otherwise(text)

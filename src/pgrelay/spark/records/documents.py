@@ -1,7 +1,7 @@
 """Values whose JSON Spark's parser would rewrite: numbers past a double's digits, and documents.
 
-In a map of texts a JSON number has been a double, and the document "a" is not told from the text a. Such
-columns are parsed a second time, as variants, which keep up to 38 digits; what has more is not exact.
+In a map of texts a JSON number has passed through a double, and the document "a" looks like the text a. Such
+columns are parsed a second time, as variants, which keep up to 38 digits; a number with more is inexact.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from pgrelay.spark.records.values import JSON_OPTIONS
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 
-# Where a document's number has become a double: in its schema, or, of arrays of mixed types, in its text.
+# Signs that a document's number became a double: in its schema, or for arrays of mixed types in its text.
 _DOUBLE: Final = r"(?:^|<|: )DOUBLE(?:$|,|>)"
 _EXPONENT: Final = r"(?:^|[:\[,])-?[0-9.]+E"
 
@@ -30,12 +30,12 @@ def needs_document(column: Column) -> bool:
 
 
 def documents_of(text: Expression, schema: TableSchema) -> list[Expression]:
-    """Structs of variants, where they are needed: the columns that `document_of` takes them out of."""
+    """The columns, structs of variants, that `document_of` reads; none if no column needs a document."""
     is_flat = F.col("envelope.__op").isNotNull()
     columns = []
     for number, names in enumerate(_told_apart(schema)):
         fields = ", ".join(f"{quoted(name)}: variant" for name in names)
-        # Of a flat record the row is the record.
+        # A flat record is itself the row.
         envelope = F.from_json(text, f"before struct<{fields}>, after struct<{fields}>", JSON_OPTIONS)
         flat = F.from_json(text, fields.replace("`: variant", "` variant"), JSON_OPTIONS)
         columns += [
@@ -46,7 +46,7 @@ def documents_of(text: Expression, schema: TableSchema) -> list[Expression]:
 
 
 def document_of(side: str, schema: TableSchema, name: str) -> Expression:
-    """The variant of a column, under the name that it had when it was written."""
+    """The variant of a column, given the name that it had when the record was written."""
     [number] = [number for number, names in enumerate(_told_apart(schema)) if name in names]
     return F.col(_documents(side, number)).getField(name)
 
@@ -56,7 +56,7 @@ def _documents(side: str, number: int) -> str:
 
 
 def _told_apart(schema: TableSchema) -> list[list[str]]:
-    """The names of all columns that need a document; in a list none that Spark takes for another in it."""
+    """The names of all columns that need a document, in lists without two that Spark takes for the same."""
     lists: list[list[str]] = []
     for name in sorted({c.name for version in schema.versions for c in version.columns if needs_document(c)}):
         free = (names for names in lists if name.lower() not in map(str.lower, names))
@@ -69,7 +69,7 @@ def _told_apart(schema: TableSchema) -> list[list[str]]:
 
 
 def value_of_document(text: Expression, document: Expression, column: Column) -> Expression:
-    """The exact value of a column; null where its variant has lost digits."""
+    """The exact value of a column; null if its variant has lost digits."""
     to = column.spark_type
     if column.encoding == NUMBER:
         digits = _digits(document)
@@ -77,12 +77,12 @@ def value_of_document(text: Expression, document: Expression, column: Column) ->
     if isinstance(to, ArrayType):
         return _decimals(text, document, to)
     inexact = F.schema_of_variant(document).rlike(_DOUBLE) | F.to_json(document).rlike(_EXPONENT)
-    # JSON's null is a document of its own to a variant, and null to us.
+    # A variant holds JSON's null as a document, which to us is null.
     return F.when(text.isNotNull() & ~inexact, F.to_json(document))
 
 
 def _digits(document: Expression) -> Expression:
-    """A number's digits, or what stands in its place; null where it has become a double."""
+    """A number's digits, or the text in its place; null if it has become a double."""
     return F.when(F.schema_of_variant(document) != "DOUBLE", F.try_variant_get(document, "$", "string"))
 
 

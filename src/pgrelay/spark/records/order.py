@@ -12,13 +12,13 @@ from pgrelay.spark.schemas.schema import Position, TableSchema
 
 
 def before(position: Position) -> Expression:
-    """Whether a change comes before a position; null where it has none of its own."""
+    """Whether a change comes before a position; null if the change has none."""
     lsn, seq = position
     return (F.col("commit_lsn") < lsn) | ((F.col("commit_lsn") == lsn) & (F.col("seq") < seq))
 
 
 def after(position: Position) -> Expression:
-    """Whether a change comes after a position; null where it has none of its own."""
+    """Whether a change comes after a position; null if the change has none."""
     lsn, seq = position
     return (F.col("commit_lsn") > lsn) | ((F.col("commit_lsn") == lsn) & (F.col("seq") > seq))
 
@@ -26,12 +26,12 @@ def after(position: Position) -> Expression:
 def by_version(
     lineage: Sequence[tuple[Position, Column]], schema: TableSchema, read: Callable[[Column], Expression]
 ) -> Expression:
-    """What `read` gives for what the column was at the change's position; null before it was added."""
+    """The result of `read` for the column as of the change's position; null before it was added."""
     position, column = lineage[-1]
     value = read(column)
     if len(lineage) == 1 and position == schema.versions[0].position:
         return value
-    # Rows older than all that is known are read by the oldest version.
+    # Rows older than every known version are read by the oldest one.
     first = lineage[0][0]
     branches = F.when(before(first), None) if first > schema.versions[0].position else None
     for (_, was), (until, _) in pairwise(lineage):
@@ -42,15 +42,15 @@ def by_version(
 
 
 def older(position: Position, row: str = "") -> str:
-    """Whether the last change of a target's row comes before a position, in SQL; `row` is such as `t.`."""
+    """In SQL, whether the last change of a target's row comes before a position. `row`: a prefix, `t.`."""
     lsn, seq = position
     return f"({row}{COMMIT_LSN} < {lsn} OR {row}{COMMIT_LSN} = {lsn} AND {row}{SEQ} < {seq})"
 
 
 def emptying(truncated: Position | None) -> tuple[str, str]:
-    """The clauses of a MERGE into `t` for a truncate, if any: behind its ON, and after all other clauses.
+    """Two clauses of a MERGE into `t` for a truncate, if any: for the end of its ON, and after all others.
 
-    The rows that the truncate found match nothing, and are deleted by the same commit.
+    The rows that the truncate removed match nothing, and the same commit deletes them.
     """
     if truncated is None:
         return "", ""

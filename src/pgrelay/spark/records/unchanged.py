@@ -1,4 +1,4 @@
-"""Columns whose large value was not sent: by names, or by a placeholder in the value's place."""
+"""Columns whose large (TOAST) value was not sent: listed by name, or with a placeholder as the value."""
 
 from functools import reduce
 from itertools import pairwise
@@ -12,14 +12,14 @@ from pgrelay.spark.schemas.schema import TableSchema
 
 
 def named_now(told: Expression, schema: TableSchema) -> Expression:
-    """An array of names, which are told as at the change's position, as the names in force.
+    """An array of column names as of the change's position, translated to the names in force.
 
-    Those of columns that are gone are left out.
+    Columns that are gone are left out.
     """
     names = schema.names_now()
     if len(names) == 1:
         return told
-    # After the last of these positions all columns have the names that they have now.
+    # After the last of these positions all columns have their current names.
     branches = [(before(until), _map(now)) for (_, now), (until, _) in pairwise(names)]
     other = reduce(lambda chain, branch: chain.when(*branch), branches[1:], F.when(*branches[0]))
     named = F.transform(
@@ -30,7 +30,7 @@ def named_now(told: Expression, schema: TableSchema) -> Expression:
 
 def _map(names: dict[str, str | None]) -> Expression:
     parts = (F.lit(part).cast("string") for pair in names.items() for part in pair)
-    return F.create_map(*parts).cast("map<string, string>")  # of no names, too
+    return F.create_map(*parts).cast("map<string, string>")  # an empty map needs its type, too
 
 
 def doubtful(name: str) -> str:

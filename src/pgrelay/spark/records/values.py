@@ -1,8 +1,8 @@
-"""From a JSON value's text to the column's exact type, by Spark's own expressions.
+"""Converting a JSON value's text to the column's exact type, with Spark's own expressions.
 
-Each gives null for what is not exactly of the type, which the caller tells from a value that was null:
-nothing is ever rounded. `from_json` itself would round 1.239 to a decimal(12,2), and take the year 44 before
-Christ for that after him.
+Each returns null for a value that is not exactly of the type; the caller distinguishes that from a value that
+was null. Nothing is ever rounded. `from_json` itself would round 1.239 to a decimal(12,2), and read the year
+44 BC as 44 AD.
 """
 
 from typing import Final
@@ -25,14 +25,14 @@ from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.records.decimals import decimal_text, exact_decimal, variable_decimal_text
 from pgrelay.spark.schemas.columns import Column
 
-# Of the parser: by default it refuses a number of a thousand digits, and a string of 20 MB.
+# By default the parser refuses a number of a thousand digits, and a string of 20 MB.
 JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 
 _DAY_US: Final = 86_400_000_000
 
 
 def value_of(text: Expression, column: Column) -> Expression:
-    """The value of a column from its JSON's text, a string without quotes; null where it is not exact."""
+    """The value of a column from its JSON's text (a string without quotes); null if it is not exact."""
     if column.text:
         return text
     element = column.element
@@ -54,7 +54,7 @@ def value_of(text: Expression, column: Column) -> Expression:
 
 
 def _array(text: Expression, element: Column) -> Expression:
-    """Null too where there are two dimensions or more, which one array type can't tell apart from one."""
+    """Null also for two or more dimensions, which one array type can't tell apart from one dimension."""
     texts = F.when(~text.startswith("[["), F.from_json(text, "array<string>", JSON_OPTIONS))
     if isinstance(element.spark_type, StringType) and not _decoded(element):
         return texts
@@ -63,7 +63,7 @@ def _array(text: Expression, element: Column) -> Expression:
 
 
 def _decoded(column: Column) -> bool:
-    """Whether a value's text is made out of its JSON."""
+    """Whether a value's text has to be computed from its JSON."""
     return column.encoding in (MICROS, VARIABLE_DECIMAL, DECIMAL_BASE64)
 
 
@@ -93,12 +93,12 @@ def _temporal(text: Expression, encoding: str, to: DataType) -> Expression:
         return F.timestamp_micros(text.try_cast("bigint"))
     if encoding == MICROS:
         return local_timestamp(text.try_cast("bigint"))
-    # A cast leaves out what follows the date: of all that Postgres prints, that is the mark of years BC.
+    # A cast ignores what follows the date, which in all that Postgres prints is only the mark BC.
     return F.when(~text.endswith("BC"), text.try_cast(to))
 
 
 def local_timestamp(micros: Expression) -> Expression:
-    """The timestamp so long after 1970, whatever zone the session is in."""
+    """The timestamp so many microseconds after 1970, whatever the session's time zone."""
     within = F.pmod(micros, F.lit(_DAY_US))
     days = _whole(micros - within, _DAY_US).cast("int")
     seconds = (within.cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
@@ -106,5 +106,5 @@ def local_timestamp(micros: Expression) -> Expression:
 
 
 def _whole(number: Expression, by: int) -> Expression:
-    """The whole part of a division of integers; `/` would make doubles of them."""
+    """The whole part of a division of integers; `/` would return a double."""
     return F.call_function("div", number, F.lit(by))
