@@ -1,1 +1,1 @@
-"""What the tables were: their columns through time, told by the schema topic, a registry or Postgres."""
+"""The tables' columns through time, from the schema topic, a registry or Postgres."""

@@ -9,7 +9,7 @@ from pgrelay.encode.records import FLAT_NAMES
 
 _MAX_DIGITS: Final = 38  # of Spark's decimal
 
-# What a change of ours is known by; Debezium's has the rest of the envelope.
+# The fields that identify a change of ours; Debezium's own changes have the rest of the envelope.
 _SOURCE: Final = {"commit_lsn", "seq"}
 
 AvroSchema = Any
@@ -17,7 +17,7 @@ AvroSchema = Any
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """One schema under which values were written. `text` is what Spark reads them by.
+    """One schema under which values were written. `text` is the JSON that Spark reads them with.
 
     `flat`: the value is the row. `columns`: the row's fields, by the name of the column.
     """
@@ -34,7 +34,7 @@ class WriterSchema:
 
 
 def writer_schema(number: int, text: str) -> WriterSchema | None:
-    """The schema of that id, from its JSON; None where it is not that of a change."""
+    """The schema of that id, from its JSON; None if it is not that of a change."""
     schema = json.loads(text)
     found = row_of(schema)
     if found is None:
@@ -51,10 +51,10 @@ def writer_schema(number: int, text: str) -> WriterSchema | None:
 def row_of(schema: AvroSchema) -> tuple[AvroSchema, bool] | None:
     """The row's part of a value's schema, and whether it is flat: the value is the row itself.
 
-    None where the schema is not that of a table's changes.
+    None if the schema is not that of a table's changes.
     """
     fields = {field["name"]: field for field in schema.get("fields", ())} if isinstance(schema, dict) else {}
-    # By a name that is ours alone: a flat row may have a column `after`.
+    # Recognized by a name that only we use: a flat row may have a column `after`.
     if "__commit_lsn" in fields:
         return schema, True
     if not {"before", "after", "source"} <= fields.keys() or not members(fields["source"]["type"]) >= _SOURCE:
@@ -63,23 +63,23 @@ def row_of(schema: AvroSchema) -> tuple[AvroSchema, bool] | None:
 
 
 def members(schema: AvroSchema) -> set[str]:
-    """The names of a record's fields; none of what is no record."""
+    """The names of a record's fields; empty if the schema is not a record's."""
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
     return {field["name"] for field in fields}
 
 
 def field_of(writer: WriterSchema, name: str) -> str | None:
-    """The field of a column, None where the schema has none."""
+    """The field of a column; None if the schema has none."""
     return writer.columns.get(name) or next((f for f in writer.columns.values() if f == legal(name)), None)
 
 
 def present(schema: AvroSchema) -> AvroSchema:
-    """The type, out of its union with null where it is in one."""
+    """The type; of a union with null, the other branch."""
     return next(branch for branch in schema if branch != "null") if isinstance(schema, list) else schema
 
 
 def _readable(schema: AvroSchema) -> AvroSchema:
-    """The same with decimals that Spark has no type for as the bytes that they are."""
+    """The same, with decimals that are too large for Spark's type read as bytes."""
     if isinstance(schema, list):
         return [_readable(branch) for branch in schema]
     if not isinstance(schema, dict):

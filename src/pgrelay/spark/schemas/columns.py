@@ -11,9 +11,9 @@
 | arrays | array of the element's type |
 | all else: numeric without precision, text, uuid, json, time, timetz, interval, money, ranges, ... | string |
 
-A column that the relay masks or hashes is a string. An array is read in one dimension: those of more have to
-be read as text (`TableSchema.as_text`), as has what a type of Spark can't hold (NaN in a decimal, infinity in
-a date).
+A column that the relay masks or hashes is a string. Only one-dimensional arrays are read as arrays. Columns
+with arrays of more dimensions, or with values that a type of Spark can't hold (NaN in a decimal, infinity in
+a date), have to be read as text (`TableSchema.as_text`).
 """
 
 import re
@@ -60,7 +60,7 @@ _COUNTERPARTS: Final[dict[str, DataType]] = {
     "hstore": MapType(StringType(), StringType()),
 }
 
-# Values of these types are never stored apart (TOAST), so an update always carries them.
+# Values of these types are never stored out of line (TOAST), so an update always carries them.
 _INLINE: Final = frozenset(
     [
         "bool",
@@ -109,14 +109,14 @@ _INLINE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the schema topic tells it.
+    """A column as the schema topic describes it.
 
-    type_name      pg_type.typname, a domain's base type's: int4, _int4, mood
-    type_modifier  pg_attribute.atttypmod, -1 where none was declared
-    key            whether it is of the record's key
+    type_name      pg_type.typname, for a domain that of its base type: int4, _int4, mood
+    type_modifier  pg_attribute.atttypmod, -1 if none was declared
+    key            whether it is part of the record's key
     encoding       the name of the JSON encoding or Avro type of its values
-    text           whether to read it as a string whatever its type, as where the relay hides its values
-    type_oid       pg_attribute.atttypid, 0 where it isn't known
+    text           whether to read it as a string whatever its type, for example as the relay hides its values
+    type_oid       pg_attribute.atttypid, 0 if it isn't known
     """
 
     name: str
@@ -138,15 +138,15 @@ class Column:
         if self.type_name == "numeric":
             return self._numeric()
         counterpart = _COUNTERPARTS.get(self.type_name, StringType())
-        # An earlier relay marks no column as hidden, and its hashes and masks have this encoding; bytea and
-        # timestamps as themselves have others.
+        # An earlier relay does not mark hidden columns, but its hashes and masks have this encoding. Values
+        # of bytea and timestamps that are not hidden have others.
         return StringType() if self.encoding == STRING else counterpart
 
     @property
     def element(self) -> "Column | None":
-        """An array's elements, as a column of their own; None of what is no array."""
+        """An array's elements, as a column of their own; None if this is no array."""
         array = _ARRAY.fullmatch(self.encoding)
-        if array is None or array[1] == JSON:  # documents keep their own words, inside one text
+        if array is None or array[1] == JSON:  # an array of documents stays one text, to keep their words
             return None
         name = self.type_name if array[1].startswith("array<") else self.type_name.removeprefix("_")
         return Column(self.name, name, self.type_modifier, encoding=array[1])
@@ -162,6 +162,6 @@ class Column:
         if self.type_modifier < 0:
             return StringType()
         precision, scale = declared_precision(self.type_modifier), declared_scale(self.type_modifier)
-        # numeric(5,-2) has up to seven digits before the point, numeric(3,5) five behind it.
+        # numeric(5,-2) has up to seven digits before the point, numeric(3,5) five after it.
         precision = precision - scale if scale < 0 else max(precision, scale)
         return DecimalType(precision, max(scale, 0)) if precision <= _MAX_DIGITS else StringType()

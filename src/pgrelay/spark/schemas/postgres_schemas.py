@@ -1,4 +1,4 @@
-"""Table schemas out of Postgres's own catalogue, where the schema topic is not to be read."""
+"""Table schemas from Postgres's own catalogue, for when the schema topic can't be read."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -19,8 +19,8 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.wire.pgoutput import RelationColumn
 
-# Of each table its columns in order. Generated columns are not replicated. Columns that an index INCLUDEs are
-# not part of its key, and by default a deferrable primary key identifies no row.
+# The columns of each table in order. Generated columns are left out, since they are not replicated. Columns
+# that an index INCLUDEs are not part of its key, and by default a deferrable primary key identifies no row.
 _QUERY: Final[LiteralString] = """
 WITH identity(relid, keys) AS (
     SELECT i.indrelid, (i.indkey::int2[])[0:i.indnkeyatts - 1]
@@ -62,9 +62,8 @@ def postgres_schemas(
 ) -> dict[str, TableSchema]:
     """The schema of every table of a database as it is now, by topic. PostgreSQL 12 or later.
 
-    What the relay is configured with has to be said: `topic` as in `records.topic`, and the encodings.
-    Columns that it hides, and routes, are not known here; nor are earlier versions, so prefer
-    `table_schemas`.
+    Pass what the relay is configured with: `topic` as in `records.topic`, and the encodings. Hidden columns,
+    routes and earlier versions are not known here, so prefer `table_schemas`.
     """
     topics = Topics(prefix, topic)
     choices = Encodings(numeric=numeric, time=time, binary=binary, json=json)

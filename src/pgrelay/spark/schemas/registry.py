@@ -1,4 +1,4 @@
-"""Writer schemas out of a schema registry, by Confluent's client, when a plan is made and never for a row."""
+"""Writer schemas from a schema registry, by Confluent's client: asked for per plan, never per row."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pgrelay.errors import PgrelayError, SetupError
 
-# The user's own options come on top. By itself the client waits for an answer without end.
+# The user's own options override these. By default the client waits for an answer for ever.
 _DEFAULTS: Final[Mapping[str, object]] = {"timeout": 10}
 
 _NO_SUCH_SCHEMA: Final = 40403
@@ -19,10 +19,10 @@ _USER_INFO: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 
 class Registry:
-    """One registry: its URL, or the options of Confluent's client. What it once told is kept.
+    """One registry, by its URL or the options of Confluent's client. Keeps the schemas that it has returned.
 
-    Raises SetupError where the options can't be right, and PgrelayError where the registry does not answer,
-    or has not the subject that it is asked for.
+    Raises SetupError if the options can't be right, and PgrelayError if the registry does not answer, or
+    lacks the subject that it is asked for.
     """
 
     def __init__(self, where: str | Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ class Registry:
         return {version.schema_id: self._texts[version.schema_id] for version in found if version.schema_id}
 
     def latest(self, topic: str) -> tuple[str | None, str]:
-        """The last schemas of a topic's keys (None where they have none) and values, as Avro's JSON."""
+        """The last schemas of a topic's keys (None if they have none) and values, as Avro's JSON."""
         with self._asked_for("its subjects"):
             keyed = f"{topic}-key" in self._client.get_subjects()
         key = self._text(f"{topic}-key") if keyed else None
@@ -66,13 +66,13 @@ class Registry:
         return str(schema.schema_str)
 
     def of_ids(self, ids: Iterable[int]) -> dict[int, str]:
-        """The schemas with these ids, of those that the registry has by now."""
+        """The schemas with these ids, as far as the registry has them by now."""
         found = {number: self._of_id(number) for number in ids}
         return {number: text for number, text in found.items() if text is not None}
 
     def _of_id(self, number: int) -> str | None:
         if number not in self._texts:
-            # What was waited for in vain may be there since: it is asked for again, and not waited for.
+            # A schema that was awaited in vain may be there by now: ask again, without waiting.
             patience_s = 0 if number in self._unknown else _PATIENCE_S
             with self._asked_for(f"the schema of id {number}, which a record begins with"):
                 text = self._awaited(number, patience_s)
@@ -83,7 +83,7 @@ class Registry:
         return self._texts.get(number)
 
     def _awaited(self, number: int, patience_s: float) -> str | None:
-        """The schema of an id; None where the registry still has none after so many seconds."""
+        """The schema of an id; None if the registry still has none after so many seconds."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         deadline = time.monotonic() + patience_s
@@ -93,7 +93,7 @@ class Registry:
             except SchemaRegistryError as error:
                 if error.error_code != _NO_SUCH_SCHEMA:
                     raise
-            # One of several registries may hear of a schema after those that read records.
+            # One of several registry servers may learn of a schema after readers see its records.
             if time.monotonic() >= deadline:
                 return None
             time.sleep(_PAUSE_S)
@@ -103,11 +103,11 @@ class Registry:
         """Raises PgrelayError for what the client raises in the block."""
         try:
             yield
-        except Exception as error:  # its own, or of either library that it speaks HTTP by
+        except Exception as error:  # its own, or those of its two HTTP libraries
             told = _shown(error) or type(error).__name__
             raise PgrelayError(f"schema registry {self._url}, asked for {what}: {told}") from error
 
 
 def _shown(told: object) -> str:
-    """In one line, and without the user and password of a URL."""
+    """A text in one line, and without the user and password of a URL."""
     return _USER_INFO.sub("***", " ".join(str(told).split()))

@@ -1,4 +1,4 @@
-"""Table schemas out of a schema registry: what the Avro schemas of a topic tell of its table."""
+"""Table schemas from a schema registry: what the Avro schemas of a topic say of its table."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion, refuse_text
 
-# The Postgres type that each Avro type is written for, which is all that a registry knows of it.
+# The Postgres type that each Avro type stands for; a registry knows no more than that.
 _TYPES: Final = {
     "int": "int4",
     "long": "int8",
@@ -32,8 +32,8 @@ _TYPES: Final = {
 def registry_schemas(registry: str | Mapping[str, Any], topics: Iterable[str]) -> dict[str, TableSchema]:
     """The schemas of tables whose topics are in Avro, by topic: their last versions.
 
-    Integers of 16 bits are read as those of 32, which is what they are in Avro. A registry knows neither LSNs
-    nor the replica identity, so prefer `table_schemas`. Raises SetupError where values are no changes.
+    16-bit integers become 32-bit, which is what they are in Avro. A registry knows neither LSNs nor the
+    replica identity, so prefer `table_schemas`. Raises SetupError if a topic's values are not changes.
     """
     refuse_text(topics)
     client = Registry(registry)
@@ -63,7 +63,7 @@ def _column(field: dict[str, Any], keys: set[str]) -> Column:
 
 
 def _described(schema: AvroSchema) -> tuple[str, int, str]:
-    """Type name, type modifier and encoding, as the schema topic would tell them."""
+    """Type name, type modifier and encoding, as the schema topic would give them."""
     if isinstance(schema, str):
         return _TYPES[schema], -1, schema
     if schema["type"] == "array":

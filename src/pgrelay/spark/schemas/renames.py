@@ -1,10 +1,10 @@
-"""Which column of a table's later version is which of its earlier one: the schema topic tells names alone.
+"""Which columns were renamed from one version of a table to the next: the schema topic has only names.
 
-Postgres never reorders columns. Those that stay keep their order, a renamed one keeps its place, and added
-ones stand behind all others. So what is new in front of a column that stayed was renamed, and is taken for
-the column that went from there. Behind the last that stayed, a column that went and a new one of the same
-type are taken for a rename too, and of a type that can't hold the other's values for a drop and an add. Where
-another reading is as likely, `Renames.doubt` says so: a guess would put a column's values under another name.
+Postgres never reorders columns. Columns that stay keep their order, a renamed one keeps its place, and added
+ones come after all others. So a new name in front of a column that stayed is a rename, of the column that is
+gone from there. After the last that stayed, a column that is gone and a new one of the same type count as a
+rename too; if the new type can't hold the old values, as a drop and an add. If another reading is as likely,
+`Renames.doubt` says so: a guess would put a column's values under another name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ Columns = Sequence[Column]
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """The later names of columns that have another now, by the earlier name; or what can't be told."""
+    """The later names of renamed columns, by the earlier name; `doubt` says what can't be told."""
 
     by_name: dict[str, str]
     doubt: str | None = None
 
 
 def find_renames(earlier: Columns, later: Columns) -> Renames:
-    """What became of the columns of one version in the next."""
+    """The columns of one version that have other names in the next."""
     names, later_names = {c.name for c in earlier}, {c.name for c in later}
     stayed = [column.name for column in later if column.name in names]
     if stayed != [column.name for column in earlier if column.name in later_names]:
@@ -43,7 +43,7 @@ def find_renames(earlier: Columns, later: Columns) -> Renames:
 
 
 def _between(gone: Columns, came: Columns) -> list[tuple[Column, Column]] | None:
-    """The renames among columns in front of one that stayed; None where they can't be told."""
+    """The renames among columns in front of one that stayed; None if they can't be told."""
     if len(gone) == len(came):
         return list(zip(gone, came, strict=True))
     fits = [
@@ -60,7 +60,7 @@ def _behind_all(gone: Columns, came: Columns) -> list[tuple[Column, Column]] | N
     same = all(replace(old, name=new.name, key=new.key) == new for old, new in pairs)
     if same and len(gone) <= len(came):
         return pairs
-    # The first that came is a renamed one, if any is.
+    # If any of the new columns is a renamed one, the first is.
     renamed = any(widens(old.spark_type, new.spark_type) for new in came[:1] for old in gone)
     return None if renamed else []
 
@@ -73,7 +73,7 @@ def _doubt(gone: Columns, came: Columns) -> str:
 
 
 def _gaps(columns: Columns, others: set[str]) -> list[list[Column]]:
-    """The columns that are not among the others: in front of each that is, and behind the last."""
+    """The columns that are not among the others, in groups: before each that is, and after the last."""
     gaps: list[list[Column]] = [[]]
     for column in columns:
         if column.name in others:

@@ -1,4 +1,4 @@
-"""A table's columns through time, as the schema topic told them."""
+"""A table's columns through time, as the schema topic has them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ class TableVersion:
     position: Position
     columns: tuple[Column, ...]
     replica_identity: str = "default"  # default, nothing, full or index
-    relation: int = 0  # pg_class.oid; 0 where it isn't known
+    relation: int = 0  # pg_class.oid; 0 if it isn't known
 
     @property
     def clash(self) -> str | None:
-        """What keeps Spark from having a table with these columns, and the cure; None of most."""
+        """Why Spark can't have a table with these columns, and the cure; None if it can."""
         seen = dict[str, str]()
         for column in self.columns:
             other = seen.setdefault(column.name.lower(), column.name)
@@ -41,11 +41,11 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """What is known of a table: its topic, and its columns in every version, the last one being in force.
+    """What is known of a table: its topic, and its columns in every version; the last one is in force.
 
-    `systemid` is that of the Postgres cluster; empty where it isn't known. `sharing` names the tables that
-    have the topic in common, where there are several. `taken`: names, in lower case, that the target's format
-    has for columns of its own.
+    `systemid` is that of the Postgres cluster; empty if it isn't known. `sharing` names the tables that share
+    the topic, if there are several. `taken`: names, in lower case, that the target's format has for columns
+    of its own.
     """
 
     topic: str
@@ -67,12 +67,12 @@ class TableSchema:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The names of the key's columns; empty of a table without a key."""
+        """The names of the key's columns; empty for a table without a key."""
         return tuple(column.name for column in self.columns if column.key)
 
     @property
     def was_full(self) -> bool:
-        """Whether whole rows were told of, now or before."""
+        """Whether the replica identity is or ever was full."""
         return any(version.replica_identity == "full" for version in self.versions)
 
     @property
@@ -83,9 +83,9 @@ class TableSchema:
     def as_text(self, *names: str) -> Self:
         """The same with these columns read as strings, in the record's own words.
 
-        For values that the exact type can't hold: NaN in numeric(p,s), infinite dates, years before Christ,
-        arrays of several dimensions. A column that was renamed is one by any of its names. Raises SetupError
-        where there is no such column.
+        For values that the exact type can't hold: NaN in numeric(p,s), infinite dates, years BC, arrays of
+        several dimensions. A renamed column may be given by any of its names. Raises SetupError if there is
+        no such column.
         """
         known = {column.name for version in self.versions for column in version.columns}
         if unknown := set(names) - known:
@@ -99,7 +99,7 @@ class TableSchema:
         return replace(self, versions=tuple(versions))
 
     def _in_each(self, names: Iterable[str]) -> list[set[str]]:
-        """These columns' names in each version: there, and where they had others."""
+        """The names of these columns in each version, with renames followed both ways."""
         found = [set(names) for _ in self.versions]
         became = [self.became(was, now) for was, now in pairwise(self.versions)]
         for number, renames in enumerate(became):
@@ -109,9 +109,9 @@ class TableSchema:
         return found
 
     def until(self, position: Position) -> Self:
-        """The same as of a position: without the versions that come later, but for the first one.
+        """The same as of a position: without later versions, except that the first one always stays.
 
-        Where Spark can't have the columns of then, the next version that it can have is the last.
+        If Spark can't have the columns of that time, the next version that it can have is the last.
         """
         count = max(sum(version.position <= position for version in self.versions), 1)
         while count < len(self.versions) and self.clash(self.versions[count - 1]):
@@ -119,23 +119,23 @@ class TableSchema:
         return replace(self, versions=self.versions[:count])
 
     def clash(self, version: TableVersion) -> str | None:
-        """What keeps Spark or the format from having a table with a version's columns; None of most."""
+        """Why Spark or the format can't have a table with a version's columns; None if they can."""
         for column in version.columns:
             if column.name.lower() in self.taken:
                 return f"the name of column {column.name!r} is the lake format's own: rename it"
         return version.clash
 
     def refuse_clash(self) -> None:
-        """Raise SetupError where Spark can't have a table with the columns in force, or can't tell them."""
+        """Raise SetupError if Spark can't have the columns in force, or tables sharing the topic differ."""
         clash = self.clash(self.latest)
         if clash:
             raise SetupError(f"{self.topic}: {clash}")
         if self.sharing and len({version.columns for version in self.versions}) > 1:
-            # Of which table a version is can't be told from a record's position.
+            # A record's position does not tell which table's version it belongs to.
             self.refuse_sharing()
 
     def refuse_sharing(self) -> None:
-        """Raise SetupError where several tables share the topic."""
+        """Raise SetupError if several tables share the topic."""
         if self.sharing:
             raise SetupError(
                 f"{self.topic} has the rows of {', '.join(self.sharing)}, which one target can't keep apart: "
@@ -145,7 +145,7 @@ class TableSchema:
             )
 
     def became(self, earlier: TableVersion, later: TableVersion) -> dict[str, str]:
-        """The names in a later version of those columns of an earlier one that are still there."""
+        """The names in a later version of an earlier one's columns, by the earlier names."""
         first, last = self.versions.index(earlier), self.versions.index(later)
         names = {column.name: column.name for column in earlier.columns}
         for was, now in pairwise(self.versions[first : last + 1]):
@@ -156,7 +156,7 @@ class TableSchema:
         return names
 
     def has_other_key(self, position: Position) -> bool:
-        """Whether the version from that position on has another key than the one before it."""
+        """Whether the version from that position on has another key than the version before it."""
         at = next(number for number, version in enumerate(self.versions) if version.position == position)
         earlier, later = self.versions[at - 1], self.versions[at]
         became = self.became(earlier, later)
@@ -165,9 +165,9 @@ class TableSchema:
         }
 
     def names_now(self) -> list[tuple[Position, dict[str, str | None]]]:
-        """What the columns that had another name are called now, by that name; None of those that are gone.
+        """The current names of columns that had another one, by that name; None if the column is gone.
 
-        From when on, earliest first; the last is empty.
+        Each map with the position from which it holds, earliest first; the last map is empty.
         """
         found: list[tuple[Position, dict[str, str | None]]] = []
         for version in self.versions:
@@ -179,10 +179,10 @@ class TableSchema:
         return found
 
     def lineage(self, name: str) -> list[tuple[Position, Column]]:
-        """What a column in force was in each version, from when on, earliest first.
+        """What a column in force was in each version, with the version's position, earliest first.
 
-        It follows renames back, and ends where the column was added. Versions in which nothing of the column
-        changed are left out.
+        It follows renames back, to where the column was added. Versions that did not change the column are
+        left out.
         """
         found: list[tuple[Position, Column]] = []
         for version, column in self._backwards(name):
@@ -192,7 +192,7 @@ class TableSchema:
         return found[::-1]
 
     def doubts(self) -> list[tuple[Position, str]]:
-        """The versions of which it can't be told what became of the rows before, and why."""
+        """The positions of versions that may have changed older rows in unknown ways, and why."""
         found = [(version.position, _doubt(was, version)) for was, version in pairwise(self.versions)]
         return [(position, doubt) for position, doubt in found if doubt is not None]
 
@@ -209,7 +209,7 @@ class TableSchema:
             later = version
 
     def known_names(self) -> list[str]:
-        """The names of all columns that there ever were: those in force in their order, then the others."""
+        """The names of all columns that ever existed: those in force in their order, then the others."""
         return list(dict.fromkeys(c.name for version in reversed(self.versions) for c in version.columns))
 
     def __str__(self) -> str:
@@ -219,13 +219,13 @@ class TableSchema:
 
 
 def refuse_text(topics: Iterable[str] | None) -> None:
-    """Raise SetupError where one topic's name stands for a list, whose letters would be taken for topics."""
+    """Raise SetupError if one topic's name is given for a list: its letters would be taken for topics."""
     if isinstance(topics, str):
         raise SetupError(f"topics={topics!r}: write a list of topics, [{topics!r}]")
 
 
 def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
-    """The versions in order, without those that tell nothing new: a relay repeats them at every start."""
+    """The versions in order, without those that change nothing: a relay repeats them at every start."""
     kept: list[TableVersion] = []
     for version in sorted(versions, key=lambda version: version.position):
         if not kept or replace(kept[-1], position=version.position) != version:
@@ -234,9 +234,9 @@ def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
 
 
 def _doubt(was: TableVersion, now: TableVersion) -> str | None:
-    """Why rows of the earlier version may not be what they were, without a word of it in the stream."""
+    """Why rows of the earlier version may have changed without a record of it; None if they have not."""
     if was.relation != now.relation and 0 not in (was.relation, now.relation):
-        # Of one made anew the old rows are gone; of one that was renamed to it others may be there.
+        # A re-created table has lost the old rows; one that was renamed to this name may have others.
         return "the rows are another table's, which was made anew or renamed to that name"
     found, there = find_renames(was.columns, now.columns), {column.name: column for column in now.columns}
     if found.doubt is not None:

@@ -15,7 +15,7 @@ from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion, folded, refuse_text
 
-# For the end of one of Kafka's transactions to be written to all its partitions.
+# How long to wait for the end of a Kafka transaction to be written to all its partitions.
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.2
 
@@ -28,10 +28,10 @@ def table_schemas(
     topics: Iterable[str] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> dict[str, TableSchema]:
-    """The schema of every table that the relay of this prefix has told of, by its topic; or `topics` alone.
+    """The schemas of all tables in this prefix's schema topic, by the table's topic; or only of `topics`.
 
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
-    those of Spark's Kafka source. Raises SetupError where the schema topic has none of them.
+    those of Spark's Kafka source. Raises SetupError if the schema topic has none of them.
     """
     refuse_text(topics)
     topic = SchemaTopic(servers, prefix, options)
@@ -46,34 +46,34 @@ def table_schemas(
 
 
 class SchemaTopic:
-    """The schema topic of a relay, read on from where it was read to."""
+    """The schema topic of a relay; each read goes on from where the last one ended."""
 
     def __init__(self, servers: str, prefix: str, options: Mapping[str, str] | None = None) -> None:
         self.name = shorten(f"{prefix}.schema")
         self._servers = servers
-        # Where to start and how much to take are said of the tables' topics.
+        # Options on where to start and how much to take are meant for the tables' topics.
         self._options = {k: v for k, v in (options or {}).items() if k.startswith("kafka.")}
         self._next = 0
         self._given_up = -1  # the last offset that was waited for in vain
         self._told: dict[str, _Told] = {}
 
     def read(self, spark: SparkSession, topics: Iterable[str] | None = None) -> dict[str, TableSchema]:
-        """All that is told by now, or what is of these topics. Others may be of no use to Spark."""
+        """All schemas written by now, or those of these topics. Spark may have no use for others."""
         self._read_on(spark)
         return self._of(topics)
 
     def read_written(self, spark: SparkSession, topics: Iterable[str]) -> dict[str, TableSchema]:
-        """The same with what is written by now and not committed: some seconds are waited for that.
+        """The same, with schemas that are written but not committed yet: it waits some seconds for those.
 
-        A relay that writes exactly once tells of a table in the transaction of the rows that need it, and the
-        rows' partitions may hear of its commit before the schema topic does.
+        A relay that writes exactly once writes a schema in the same transaction as the rows that need it. The
+        rows' partitions may learn of the commit before the schema topic does.
         """
         uncommitted = self._rows(spark, {"kafka.isolation.level": "read_uncommitted"})
         [last] = uncommitted.agg(F.max("offset")).first() or [None]
         deadline = time.monotonic() + _PATIENCE_S
         while last is not None and self._next <= last:
             self._read_on(spark)
-            # What a relay took back never comes.
+            # What a relay aborted never comes.
             if self._next > last or last <= self._given_up or time.monotonic() > deadline:
                 self._given_up = last
                 break
@@ -99,7 +99,7 @@ class SchemaTopic:
         return {topic: self._told[topic].schema(topic) for topic in wanted if topic in self._told}
 
     def clusters(self, topic: str) -> list[str]:
-        """The systemid of every cluster whose rows a topic has, the last one's last."""
+        """The systemid of every cluster whose rows a topic has, in the order in which they first wrote."""
         return list(self._told[topic].clusters) if topic in self._told else []
 
     def _take(self, record: dict[str, Any]) -> None:
@@ -107,11 +107,11 @@ class SchemaTopic:
 
 
 class _Told:
-    """What is told of one topic: its versions by position, of each cluster that wrote to it."""
+    """What is known of one topic: its versions by position, for each cluster that wrote to it."""
 
     def __init__(self) -> None:
         self.clusters: dict[str, dict[Position, TableVersion]] = {}
-        # Of each cluster, by relation: the last name, and from when on.
+        # By cluster and relation: the last name, and the position from which it holds.
         self._named: dict[str, dict[str, tuple[Position, str]]] = {}
         self._systemid = self._namespace = self._table = ""
 
@@ -127,12 +127,12 @@ class _Told:
         named[relation] = max(named.get(relation, (version.position, name)), (version.position, name))
 
     def schema(self, topic: str) -> TableSchema:
-        """Of the cluster that wrote last: the LSNs of another tell nothing about its rows."""
-        # A table that was renamed is one relation, and one that was made anew has the name of the one before.
+        """The schema by the cluster that wrote last: the LSNs of another say nothing about its rows."""
+        # A renamed table is one relation with one last name; a re-created one has its predecessor's name.
         names = {name for _, name in self._named[self._systemid].values()}
         sharing = tuple(sorted(names)) if len(names) > 1 else ()
         told = self.clusters[self._systemid].values()
-        # Those that share a topic take turns in it, of which none is a change.
+        # Tables that share a topic take turns in it; such a turn does not mean a re-created table.
         versions = folded(replace(version, relation=0) if sharing else version for version in told)
         return TableSchema(topic, self._namespace, self._table, versions, self._systemid, sharing)
 

@@ -1,4 +1,4 @@
-"""Which types another holds every value of: what a column's type may change to without loss."""
+"""Which types hold every value of another: what a column's type may change to without loss."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ _DIGITS: Final = {"smallint": 5, "int": 10, "bigint": 19}
 _WHOLE: Final = frozenset(["int2", "int4", "int8"])
 
 _TEXTS: Final = frozenset(["text", "varchar", "citext"])
-# As a text these are written otherwise than records tell them, or by the session's settings.
+# When cast to text, these are written otherwise than in records, or as the session's settings say.
 _REWORDED: Final = frozenset(
     (
         *("bpchar", "char", "bool", "money", "interval", "timetz", "timestamptz", "inet", "cidr"),
@@ -39,11 +39,11 @@ _REWORDED: Final = frozenset(
     )
 )
 _TIMES: Final = frozenset(["time", "timetz", "timestamp", "timestamptz"])
-_MICROSECONDS: Final = 6  # the digits of a time whose type tells none
+_MICROSECONDS: Final = 6  # the digits of a time whose type declares none
 
 
 def widens(was: DataType, now: DataType) -> bool:
-    """Whether every value of one type is exactly one of the other."""
+    """Whether every value of one type is exactly a value of the other."""
     one, other = was.simpleString(), now.simpleString()
     if one == other:
         return True
@@ -60,14 +60,14 @@ def widens(was: DataType, now: DataType) -> bool:
 
 
 def widened(value: Expression, was: Column, now: Column) -> Expression:
-    """A value of an earlier type as one of a later; null, which counts as inexact, where it differs."""
+    """A value of an earlier type as one of a later; null, which counts as inexact, if it would differ."""
     if widens(was.spark_type, now.spark_type):
         return value.cast(now.spark_type)
     return same_as(value, was.spark_type, now.spark_type)
 
 
 def same_as(value: Expression, was: DataType, now: DataType) -> Expression:
-    """A value of one type as the same of the other; null where there is none."""
+    """A value of one type as the equal value of the other; null if there is none."""
     if not _comparable(was, now):
         return F.lit(None).cast(now)
     there = value.try_cast(now)
@@ -75,9 +75,9 @@ def same_as(value: Expression, was: DataType, now: DataType) -> Expression:
 
 
 def _comparable(was: DataType, now: DataType) -> bool:
-    """Whether a value of one type may be one of the other, whatever the session, and in Postgres's words.
+    """Whether values of one type may equal values of the other, as Postgres writes them, in any session.
 
-    A number of floating point is none as a text: Postgres has 1 where Spark has 1.0.
+    A floating-point number is never read as text: Postgres writes 1, and Spark 1.0.
     """
     if isinstance(was, ArrayType) and isinstance(now, ArrayType):
         return _comparable(was.elementType, now.elementType)
@@ -91,7 +91,7 @@ def _comparable(was: DataType, now: DataType) -> bool:
 
 
 def rewritten(was: Column, now: Column) -> bool:
-    """Whether Postgres rounds, cuts, pads or words anew what rows have, though Spark's type would hold it."""
+    """Whether Postgres rounds, cuts, pads or rewords the rows' values, though Spark's type holds them."""
     if (was.type_name, was.type_modifier) == (now.type_name, now.type_modifier):
         return False
     one, other = was.type_name, now.type_name
@@ -123,7 +123,7 @@ def declared(column: Column) -> str:
 
 
 def _grows(name: str, was: int, now: int, *, is_text: bool) -> bool:
-    """Whether values of a type with one modifier are the same with another."""
+    """Whether values of a type with one modifier stay the same with another."""
     if now < 0:
         return True
     if name in _TIMES and now >= _MICROSECONDS:
@@ -138,7 +138,7 @@ def _grows(name: str, was: int, now: int, *, is_text: bool) -> bool:
 
 
 def _has_same_words(was: Column, one: str, other: str, modifier: int) -> bool:
-    """Whether values of one type are written as they are in another."""
+    """Whether values of one type are written the same in another."""
     if (one, other) == ("jsonb", "json") or {one, other} <= _WHOLE:
         return True
     encoding = (was.element or was).encoding
