@@ -1,1 +1,1 @@
-"""`pgrelay spark-mirror`: a mirror of `pgrelay.spark` by a configuration file, with no code to write."""
+"""`pgrelay spark-mirror`: a mirror of `pgrelay.spark` from a configuration file, without code."""

@@ -36,7 +36,7 @@ class Kafka(Section):
 
     @property
     def placeholder(self) -> bool | None:
-        """As of `read_changes`: where none is to be expected, one is corrupt, not a text."""
+        """As in `read_changes`: if none is expected, a placeholder is corrupt, not a text."""
         return True if self.unchanged == "placeholder" else None
 
 
@@ -110,12 +110,12 @@ class MirrorConfig(Section):
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> MirrorConfig:
-    """Read and validate the file; `${NAME}` in a value is the environment's.
+    """Read and validate the file; `${NAME}` in a value is read from the environment.
 
     Raises SetupError: one line for each mistake.
     """
     config = load_as(MirrorConfig, path, environ, example=_EXAMPLE)
-    from pgrelay.spark.hadoop import absolute  # a second, which a mistake need not wait for
+    from pgrelay.spark.hadoop import absolute  # takes a second, so only after the file was found valid
 
     warehouse = absolute(config.lake.warehouse)
     return config.model_copy(update={"lake": config.lake.model_copy(update={"warehouse": warehouse})})

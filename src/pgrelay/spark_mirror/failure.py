@@ -1,4 +1,4 @@
-"""Why a streaming query did not start, or went with Java: our own errors, of what Spark makes of them."""
+"""Why a streaming query did not start, or lost its Java process: our own errors in place of Spark's."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def told_at_start(of: str) -> Iterator[None]:
-    """Raises one line for what Spark throws in the block: SetupError where it takes no such option."""
+    """Raises one line for what Spark throws in the block: SetupError if it does not accept an option."""
     try:
         with told_of(of):
             yield
@@ -24,18 +24,18 @@ def told_at_start(of: str) -> Iterator[None]:
         if isinstance(error.__cause__, IllegalArgumentException):
             raise SetupError(str(error)) from error
         raise
-    except PySparkException as error:  # of Python's side: no Java came up
+    except PySparkException as error:  # from Python's side: Java did not start
         raise PgrelayError(f"{of}: {str(error).strip().partition(chr(10))[0]}") from error
 
 
 @contextmanager
 def told_of_java(stop: threading.Event) -> Iterator[None]:
-    """Raises one line where Spark's Java process goes in the block; none where we are to `stop` anyway."""
+    """Raises one line if Spark's Java process ends in the block; only warns if we are to `stop` anyway."""
     try:
         yield
     except (Py4JError, ConnectionError) as error:
         if isinstance(error, Py4JJavaError):
-            raise  # it is there
+            raise  # the Java process is there
         if stop.is_set():
             _log.warning(
                 "Spark's Java process was stopped, too: a batch under way is cut off, and comes again"

@@ -1,4 +1,4 @@
-"""The mirror's process: a session, one query, its metrics, and an end in good order."""
+"""The mirror's process: a session, one query, its metrics, and an orderly end."""
 
 import os
 import signal
@@ -30,14 +30,14 @@ _GRACE_S: Final = 20.0
 
 
 class Stopped(Exception):
-    """Asked to end before the mirror began."""
+    """A signal came before the mirror began."""
 
 
 def run(config: MirrorConfig, *, once: bool = False) -> None:
     """Mirror until SIGTERM or SIGINT; with `once`, until the targets have what the topics hold by now.
 
-    Raises SetupError, GapError or RecordError as `pgrelay.spark.mirror` does, and PgrelayError where Spark
-    itself gives up.
+    Raises SetupError, GapError or RecordError as `pgrelay.spark.mirror` does, and PgrelayError if Spark
+    itself fails.
     """
     stop = threading.Event()
     metrics = registry()
@@ -45,7 +45,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
         with _asked_to_stop(stop), _served(config, metrics), told_of_java(stop):
             with told_at_start("spark, lake.warehouse"):
                 spark = _session(config)
-            _on_signals(stop)  # PySpark has put a handler of its own in their place
+            _on_signals(stop)  # PySpark has replaced our handlers by one of its own
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 with told_at_start("kafka.options, lake"):
@@ -55,7 +55,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
             finally:
                 spark.stop()
     except (Stopped, KeyboardInterrupt):
-        pass  # of PySpark's handler, while the session is made
+        pass  # PySpark's handler raises the latter while the session is made
     _log.info("stopped")
 
 
@@ -67,7 +67,7 @@ def registry() -> CollectorRegistry:
 
 
 def _session(config: MirrorConfig) -> SparkSession:
-    """Under spark-submit, its master; else the configured one."""
+    """The session, on spark-submit's master if there is one, else on the configured one."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = None if submitted else config.spark.master
     _log.info("starting Spark", master=master or "spark-submit's")
@@ -116,7 +116,7 @@ def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQ
 
 
 def _follow(query: StreamingQuery, stop: threading.Event) -> None:
-    """Until the query ends, or is to end; then until the batch under way has."""
+    """Wait until the query ends, or is asked to end; then until its current batch has ended."""
     try:
         while not stop.is_set():
             if query.awaitTermination(_LOOK_EVERY_S):
@@ -128,7 +128,7 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> None:
 
 
 def _finish_batch(query: StreamingQuery) -> None:
-    """Wait for it a while. A batch that is cut off does no harm, but all of it comes again."""
+    """Wait for the current batch a while. Cutting it off does no harm, but all of it is repeated."""
     _log.info("stopping after the batch under way")
     deadline = time.monotonic() + _GRACE_S
     done = _last_batch(query)
@@ -140,9 +140,9 @@ def _finish_batch(query: StreamingQuery) -> None:
 
 
 def _let_the_listener_finish(spark: SparkSession) -> None:
-    """It hears of the last batch a moment after that is done."""
+    """Wait for the listener, which hears of the last batch a moment after the batch has ended."""
     context: Any = spark.sparkContext._jsc
-    with suppress(Py4JError):  # for want of a log line, nothing has failed
+    with suppress(Py4JError):  # a missing log line is no failure
         context.sc().listenerBus().waitUntilEmpty(int(_GRACE_S * 1000))
 
 
@@ -153,7 +153,7 @@ def _last_batch(query: StreamingQuery) -> int | None:
 
 @contextmanager
 def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
-    """The metrics at the configured address, for as long as the block."""
+    """Serves the metrics at the configured address during the block."""
     if config.http.address is None:
         yield
         return
@@ -173,7 +173,7 @@ def _served(config: MirrorConfig, metrics: CollectorRegistry) -> Iterator[None]:
 
 @contextmanager
 def _asked_to_stop(stop: threading.Event) -> Iterator[None]:
-    """Until there is a query to stop, a signal ends the start right away."""
+    """Lets a signal end the start right away, until there is a query to stop."""
 
     def leave(number: int, frame: object) -> None:
         stop.set()

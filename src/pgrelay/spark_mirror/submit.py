@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Python puts a script's folder first, where our modules would stand for others of the same name.
+    # Python searches a script's folder first, where our modules would shadow others of the same name.
     sys.path.remove(str(Path(__file__).parent))
     from pgrelay.cli import main
 
