@@ -38,10 +38,10 @@ def told_of_java(stop: threading.Event) -> Iterator[None]:
             raise  # the Java process is there
         if stop.is_set():
             _log.warning(
-                "Spark's Java process was stopped, too: a batch under way is cut off, and comes again"
+                "Spark's Java process was stopped too: the current batch is cut off, and will be repeated"
             )
             return
         raise PgrelayError(
-            "Spark's Java process has gone: where it was killed for want of memory, let it have more, or "
-            "take less (maxOffsetsPerTrigger in kafka.options, spark.driver.memory in spark.options)"
+            "Spark's Java process has ended: if it was killed for lack of memory, give it more "
+            "(spark.driver.memory in spark.options), or take less (maxOffsetsPerTrigger in kafka.options)"
         ) from error

@@ -129,12 +129,12 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> None:
 
 def _finish_batch(query: StreamingQuery) -> None:
     """Wait for the current batch a while. Cutting it off does no harm, but all of it is repeated."""
-    _log.info("stopping after the batch under way")
+    _log.info("stopping after the current batch")
     deadline = time.monotonic() + _GRACE_S
     done = _last_batch(query)
     while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == done:
         if time.monotonic() > deadline:
-            _log.warning("the batch under way is cut off; it comes again", waited_s=_GRACE_S)
+            _log.warning("the current batch is cut off, and will be repeated", waited_s=_GRACE_S)
             return
         query.awaitTermination(_LOOK_EVERY_S)
 

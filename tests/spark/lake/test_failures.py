@@ -70,7 +70,7 @@ def test_nor_is_a_file_system_that_spark_does_not_have(spark: SparkSession) -> N
 def test_nor_is_a_java_process_that_was_killed(gone: Exception) -> None:
     stop = threading.Event()
     with (
-        pytest.raises(PgrelayError, match=r"Java process has gone: .*maxOffsetsPerTrigger"),
+        pytest.raises(PgrelayError, match=r"Java process has ended: .*maxOffsetsPerTrigger"),
         told_of_java(stop),
     ):
         raise gone
