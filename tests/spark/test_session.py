@@ -30,7 +30,7 @@ def test_the_one_that_runs_is_taken_with_what_can_still_be_set(spark: SparkSessi
 def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"has spark\.sql\.warehouse\.dir = '.*', not '.*': stop\(\) it"):
         pg.session(tmp_path)
-    with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g': start Python anew"):
+    with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g': restart Python"):
         pg.session(options={"spark.driver.memory": "3g"})
     # Options may be no text, as Spark takes them.
     assert pg.session(options={"spark.ui.enabled": False}) is spark  # type: ignore[dict-item]
@@ -52,7 +52,7 @@ def test_so_is_one_in_a_java_process_that_lacks_the_jars(
     # As after stop() of a session that was not ours: its process stays.
     monkeypatch.setattr(sys.modules[pg.session.__module__], "_running", lambda: None)
     monkeypatch.setattr(sys.modules[pg.session.__module__], "_EXTENSIONS", ("no.such.Extension",))
-    with pytest.raises(SetupError, match=r"has the jars of neither Delta nor Iceberg: start Python anew"):
+    with pytest.raises(SetupError, match=r"has the jars of neither Delta nor Iceberg: restart Python"):
         pg.session()
 
 

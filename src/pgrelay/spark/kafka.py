@@ -48,11 +48,11 @@ def read_topics(
 def _refuse_no_offsets(options: Mapping[str, str]) -> None:
     """Raise SetupError for invalid offsets, which Spark would refuse only once a query runs."""
     for name, value in options.items():
-        # A dict is none: what Spark makes of it is no JSON.
+        # A dict is refused too: Spark would turn it into text that is not JSON.
         if name.lower() in _OFFSETS and not _are_offsets(str(value)):
             raise SetupError(
-                f"{name}: {value!r} is neither earliest, latest nor offsets by topic and partition in JSON, "
-                """as '{"app.public.orders": {"0": 17}}'"""
+                f"{name}: {value!r} is neither earliest, latest nor offsets by topic and partition: write "
+                """them in JSON, as '{"app.public.orders": {"0": 17}}'"""
             )
 
 

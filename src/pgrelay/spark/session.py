@@ -126,9 +126,9 @@ def _refuse_without_jars() -> None:
     jvm: Any = SparkContext._jvm
     if not any(jvm.org.apache.spark.util.Utils.classIsLoadable(extension) for extension in _EXTENSIONS):
         raise SetupError(
-            "Spark's Java process, which was started without pgrelay.spark.session, has the jars of neither "
-            "Delta nor Iceberg: start Python anew, and this session first; or give spark_jars() to that "
-            "process, as by spark-submit --jars"
+            "Spark's Java process, which was not started by pgrelay.spark.session, has the jars of neither "
+            "Delta nor Iceberg: restart Python and start this session first, or give spark_jars() to that "
+            "process, as with spark-submit --jars"
         )
 
 
@@ -137,8 +137,8 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
     extensions = running.conf.get("spark.sql.extensions", None) or ""
     if not any(extension in extensions for extension in _EXTENSIONS):
         raise SetupError(
-            "the Spark session that runs in this process has neither Delta nor Iceberg: start Python anew, "
-            f"and this session first, or start that one with {_EXTENSIONS[0]} in spark.sql.extensions, and "
+            "the Spark session that runs in this process has neither Delta nor Iceberg: restart Python and "
+            f"start this session first, or start that one with {_EXTENSIONS[0]} in spark.sql.extensions and "
             "spark_jars() in spark.jars"
         )
     for key, value in told.items():
@@ -146,10 +146,10 @@ def _as_asked(running: SparkSession, told: Mapping[str, str]) -> SparkSession:
             running.conf.set(key, value)
         elif _plain(has := running.conf.get(key, None) or "") != _plain(to_str(value) or ""):
             # stop() leaves the Java process, with the memory and options that it was started with.
-            cure = "start Python anew" if key.startswith("spark.driver.") else "stop() it first"
+            cure = "restart Python" if key.startswith("spark.driver.") else "stop() it first"
             raise SetupError(
                 f"the Spark session that runs in this process has {key} = {has!r}, not {value!r}: {cure}, or "
-                "leave that out"
+                "leave that setting out"
             )
     return running
 
@@ -182,7 +182,7 @@ def _attach_tables(spark: SparkSession, location: str) -> None:
                 spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {literal(place)}")
             except (CapturedException, Py4JJavaError) as error:
                 _log.warning(
-                    "a folder of the warehouse has a Delta table that the session can't have",
+                    "a Delta table of the warehouse can't be registered in the session",
                     folder=place,
                     reason=cause(error),
                 )
