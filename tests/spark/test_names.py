@@ -90,7 +90,7 @@ def test_a_table_with_our_names_has_a_history(
 
 def test_a_name_of_a_history_itself_is_refused(spark: SparkSession, topic: Topic, target: str) -> None:
     schema = table(topic.name, ID, Column("__Valid_To", "text"))
-    with pytest.raises(SetupError, match="the name of column '__Valid_To' is ours: rename it"):
+    with pytest.raises(SetupError, match="pgrelay adds a column named '__Valid_To' itself: rename it"):
         HistoryTarget(lake_table(spark, target, "delta"), schema).apply(topic.changes(schema), schema)
 
 
@@ -117,7 +117,9 @@ def test_a_column_with_a_name_of_the_formats_own_is_refused_until_it_is_renamed(
     schema = TableSchema("app.public.t", "public", "t", told, "1", taken=TAKEN["iceberg"])
     before = replace(schema, versions=told[:1])
     messages = [change("c", 10, after={"ts": 1, "__Row_Operation": "a"})]
-    with pytest.raises(SetupError, match="'__Row_Operation' is the lake format's own: rename it"):
+    with pytest.raises(
+        SetupError, match="the lake format has a column named '__Row_Operation' itself: rename it"
+    ):
         pg.apply_changes(changes_of(spark, before, messages), target, schema=before, using="iceberg")
     first = changes_of(spark, schema, messages)
     pg.apply_changes(first, target, schema=schema.until((1, 0)), using="iceberg")

@@ -63,11 +63,11 @@ def test_columns_that_changed_places_are_refused_while_there_are_rows(
     topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}))
     apply(topic, swapped.until((1, 0)), target, using)
     topic.write(change("u", 110, after={"id": 1, "b": "A", "a": "B"}))
-    refused = r"from LSN 0/65 on, columns 'id', 'b', 'a' stand in another order.*; to go on, drop the target"
+    refused = r"from LSN 0/65 on, columns 'id', 'b', 'a' have another order.*; to go on, drop the target"
     with pytest.raises(SetupError, match=refused):
         apply(topic, swapped, target, using)
     # Nor does a new target take the values of before it.
-    with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65, from where on"):
+    with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65; from that LSN on, "):
         apply(topic, swapped, f"{target}_new", using)
 
 
@@ -94,10 +94,10 @@ def test_a_target_of_other_types_is_not_cast_to(topic: Topic, target: str, using
     apply(topic, schema, target, using)
     topic.write(change("c", 11, after={"id": 2, "d": "0044-03-15 BC", "n": 1}))
     with pytest.raises(
-        RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* in a target that is made anew"
+        RecordError, match=r"'0044-03-15 BC' is not exactly a date, .* into a re-created target"
     ):
         apply(topic, schema, target, using)
-    with pytest.raises(SetupError, match=r"column 'd' is string, and in .* it is date: drop the target"):
+    with pytest.raises(SetupError, match=r"column 'd' is string, but in .* it is date: drop the target"):
         apply(topic, schema.as_text("d"), target, using)
 
 
@@ -120,13 +120,13 @@ def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(
     keyed = replace(REGION, key=True)
     known = schema_of("t", [ID, A], [ID, A, REGION], [ID, A, keyed])
     table = made(spark, target, "delta", known.until((101, 0)), "1, 'A', 7", "2, 'B', NULL")
-    with pytest.raises(SetupError, match=r"from LSN 0/C9 on, column 'region' is of the key.*; to go on"):
+    with pytest.raises(SetupError, match=r"from LSN 0/C9 on, column 'region' is part of the key.*; to go on"):
         evolve(table, known, (101, 0), live=table.rows)
     # It is no row that changes are merged into.
     evolve(table, known, (101, 0), live=lambda: table.rows().where("id = 1"))
     # Nor has any row a value of what comes with the key.
     added = schema_of("t", [ID, A, REGION], [ID, A, REGION, replace(keyed, name="branch")])
-    with pytest.raises(SetupError, match=r"from LSN 0/65 on, column 'branch' is of the key"):
+    with pytest.raises(SetupError, match=r"from LSN 0/65 on, column 'branch' is part of the key"):
         evolve(table, added, (1, 0), live=table.rows)
 
 
@@ -193,7 +193,8 @@ def test_a_type_that_does_not_hold_all_of_the_old_one_is_refused_while_there_are
     known = schema_of("t", [ID, was], [ID, now])
     table = made(spark, target, "iceberg", known.until((1, 0)), "1, 5")
     lost = (
-        rf"^t: column '{now.name}' {told} from LSN 0/65 on, which can't hold all that it was; to go on, drop"
+        rf"^t: column '{now.name}' {told} from LSN 0/65 on, which can't hold all of its values; "
+        "to go on, drop"
     )
     with pytest.raises(SetupError, match=lost):
         evolve(table, known, (1, 0), live=table.rows)

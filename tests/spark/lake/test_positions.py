@@ -105,9 +105,7 @@ def test_a_driver_that_wakes_behind_another_brings_no_row_back(
     old, new = two_drivers(topic, target, using)
     new.apply(1, 2)
     new.apply(2, 3)
-    with pytest.raises(
-        PgrelayError, match=r"another mirror writes to .* at LSN 0/1E by that one and at 0/A by this one; end"
-    ):
+    with pytest.raises(PgrelayError, match=r"another mirror writes to .* at LSN 0/1E, this one at 0/A: end"):
         old.apply(1, 2)
     assert rows(old.table.rows()) == {(1,): 1}
     assert read_positions(old.table, old.schema).applied == {0: (30, 0)}
@@ -117,7 +115,7 @@ def test_a_driver_that_wakes_behind_another_brings_no_row_back(
 def test_nor_where_the_other_has_gone_no_further(topic: Topic, target: str) -> None:
     old, new = two_drivers(topic, target)
     new.apply(1, 2)
-    with pytest.raises(PgrelayError, match=r"another mirror .* at LSN 0/14 by that one and at 0/A by this"):
+    with pytest.raises(PgrelayError, match=r"another mirror .* at LSN 0/14, this one at 0/A: end"):
         old.apply(1, 2)
 
 
@@ -126,7 +124,7 @@ def test_nor_where_the_other_has_made_the_target(topic: Topic, target: str) -> N
     topic.write(change("c", 10, after={"id": 1}), change("d", 20, before={"id": 1}))
     old, new = (Driver(topic, target, "iceberg", schema) for _ in range(2))
     new.apply(0, 2)
-    with pytest.raises(PgrelayError, match=r"another mirror has made .*; end one of the two"):
+    with pytest.raises(PgrelayError, match=r"another mirror has created .*: end one of the two"):
         old.apply(0, 1)
     assert read_positions(old.table, schema).applied == {0: (20, 0)}
 
@@ -153,8 +151,8 @@ def test_nor_does_it_change_the_columns_that_the_other_has_changed_since(topic: 
 @pytest.mark.parametrize(
     ("until", "kind", "told"),
     [
-        (2, PgrelayError, r"at LSN 0/14 by that one and at 0/14 by this one; end one of the two"),
-        (3, SetupError, r"at LSN 0/1E .*, so that rows may be back .*; end one .*spark\.drop\("),
+        (2, PgrelayError, r"at LSN 0/14, this one at 0/14: end one of the two"),
+        (3, SetupError, r"at LSN 0/1E, .* so that deleted rows may be back, .*: end one .*spark\.drop\("),
     ],
     ids=["as far", "further"],
 )

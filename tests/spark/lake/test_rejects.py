@@ -34,6 +34,6 @@ def test_where_columns_have_changed_they_are_not_to_be_set_aside_but_read_anew(
     spark: SparkSession, target: str, row: Row
 ) -> None:
     schema = table(TOPICS[0], ID, Column("old", "text"))
-    told = r"partition 0 offset 0: columns .*; where the columns were changed, read table_schemas again"
+    told = r"partition 0 offset 0: columns .*; if the columns were changed, read table_schemas again"
     with pytest.raises(RecordError, match=told):
         pg.apply_changes(changes_of(spark, schema, [change("c", 10, after=row)]), target, schema=schema)

@@ -60,7 +60,7 @@ def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse
 
 @pytest.mark.parametrize("name", ["lake.my-orders", "`my lake`.orders", "spark_catalog.lake.`größe`"])
 def test_a_name_that_the_session_s_catalog_does_not_take_is_refused(spark: SparkSession, name: str) -> None:
-    with pytest.raises(SetupError, match="letters from a to z, digits and _ alone"):
+    with pytest.raises(SetupError, match="only letters from a to z, digits and _ in names"):
         lake_table(spark, name, "delta")
 
 

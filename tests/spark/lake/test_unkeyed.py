@@ -30,7 +30,7 @@ def test_rows_that_come_again_while_the_identity_is_full_are_applied_after_it_wa
     a, b = {"name": "a"}, {"name": "b"}
     written = [change("c", 10, after=a), change("u", 21, before=b, after=b), change("c", 31, after=a)]
     with pytest.raises(
-        RecordError, match=r"offset 1: op 'u' of .*, or where it was that, read table_schemas"
+        RecordError, match=r"offset 1: op 'u' of .*, or if it was FULL already, read table_schemas"
     ):
         pg.apply_changes(changes_of(spark, known, written), target, schema=known, using="iceberg")
     known = replace(known, versions=(first, *told))
@@ -156,7 +156,7 @@ def test_nor_where_nothing_tells_whether_it_was_made(
     killable.commit_others(2)
     killable.forget_commits()
     for _ in range(2):
-        with pytest.raises(SetupError, match=r"ended while it wrote to .* at LSN 0/A, .*; fill the target"):
+        with pytest.raises(SetupError, match=r"ended while it wrote to .* at LSN 0/A, .*: fill the target"):
             killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
 
@@ -189,5 +189,7 @@ def test_one_that_two_drivers_make_at_once_is_told(
         killable.batch()
 
     monkeypatch.setattr(apply, "announce", late)
-    with pytest.raises(SetupError, match=r"another mirror writes to .*, or without a key deleted twice; end"):
+    with pytest.raises(
+        SetupError, match=r"another mirror writes to .*, or rows without a key be deleted twice: end"
+    ):
         killable.batch()

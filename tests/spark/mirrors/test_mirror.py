@@ -101,7 +101,7 @@ def test_a_topic_that_is_compacted_or_not_there_is_warned_of(
     warned = {each["topic"]: each["event"] for each in told if each["log_level"] == "warning"}
     assert warned.keys() == {topic, handmade.topic("later")}
     assert "is compacted" in warned[topic]
-    assert "is not there" in warned[handmade.topic("later")]
+    assert "does not exist" in warned[handmade.topic("later")]
 
 
 def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
@@ -128,5 +128,5 @@ def test_no_other_choice_is_taken_for_null(
 
 @pytest.mark.parametrize("name", ["lake..orders", ".orders", "orders.", "a.b.c.d", ""])
 def test_what_is_no_name_is_no_target(spark: SparkSession, name: str) -> None:
-    with pytest.raises(SetupError, match="is no table's name"):
+    with pytest.raises(SetupError, match="is not a table name"):
         lake_table(spark, name, "delta")

@@ -29,7 +29,7 @@ def test_a_target_that_is_gone_is_not_made_without_what_was_read_into_it(
     handmade.mirror(targets)
     spark.sql(f"DROP TABLE {target}_a")
     handmade.write("a", change("c", 11, after={"id": 2}))
-    where = rf"_a` is not in the warehouse .*, and the checkpoint {tmp_path}/checkpoint says"
+    where = rf"_a` is not in the warehouse .*, but the checkpoint {tmp_path}/checkpoint says"
     with pytest.raises(SetupError, match=where):
         handmade.mirror(targets)
 

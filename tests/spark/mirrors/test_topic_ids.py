@@ -39,7 +39,7 @@ def test_a_topic_that_was_made_anew_is_not_read_from_where_the_old_one_ended(
     handmade.mirror({"a": target})
     make_anew(handmade, "a", 2, 3)
     anew = (
-        rf"^{topic}: deleted and made anew, .*{tmp_path}/checkpoint read it, .*; mirror with a new checkpoi"
+        rf"^{topic}: deleted and re-created, .*{tmp_path}/checkpoint read it, .*: mirror with a new checkpoi"
     )
     for _ in range(2):
         with pytest.raises(SetupError, match=anew):
@@ -102,5 +102,5 @@ def test_those_of_topics_that_are_made_while_the_query_runs_are_kept(
     finally:
         query.stop()
     make_anew(handmade, "b", 2, 3)
-    with pytest.raises(SetupError, match=rf"^{topic}: deleted and made anew"):
+    with pytest.raises(SetupError, match=rf"^{topic}: deleted and re-created"):
         handmade.mirror({"a": f"{target}_a", "b": f"{target}_b"})

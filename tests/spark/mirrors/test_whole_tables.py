@@ -15,7 +15,7 @@ def test_a_driver_that_wakes_behind_another_does_not_put_the_position_back(
     for number, driver in enumerate((old, new)):
         driver.begin(targets, number)
     new.set_until(20)
-    with pytest.raises(PgrelayError, match=r"__position_12345678`: another mirror .* from LSN 0/0 on; end"):
+    with pytest.raises(PgrelayError, match=r"__position_12345678`: another mirror .* from LSN 0/0 on: end"):
         old.set_until(10)
     new.set_until(30)
     assert (old.until, new.until) == (0, 30)

@@ -128,7 +128,7 @@ def test_a_value_that_is_cut_off_is_told_of_by_place_or_set_aside(
         )
         query.awaitTermination()
 
-    with pytest.raises(Exception, match=rf"RecordError: {topic} partition 0 offset 2: no value of schema"):
+    with pytest.raises(Exception, match=rf"RecordError: {topic} partition 0 offset 2: not a value of schema"):
         mirror(None)
     mirror(f"{target}_corrupt")
     assert rows(spark.table(f"iceberg.{target}_corrupt"), "offset") == Counter([(2,), (3,), (4,)])

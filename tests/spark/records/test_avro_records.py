@@ -106,7 +106,7 @@ def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSes
     found = [update(spark, schema, {"id": 1, "big": HELD}, placeholder=said) for said in (None, True, False)]
     assert [(row.after.big, row.unchanged) for row in found] == [(HELD, []), (None, ["big"]), (HELD, [])]
     assert [row.corrupt and row.corrupt.partition(", in ")[0] for row in found] == [
-        f"big: '{HELD}' stands for an unchanged value: pass placeholder=True, or False where it is a text",
+        f"big: '{HELD}' may stand for an unchanged value: pass placeholder=True, or False if it is text",
         None,
         None,
     ]
@@ -161,11 +161,11 @@ def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spar
     decoder = Decoder(Registered({1: writer_schema("n")}))
     found = decoder.changes(as_read(spark, "app.public.t", written), schema).collect()
     assert {
-        row.offset: (row.after and tuple(row.after), row.corrupt and row.corrupt[:25]) for row in found
+        row.offset: (row.after and tuple(row.after), row.corrupt and row.corrupt[:26]) for row in found
     } == {
         0: ((1, "a"), None),
         1: ((2, "b"), None),
-        2: (None, "no record in the schema r"),
+        2: (None, "not in the schema registry"),
     }
 
 
@@ -186,8 +186,8 @@ def test_records_of_another_writer_are_told_one_by_one(spark: SparkSession, besi
     records = as_read(spark, "app.public.t", written)
     found = decoder.changes(records, table("app.public.t", ID, N)).orderBy("offset").collect()
     assert [row.corrupt and row.corrupt.partition(", in ")[0] for row in found] == [
-        *(f"no record of a table's change: of schema {number}" for number in texts),
-        "no record in the schema registry's wire format",
+        *(f"no record of a table's change: its schema is {number}" for number in texts),
+        "not in the schema registry's wire format",
         *([None] if beside_ours else []),
     ]
     assert [row.after and tuple(row.after) for row in found[5:]] == [(1, "a")] * beside_ours

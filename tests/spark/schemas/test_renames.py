@@ -45,8 +45,8 @@ def test_order_and_types_tell_a_rename(before: str, after: str, renames: dict[st
 @pytest.mark.parametrize(
     ("before", "after", "doubt"),
     [
-        ("id int, a text, b text", "id int, b text, a text", "'id', 'b', 'a' stand in another order"),
-        ("id int, price int, new int, z int", "id int, old int, price int, z int", "'old' stands before"),
+        ("id int, a text, b text", "id int, b text, a text", "'id', 'b', 'a' have another order"),
+        ("id int, price int, new int, z int", "id int, old int, price int, z int", "'old' comes before"),
         ("id int, a text, b text, z int", "id int, x text, z int", "which of 'a', 'b' became 'x'"),
         ("id int, a int", "id int, b bigint", "which of 'a' became 'b'"),
         ("id int, a text, b int", "id int, x text, y text", "which of 'a', 'b' became 'x', 'y'"),

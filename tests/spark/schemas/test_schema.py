@@ -63,7 +63,7 @@ def test_another_relation_of_the_same_columns_is_another_version() -> None:
 
 def test_rows_of_before_a_table_that_was_made_anew_are_in_doubt() -> None:
     one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
-    told = "the rows are another table's, which was made anew or renamed to that name"
+    told = "the rows are another table's, which was re-created or renamed to that name"
     assert schema(one, other).doubts() == [((20, 0), told)]
     assert schema(one, replace(other, relation=10)).doubts() == []
     assert schema(replace(one, relation=0), other).doubts() == []  # as the catalogue tells it
@@ -73,7 +73,7 @@ def test_values_of_before_a_type_that_postgres_wrote_rows_anew_for_are_in_doubt(
     at = Column("at", "timestamp", encoding="iso-timestamp")
     on = replace(at, name="on", type_modifier=0)
     renamed = schema(version(10, ID, at, PRICE), version(20, ID, on, PRICE), version(30, ID, on, TITLE))
-    told = "column 'on' is timestamp(0) and was timestamp, so that the values that rows had may be others"
+    told = "column 'on' is timestamp(0) and was timestamp, so existing values may have changed"
     assert renamed.doubts()[0] == ((20, 0), told)
     wider = replace(PRICE, type_modifier=numeric(12, 2))
     assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
@@ -114,7 +114,7 @@ def test_columns_that_differ_in_case_alone_are_refused_by_name() -> None:
 
 
 def test_a_column_with_a_name_of_ours_is_refused() -> None:
-    with pytest.raises(SetupError, match="'__seq' is ours"):
+    with pytest.raises(SetupError, match="pgrelay adds a column named '__seq' itself"):
         table("app.public.t", ID, Column("__seq", "int4")).refuse_clash()
 
 

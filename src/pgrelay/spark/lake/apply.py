@@ -105,12 +105,12 @@ def refuse_other_choice(on_missing: str) -> None:
 def _refuse_other_schema(batch: DataFrame, schema: TableSchema) -> None:
     """Raise SetupError if the changes have other columns than the schema: they would be left out."""
     if batch.isStreaming:
-        raise SetupError(f"{schema.topic}: the batch is a stream: apply what foreachBatch gives of it")
+        raise SetupError(f"{schema.topic}: the batch is a stream: call apply_changes in its foreachBatch")
     rows = batch.schema["after"].dataType.simpleString() if "after" in batch.columns else "not there"
     if rows != schema.row_type.simpleString():
         raise SetupError(
-            f"{schema.topic}: the batch was not read by this schema: its column after is {rows:.200}; give "
-            "read_changes and apply_changes the same schema"
+            f"{schema.topic}: the batch was not read with this schema: its column `after` is {rows:.200}; "
+            "give read_changes and apply_changes the same schema"
         )
 
 
@@ -173,7 +173,7 @@ class Target:
         taken = {name.lower() for name in self.table_type(schema).names[len(columns) :]}
         for name in columns:
             if name.lower() in taken:
-                raise SetupError(f"{schema.topic}: the name of column {name!r} is ours: rename it")
+                raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
         since, position = self.positions.schema_position, schema.latest.position
         if since is None or position > since:
             refuse_other_writer(self.table, self.positions)
@@ -221,20 +221,21 @@ class Target:
             if older is not None:
                 raise SetupError(
                     f"{schema.topic} partition {older['partition']} offset {older['offset']} is from before "
-                    f"LSN {format_lsn(position[0])}, from where on {doubt}; {CURE}"
+                    f"LSN {format_lsn(position[0])}; from that LSN on, {doubt}; {CURE}"
                 )
 
     def _refuse_strangers(self, summary: Summary, schema: TableSchema) -> None:
         """Refuse records of another topic, or without the schema's key, before the target is altered."""
         if summary.foreign is not None:
             raise SetupError(
-                f"the batch has records of {summary.foreign}, and the schema is {schema.topic}'s"
+                f"the batch has records of {summary.foreign}, but the schema is {schema.topic}'s: give the "
+                "schema of the topic that the batch was read from"
             )
         if summary.untold is not None and self.rejects is None:
             partition, offset, op = summary.untold
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}, op {op!r}: {why_untold(schema)}; or "
-                "let such records go to a table (corrupt_to)"
+                "send such records to a table (corrupt_to)"
             )
 
     def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
@@ -243,7 +244,7 @@ class Target:
             reason = " ".join(reason.splitlines())  # it quotes the record, and the cure follows
             raise RecordError(
                 f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
-                f"{_better_cure(reason)}let such records go to a table (corrupt_to)"
+                f"{_better_cure(reason)}send such records to a table (corrupt_to)"
             )
         if summary.corrupt is not None and self.rejects is not None:
             set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))
@@ -340,9 +341,9 @@ def _better_cure(reason: str) -> str:
     """What to try with a record that can't be read, before it is set aside for good."""
     if INEXACT in reason:
         return (
-            "where the column was changed, read table_schemas again and start the stream anew, else read it "
-            "as text (TableSchema.as_text) in a target that is made anew, or "
+            "if the column was changed, read table_schemas again and restart the stream; otherwise read it "
+            "as text (TableSchema.as_text) into a re-created target, or "
         )
     if any(told in reason for told in OUTDATED):
-        return "where the columns were changed, read table_schemas again and start the stream anew, or "
+        return "if the columns were changed, read table_schemas again and restart the stream, or "
     return ""

@@ -25,11 +25,11 @@ from pgrelay.spark.schemas.widening import widens
 
 # Cures if the target is not what the schema says, and if its rows can't be converted.
 _ANEW: Final = (
-    "drop the target by pgrelay.spark.drop, and mirror from the topic's beginning, with a new checkpoint"
+    "drop the target with pgrelay.spark.drop, and mirror from the topic's beginning with a new checkpoint"
 )
 CURE: Final = (
-    "to go on, drop the target by pgrelay.spark.drop, mirror the records above that LSN (startingOffsets, a "
-    "new checkpoint), and UPDATE every row"
+    "to go on, drop the target with pgrelay.spark.drop, mirror the records above that LSN (startingOffsets "
+    "and a new checkpoint), and UPDATE every row"
 )
 
 _OURS: Final = (COMMIT_LSN, SEQ)
@@ -155,10 +155,10 @@ def _refuse_null_keys(
         unfilled = live if there is None else live.where(F.col(quoted(there)).isNull())
         if not unfilled.isEmpty():
             raise SetupError(
-                f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is of the "
-                f"key, and rows of {target.name} have no value of it, so that changes would not find them: "
-                "no record told it, or those that do are in a partition not read as far (then with a new "
-                f"checkpoint, and without maxOffsetsPerTrigger or by whole_transactions); {CURE}"
+                f"{schema.topic}: from LSN {format_lsn(later.position[0])} on, column {name!r} is part of "
+                f"the key, but rows of {target.name} have no value in it, so changes would not find them: no "
+                "record has the values, or those that do are in a partition not read as far (then mirror "
+                f"with a new checkpoint, without maxOffsetsPerTrigger or with whole_transactions); {CURE}"
             )
 
 
@@ -186,8 +186,8 @@ def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Positi
         return
     raise SetupError(
         f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
-        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, which can't hold all that "
-        f"it was; {CURE}"
+        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, which can't hold all of its "
+        f"values; {CURE}"
     )
 
 
@@ -209,13 +209,13 @@ def demand(target: LakeTable, schema: TableSchema) -> None:
     fields = {field.name: field.dataType for field in target.rows().schema}
     for name in _OURS:
         if name not in fields:
-            raise SetupError(f"{target.name} has no column {name}, so it is no mirror: name another target")
+            raise SetupError(f"{target.name} has no column {name}, so no mirror made it: name another target")
     for column in schema.columns:
         kind = fields.get(column.name)
         if kind is None or _stored(target, kind) != _stored(target, column.spark_type):
             shown = "missing" if kind is None else kind.simpleString()
             raise SetupError(
-                f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, and in "
+                f"{schema.topic}: column {column.name!r} is {column.spark_type.simpleString()}, but in "
                 f"{target.name} it is {shown}: {_ANEW}"
             )
 

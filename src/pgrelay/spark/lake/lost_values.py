@@ -39,22 +39,22 @@ def orphaned(schema: TableSchema) -> Expression:
 def why_lacking() -> Expression:
     """What is wrong with a change that `lacks` finds."""
     names = F.array_join("unchanged", ", ")
-    return F.concat(F.lit("the key of the row was changed, and the large value was not sent of "), names)
+    return F.concat(F.lit("the row's key was changed by an update without the large value of "), names)
 
 
 def why_missing() -> Expression:
     """What is wrong with an update that leaves a column out if the target lacks the row."""
     names = F.array_join("unchanged", ", ")
-    return F.concat(F.lit("the target has no such row, and the large value was not sent of "), names)
+    return F.concat(F.lit("the target lacks the row of an update without the large value of "), names)
 
 
 def why_untold(schema: TableSchema) -> str:
     """What is wrong with a change that lacks columns of the key."""
     return (
-        f"the record does not tell {', '.join(schema.key)}, which is the key by the schema: where that is an "
-        "old one, read table_schemas again; where the key was another as the record was written, fill the "
-        "target anew by it (pgrelay.spark.drop, and mirror with a new checkpoint), without "
-        "maxOffsetsPerTrigger or by whole_transactions"
+        f"the record lacks {', '.join(schema.key)}, the key in this schema: if the schema is outdated, read "
+        "table_schemas again; if the table had another key when the record was written, fill the target "
+        "again (pgrelay.spark.drop, and mirror with a new checkpoint), without maxOffsetsPerTrigger or with "
+        "whole_transactions"
     )
 
 
@@ -95,5 +95,5 @@ def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: 
     raise RecordError(
         f"{schema.topic} LSN {format_lsn(row[COMMIT_LSN])}: the key of the row {key} was changed, and the "
         f"large value of {', '.join(row['lost'])} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
-        "REPLICA IDENTITY FULL, and for what was written until then pass on_missing='null', or corrupt_to"
+        "REPLICA IDENTITY FULL, and for changes written before that pass on_missing='null', or corrupt_to"
     )

@@ -113,7 +113,7 @@ def _refuse_other(topic: str | None, target: LakeTable, ours: str) -> None:
     # Positions are kept for one topic only: rows that the other deleted would come back.
     if topic not in (None, ours):
         raise SetupError(
-            f"{target.name} has the rows of {topic}: name another target for {ours}, or take it away by "
+            f"{target.name} has the rows of {topic}: name another target for {ours}, or drop it with "
             f"{_drop(target)}"
         )
 
@@ -152,8 +152,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     if systemid and schema.systemid and systemid != schema.systemid:
         raise GapError(
             f"{schema.topic}: written by Postgres cluster {schema.systemid}, but {target.name} holds rows of "
-            f"cluster {systemid} up to LSN {_highest(positions)}, and their LSNs do not compare. Start "
-            f"again: a new topic prefix and checkpoint, after {_drop(target)}"
+            f"cluster {systemid} up to LSN {_highest(positions)}, and their LSNs can't be compared: start "
+            f"again with a new topic prefix and a new checkpoint, after {_drop(target)}"
         )
     return positions
 
@@ -191,8 +191,8 @@ def _is_made(target: LakeTable, positions: Positions, told: dict[str, Any]) -> b
     if not whole:
         raise SetupError(
             f"{positions.topic}: the mirror ended while it wrote to {target.name}, at LSN "
-            f"{_highest(positions)}, and the commits of then are not told of any more, so that nobody knows "
-            "whether that batch is in it, which must not be written twice; fill the target anew, from a new "
+            f"{_highest(positions)}, and the commits of that time are gone, so nothing shows whether the "
+            "batch was written, and it must not be written twice: fill the target again, with a new "
             f"checkpoint, after {_drop(target)}"
         )
     return False
@@ -221,9 +221,9 @@ def refuse_other_writer(target: LakeTable, positions: Positions) -> None:
     """
     if positions.schema_position is None:
         if target.exists():
-            raise PgrelayError(f"{positions.topic}: another mirror has made {target.name}; {_END_ONE}")
+            raise PgrelayError(f"{positions.topic}: another mirror has created {target.name}: {_END_ONE}")
     elif (kept := _kept(target)) != positions.kept:
-        raise PgrelayError(f"{_other_writer(target, positions, kept)}; {_END_ONE}")
+        raise PgrelayError(f"{_other_writer(target, positions, kept)}: {_END_ONE}")
 
 
 def announce(target: LakeTable, positions: Positions, mark: str) -> None:
@@ -244,10 +244,10 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
     if (kept := _kept(target)) != positions.kept:
         told = _other_writer(target, positions, kept)
         if not (_NEXT in _parsed(positions.kept) or _of(kept, positions.topic).is_beyond(positions)):
-            raise PgrelayError(f"{told}; {_END_ONE}")
+            raise PgrelayError(f"{told}: {_END_ONE}")
         raise SetupError(
-            f"{told}, which wrote to it just now, so that rows may be back that were deleted, or without a "
-            f"key deleted twice; {_END_ONE}, and fill the target anew, from a new checkpoint, after "
+            f"{told}, and both wrote just now, so that deleted rows may be back, or rows without a key be "
+            f"deleted twice: {_END_ONE}, and fill the target again, with a new checkpoint, after "
             f"{_drop(target)}"
         )
     _keep(target, positions)
@@ -255,8 +255,8 @@ def write_positions(target: LakeTable, positions: Positions) -> None:
 
 def _other_writer(target: LakeTable, positions: Positions, kept: str | None) -> str:
     return (
-        f"{positions.topic}: another mirror writes to {target.name}, which is at LSN "
-        f"{_highest(_of(kept, positions.topic))} by that one and at {_highest(positions)} by this one"
+        f"{positions.topic}: another mirror writes to {target.name} and has it at LSN "
+        f"{_highest(_of(kept, positions.topic))}, this one at {_highest(positions)}"
     )
 
 

@@ -240,7 +240,7 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
         raise SetupError(f"using={using!r}: write delta or iceberg")
     parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
     if not _NAME.fullmatch(target):
-        raise SetupError(f"{target!r} is no table's name: write orders, lake.orders or catalog.lake.orders")
+        raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")
     has_catalog = len(parts) > 1 and _is_catalog(spark, parts[0])
     if len(parts) > 2 and not has_catalog and (using == "iceberg" or _in_session_by_default(spark)):
         # Iceberg would make a namespace of that name in its own catalog.
@@ -253,8 +253,8 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     in_session = using == "delta" and (not has_catalog or parts[0] == _SESSION_CATALOG)
     if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
         raise SetupError(
-            f"{target}: the session's catalog, where Delta's tables are, takes letters from a to z, digits "
-            "and _ alone: write another name"
+            f"{target}: the session's catalog, which has Delta's tables, takes only letters from a to z, "
+            "digits and _ in names: write another name"
         )
     if in_session and not has_catalog and _in_session_by_default(spark):
         state: Any = spark._jsparkSession.sessionState()

@@ -41,7 +41,7 @@ def append_once(
         raise RecordError(
             f"{schema.topic} partition {other['partition']} offset {other['offset']}: op {other['op']!r} of "
             f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL, or "
-            "where it was that, read table_schemas again"
+            "if it was FULL already, read table_schemas again"
         )
     columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
     rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
@@ -155,10 +155,10 @@ def apply_multiset(
 
     def refusal(lsn: str) -> MissingRow:
         return MissingRow(
-            f"{schema.topic} LSN {lsn}: {target.name} has no such row as was deleted "
-            "or updated: a column was added with a DEFAULT, which no record tells of, or the mirror began in "
-            "mid-life: start again with on_missing='null', and in one transaction TRUNCATE the table and "
-            "insert all its rows from a copy; or pass corrupt_to"
+            f"{schema.topic} LSN {lsn}: {target.name} lacks the row that was deleted or updated: a column "
+            "was added with a DEFAULT, which no record shows, or the mirror began after the table's first "
+            "rows: start again with on_missing='null', and in one transaction TRUNCATE the table and insert "
+            "all its rows from a copy; or pass corrupt_to"
         )
 
     with refused_by(_LACKS, refusal):

@@ -48,8 +48,8 @@ class HistoryTarget(Target):
     def write(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         if not schema.key:
             raise SetupError(
-                f"{schema.topic}: history needs a key, by which the versions of a row are told; give the "
-                "table a primary key, or mirror it in place of a history"
+                f"{schema.topic}: history needs a key, to know which row a version belongs to: give the "
+                "table a primary key, or use mirror instead of history"
             )
         is_truncate = F.col("op") == "t"
         truncates = changes.where(is_truncate).select("commit_lsn", "seq", "ts").distinct()

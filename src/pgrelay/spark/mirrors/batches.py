@@ -137,7 +137,7 @@ class Batches:
         schema = schemas.get(topic)
         if schema is None:
             if not records.isEmpty():
-                raise SetupError(f"{topic}: the schema topic does not tell of it; is the prefix right?")
+                raise SetupError(f"{topic}: the schema topic has no schema of this topic: check the prefix")
             return
         schema.refuse_sharing()
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
@@ -181,9 +181,9 @@ class Batches:
             return
         if not self._reading.begins_behind(topic):
             raise GapError(
-                f"{topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs do not compare: "
-                "take a new checkpoint, and pass startingOffsets in options, where those of "
-                f"{clusters[-1]} begin; or use a new prefix"
+                f"{topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs can't be "
+                "compared: take a new checkpoint, and pass startingOffsets in options, from where the rows "
+                f"of {clusters[-1]} begin; or use a new prefix"
             )
 
 

@@ -22,7 +22,7 @@ class MirrorMetrics:
         self._clock = clock
         self._records = Counter(
             "pgrelay_mirror_records",
-            "Offsets taken in: changes, tombstones, and marks of Kafka's transactions",
+            "Offsets taken in: changes, tombstones, and markers of Kafka's transactions",
             ["table"],
             registry=at,
         )
@@ -52,13 +52,13 @@ class MirrorMetrics:
         )
         self._lag_seconds = Gauge(
             "pgrelay_mirror_lag_seconds",
-            "Age of the oldest commit that the target lacks; 0 where it lacks none",
+            "Age of the oldest commit that the target lacks; 0 if it lacks none",
             ["table"],
             registry=at,
         )
         self._held = Gauge(
             "pgrelay_mirror_held_seconds",
-            "Age of the oldest commit that waits for the rest of its transaction; 0 where none does",
+            "Age of the oldest commit that waits for the rest of its transaction; 0 if none does",
             registry=at,
         )
         self._running = Gauge("pgrelay_mirror_running", "Queries that run", registry=at)

@@ -34,9 +34,9 @@ def refuse_missing_targets(
         # Without a schema no row was read: the offsets belong to transactions that Kafka aborted.
         if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
-                f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, and the checkpoint "
+                f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, but the checkpoint "
                 f"{checkpoint.location} says that its records were read: name the warehouse that has it; or "
-                "a new checkpoint, by which it is filled again from what the topic still holds"
+                "take a new checkpoint, to fill it again from what the topic still holds"
             )
 
 

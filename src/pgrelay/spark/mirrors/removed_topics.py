@@ -9,8 +9,8 @@ from pgrelay.spark.mirrors.checkpoint import Checkpoint
 
 # How to allow a known loss.
 FOR_ONCE: Final = (
-    "pass failOnDataLoss: 'false' in options until a batch has ended, and not for longer, since it hides "
-    "what retention took from other topics"
+    "pass failOnDataLoss: 'false' in options until a batch has ended, but no longer, since it also hides "
+    "what retention takes from other topics"
 )
 
 
@@ -25,7 +25,7 @@ def refuse_left_out(checkpoint: Checkpoint, topics: Iterable[str], options: Mapp
     left = sorted(checkpoint.ends(planned).keys() - set(topics))
     if left:
         raise SetupError(
-            f"{', '.join(left)}: left out, and the checkpoint {checkpoint.location} has offsets of it: "
-            "name it again (the transaction topic by whole_transactions); or, to leave its target as it is, "
+            f"{', '.join(left)}: left out, but the checkpoint {checkpoint.location} has offsets of it: "
+            "name it again (the transaction topic: whole_transactions); or, to leave its target as it is, "
             f"{FOR_ONCE}"
         )

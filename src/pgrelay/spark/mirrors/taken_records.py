@@ -25,13 +25,13 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
     try:
         first = source.offsets.firsts(topics)
     except Py4JError as error:
-        _log.debug("the topics' first offsets are not told", reason=str(error).partition("\n")[0])
+        _log.debug("the topics' first offsets can't be read", reason=str(error).partition("\n")[0])
         return
     added = sorted(topic for topic in first.keys() - read.keys() if any(first[topic].values()))
     if added:
         raise SetupError(
-            f"{', '.join(added)}: new to the checkpoint {checkpoint.location}, and its first records are "
-            f"gone already, which Spark takes for a loss: {FOR_ONCE}; rows that they told of have to come "
+            f"{', '.join(added)}: new to the checkpoint {checkpoint.location}, but its first records are "
+            f"gone already, which Spark takes for a loss: {FOR_ONCE}; the rows of those records have to come "
             "again"
         )
     for topic, partitions in first.items():
@@ -40,8 +40,8 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
             due = read.get(topic, {}).get(partition, 0)
             if due < offset:
                 raise SetupError(
-                    f"{topic} partition {partition}: offsets {due} to {offset - 1} are gone, and the "
+                    f"{topic} partition {partition}: offsets {due} to {offset - 1} are gone, but the "
                     f"checkpoint {checkpoint.location} has not read them; deletes may be among them: drop "
-                    "the target by pgrelay.spark.drop, mirror with a new checkpoint, and UPDATE every row; "
+                    "the target with pgrelay.spark.drop, mirror with a new checkpoint, and UPDATE every row; "
                     f"or, to go on without them, {FOR_ONCE}"
                 )

@@ -51,9 +51,9 @@ class TopicIds:
         for topic in sorted(other.keys() & kept.keys()):
             if any(read.get(topic, {}).values()) and not allows_loss(self._source.options):
                 raise SetupError(
-                    f"{topic}: deleted and made anew, or another cluster's, since the checkpoint "
-                    f"{checkpoint.location} read it, whose offsets would pass over its first records; "
-                    "mirror with a new checkpoint, by which what the targets have is passed over, and UPDATE "
+                    f"{topic}: deleted and re-created, or another cluster's, since the checkpoint "
+                    f"{checkpoint.location} read it, so its offsets would skip the topic's first records: "
+                    "mirror with a new checkpoint, which skips what the targets already have, and UPDATE "
                     "every row if the old topic had records that were not read; or, to go on without the "
                     f"first records, {FOR_ONCE}"
                 )
@@ -66,7 +66,7 @@ class TopicIds:
         try:
             return _ids(self._source, topics)
         except Py4JError as error:
-            _log.debug("the topics' ids are not told", reason=str(error).partition("\n")[0])
+            _log.debug("the topics' ids can't be read", reason=str(error).partition("\n")[0])
             return {}
 
 

@@ -25,18 +25,18 @@ def warn_of_topics(
             there = set(topics) & set(client.listTopics().names().get())
             for topic in sorted(set(topics) - there):
                 _log.warning(
-                    "a topic is not there, and is waited for",
+                    "a topic does not exist, so the mirror waits for it",
                     topic=topic,
-                    cure="the relay makes it with the first row; where there was one, look at the name",
+                    cure="the relay creates it with the table's first row; if there was one, check the name",
                 )
             compacted = _compacted(spark, client, sorted(there))
     except Py4JError as error:
-        _log.debug("the topics' configuration is not told", reason=str(error).partition("\n")[0])
+        _log.debug("the topics' configuration can't be read", reason=str(error).partition("\n")[0])
         return
     for topic in compacted:
         _log.warning(
             "a topic is compacted: a mirror that is behind for longer than min.compaction.lag.ms finds "
-            "deletes as tombstones alone, which tell no LSN, and keeps the rows",
+            "deletes only as tombstones, which have no LSN, and keeps the rows",
             topic=topic,
             cure="set cleanup.policy=delete, or min.compaction.lag.ms above the longest time away",
         )

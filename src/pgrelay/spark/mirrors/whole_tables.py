@@ -57,7 +57,7 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     table = lake_table(spark, target, using)
     named = table.properties().get(_MIRROR) if table.exists() else None
     if named is None:
-        raise SetupError(f"{target} is no target of a mirror(..., whole_transactions=True)")
+        raise SetupError(f"{target} is not a target of a mirror(..., whole_transactions=True)")
     own = lake_table(spark, named, using)
     return _position(own.properties()) if own.exists() else None
 
@@ -97,9 +97,9 @@ class WholeTables:
         if not self._position.exists():
             if batch > 0:
                 raise SetupError(
-                    f"{self._position.name} is not there, where the mirror remembers what it holds back: "
-                    "take a new checkpoint, by which all is read again, and what the targets have is passed "
-                    "over"
+                    f"{self._position.name}, where the mirror remembers what it holds back, does not exist: "
+                    "take a new checkpoint, which reads everything again, and skips what the targets already "
+                    "have"
                 )
             self._held.create(POSITIONED, {_PREFIX: self._prefix})
             self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
@@ -112,9 +112,9 @@ class WholeTables:
         self._told = self._position.properties()
         if not self.held(self.until).where("seq IS NOT NULL").isEmpty():
             raise SetupError(
-                f"{self._held.name} holds rows back for the mirror of whole transactions that this "
-                "checkpoint is of: go on with whole_transactions, or take a new checkpoint, by which all is "
-                "read again, and what the targets have is passed over"
+                f"{self._held.name} holds rows back for this checkpoint's mirror of whole transactions: go "
+                "on with whole_transactions, or take a new checkpoint, which reads everything again, and "
+                "skips what the targets already have"
             )
 
     @property
@@ -149,8 +149,8 @@ class WholeTables:
         told = self._position.properties()
         if any(told.get(name) != self._told.get(name) for name in (_UNTIL, _POSITION, _TOPICS)):
             raise PgrelayError(
-                f"{self._position.name}: another mirror of this checkpoint writes to it, which this one does "
-                f"from LSN {format_lsn(self.until)} on; end one of the two, and start the other again"
+                f"{self._position.name}: another mirror of this checkpoint writes to it, as does this one "
+                f"from LSN {format_lsn(self.until)} on: end one of the two, and start the other again"
             )
         self._position.set_properties(properties)
         self._told |= properties
@@ -165,7 +165,7 @@ class WholeTables:
         if mirror is not None and not anew:
             raise SetupError(
                 f"{table.name} is kept whole by another mirror, that of {mirror}: end one of the two; "
-                f"where that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
+                f"if that one is gone, ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{_MIRROR}')"
             )
         table.set_properties({_MIRROR: self._position.name})
 

@@ -39,12 +39,12 @@ _log = structlog.get_logger(__name__)
 
 _LOST: Final = "retention, startingOffsets or the relay left them out, or they can't be read"
 _CURE: Final = (
-    "where they are lost, start with a new checkpoint, and startingOffsets behind them in all topics, the "
-    "transaction topic among them"
+    "if they are lost, start with a new checkpoint, and with startingOffsets after them in all topics, "
+    "including the transaction topic"
 )
 _UNTOLD_CURE: Final = (
-    "where the relay's records.transaction_topic was switched off, switch it on again: the end of its next "
-    "transaction lets them through"
+    "if the relay's records.transaction_topic was switched off, switch it on again: the end of its next "
+    "transaction releases them"
 )
 
 # For a transaction's begin: it is in another topic than the rows, and may become visible after them.
@@ -201,8 +201,8 @@ class WholeTransactions:
         while not self._source.offsets.is_written(self.topic):
             if time.monotonic() > deadline:
                 raise SetupError(
-                    f"topic {self.topic} has no records, and nothing else tells what a whole transaction is: "
-                    "set records.transaction_topic: true in the relay's configuration, and start the mirror "
+                    f"topic {self.topic} has no records, and nothing else shows where transactions end: set "
+                    "records.transaction_topic: true in the relay's configuration, and start the mirror "
                     "again after the relay's next transaction"
                 )
             time.sleep(_PAUSE_S)
@@ -234,14 +234,14 @@ class WholeTransactions:
         """Log what is lost, and, once, what waits without progress."""
         for each in found.lost:
             _log.warning(
-                "a transaction is shown without records that were not read", **_place(each), reason=_LOST
+                "a transaction is applied without records that are missing", **_place(each), reason=_LOST
             )
         for each in self._lacking.to_tell(found.waiting):
-            _log.warning("transactions wait for records of this one", **_place(each), cure=_CURE)
+            _log.warning("transactions wait for missing records of this one", **_place(each), cure=_CURE)
         untold = () if moved or rest.untold is None else (rest.untold,)
         for lsn, topic in self._untold.to_tell(untold):
             _log.warning(
-                "transactions wait for their ends, and the transaction topic tells of none",
+                "transactions wait for their ends, but the transaction topic has none",
                 table=topic,
                 commit_lsn=format_lsn(lsn),
                 topic=self.topic,

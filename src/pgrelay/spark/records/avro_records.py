@@ -143,10 +143,10 @@ class _Rows:
         known = set(self._schema.known_names())
         ids = [writer.id for writer in self._writers]
         reasons = [
-            F.when(F.col("id").isNull(), F.lit("no record in the schema registry's wire format")),
+            F.when(F.col("id").isNull(), F.lit("not in the schema registry's wire format")),
             F.when(F.col("id").isin(foreign), F.concat(F.lit(FOREIGN), F.col("id"))),
             F.when(~F.col("id").isin(ids), F.concat(F.lit(UNREGISTERED), F.col("id"))),
-            F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("no value of schema "), F.col("id"))),
+            F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("not a value of schema "), F.col("id"))),
         ]
         if flat := [writer.id for writer in self._writers if writer.flat]:
             reasons.append(unidentified(F.col("id").isin(flat)))

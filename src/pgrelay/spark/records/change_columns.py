@@ -9,7 +9,7 @@ from pgrelay.spark.names import quoted
 from pgrelay.spark.schemas.schema import TableSchema
 
 # Why a change is corrupt: the record is not a table's change of ours.
-FOREIGN: Final = "no record of a table's change: of schema "
+FOREIGN: Final = "no record of a table's change: its schema is "
 
 # The columns before the key, and those of the rows.
 PLACED: Final = ("topic", "partition", "offset", "op", "commit_lsn", "seq", "txid", "ts")
@@ -41,8 +41,8 @@ def unidentified(flat: Expression) -> Expression:
     The flat envelope has no old row. With a record key that is no loss: a changed key comes as two changes.
     """
     why = (
-        "an update in the flat envelope without a record key, which does not tell what the row was: set "
-        "records.envelope: debezium, mirror from behind that change (startingOffsets, a new checkpoint and "
-        "target), and UPDATE every row, or of a table without a key TRUNCATE it and insert them again"
+        "an update in the flat envelope without a record key, which does not show the old row: set "
+        "records.envelope: debezium, mirror from after that change (startingOffsets, a new checkpoint and "
+        "target), and UPDATE every row, or in a table without a key TRUNCATE it and insert the rows again"
     )
     return F.when(flat & (F.col("op") == "u") & ~F.col("has_key"), F.lit(why))

@@ -36,6 +36,6 @@ def _map(names: dict[str, str | None]) -> Expression:
 def doubtful(name: str) -> str:
     """What is wrong with a column's value that may be the placeholder."""
     return (
-        f"{name}: '{PLACEHOLDER}' stands for an unchanged value: pass placeholder=True, or False where it is "
-        "a text"
+        f"{name}: '{PLACEHOLDER}' may stand for an unchanged value: pass placeholder=True, or False if it is "
+        "text"
     )

@@ -30,7 +30,7 @@ def find_renames(earlier: Columns, later: Columns) -> Renames:
     names, later_names = {c.name for c in earlier}, {c.name for c in later}
     stayed = [column.name for column in later if column.name in names]
     if stayed != [column.name for column in earlier if column.name in later_names]:
-        return Renames({}, f"columns {_told(stayed)} stand in another order: some were renamed, or made anew")
+        return Renames({}, f"columns {_told(stayed)} have another order: some were renamed or re-created")
     renames = dict[str, str]()
     gone, came = _gaps(earlier, later_names), _gaps(later, names)
     last = len(gone) - 1
@@ -68,8 +68,8 @@ def _behind_all(gone: Columns, came: Columns) -> list[tuple[Column, Column]] | N
 def _doubt(gone: Columns, came: Columns) -> str:
     old, new = (_told(column.name for column in columns) for columns in (gone, came))
     if gone:
-        return f"which of {old} became {new} can't be told"
-    return f"{new} stands before columns that were there, so one was renamed, or it was hidden until then"
+        return f"it is unclear which of {old} became {new}"
+    return f"{new} comes before existing columns, so one of them was renamed, or {new} was hidden before"
 
 
 def _gaps(columns: Columns, others: set[str]) -> list[list[Column]]:

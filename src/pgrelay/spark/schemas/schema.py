@@ -33,9 +33,9 @@ class TableVersion:
         for column in self.columns:
             other = seen.setdefault(column.name.lower(), column.name)
             if other is not column.name:
-                return f"to Spark columns {other!r} and {column.name!r} are the same: rename one"
+                return f"to Spark, columns {other!r} and {column.name!r} are the same: rename one"
             if column.name.lower() in (COMMIT_LSN, SEQ):
-                return f"the name of column {column.name!r} is ours: rename it"
+                return f"pgrelay adds a column named {column.name!r} itself: rename it"
         return None
 
 
@@ -122,7 +122,7 @@ class TableSchema:
         """Why Spark or the format can't have a table with a version's columns; None if they can."""
         for column in version.columns:
             if column.name.lower() in self.taken:
-                return f"the name of column {column.name!r} is the lake format's own: rename it"
+                return f"the lake format has a column named {column.name!r} itself: rename it"
         return version.clash
 
     def refuse_clash(self) -> None:
@@ -139,9 +139,9 @@ class TableSchema:
         if self.sharing:
             raise SetupError(
                 f"{self.topic} has the rows of {', '.join(self.sharing)}, which one target can't keep apart: "
-                "a TRUNCATE of one would empty it, and rows of the same key would be one; let records.routes "
-                "send each to a topic of its own, or publish partitions WITH (publish_via_partition_root), "
-                "to a new topic"
+                "a TRUNCATE of one would empty it, and rows with the same key would be merged; let "
+                "records.routes send each table to a topic of its own, or publish partitions WITH "
+                "(publish_via_partition_root), to a new topic"
             )
 
     def became(self, earlier: TableVersion, later: TableVersion) -> dict[str, str]:
@@ -237,7 +237,7 @@ def _doubt(was: TableVersion, now: TableVersion) -> str | None:
     """Why rows of the earlier version may have changed without a record of it; None if they have not."""
     if was.relation != now.relation and 0 not in (was.relation, now.relation):
         # A re-created table has lost the old rows; one that was renamed to this name may have others.
-        return "the rows are another table's, which was made anew or renamed to that name"
+        return "the rows are another table's, which was re-created or renamed to that name"
     found, there = find_renames(was.columns, now.columns), {column.name: column for column in now.columns}
     if found.doubt is not None:
         return found.doubt
@@ -245,5 +245,5 @@ def _doubt(was: TableVersion, now: TableVersion) -> str | None:
         became = there.get(found.by_name.get(column.name, column.name))
         if became is not None and widens(column.spark_type, became.spark_type) and rewritten(column, became):
             told = f"column {became.name!r} is {declared(became)} and was {declared(column)}"
-            return f"{told}, so that the values that rows had may be others"
+            return f"{told}, so existing values may have changed"
     return None
