@@ -27,6 +27,7 @@ FIRST, SECOND, THIRD = 0x1800, 0x2800, 0x3800
 TIMEOUT_S: Final = 60.0
 TABLE: Final = 16384
 RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", INT4, key=True)])
+BEYOND: Final = "the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
 
 
 class FakeKafka(TransactionalSink):
@@ -328,18 +329,14 @@ async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
 
 async def test_a_slot_beyond_the_position_is_refused() -> None:
     relaying = Relaying(Delivered(SLOT - 1))
-    with pytest.raises(
-        GapError, match="the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
-    ):
+    with pytest.raises(GapError, match=BEYOND):
         await relaying.commits.recover()
 
 
 async def test_a_slot_that_moved_before_kafka_had_a_position_is_refused() -> None:
     """Nothing was written since the slot was made, so no commit told where it stood; this process knows."""
     relaying = Relaying(None, slot_lsn=SLOT, known=Delivered(SLOT - 1))
-    with pytest.raises(
-        GapError, match="the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
-    ):
+    with pytest.raises(GapError, match=BEYOND):
         await relaying.commits.recover()
 
 

@@ -344,9 +344,8 @@ def test_a_batch_that_another_schema_read_is_refused(mirror: Mirror) -> None:
     mirrored = mirror(ID, NAME)
     changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1, "name": "a"})])
     for other in (table(TOPIC, ID), table(TOPIC, ID, NAME, BIG)):
-        with pytest.raises(
-            SetupError, match=r"not read with this schema: .* struct<id:int,name:string>; give"
-        ):
+        refusal = r"not read with this schema: .* struct<id:int,name:string>; give"
+        with pytest.raises(SetupError, match=refusal):
             pg.apply_changes(changes, mirrored.target, schema=other, using="iceberg")
 
 
