@@ -64,7 +64,7 @@ class Checkpoint:
         return self._offsets("sources/0/0")
 
     def taken(self, batch: int) -> set[str]:
-        """The topics of which a batch reads records."""
+        """The topics from which a batch reads records."""
         before = self.ends(batch - 1) if batch else self.begins()
         return {
             topic

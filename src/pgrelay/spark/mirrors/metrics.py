@@ -81,7 +81,7 @@ class MirrorMetrics:
         self._lag_bytes.labels(table).set(max(0, newest_lsn - lsn) if records and lsn else 0)
         self._lag_records.labels(table).set(records)
         known = self._age(oldest_s)
-        # What the batch under way takes in may have come after the look that told the oldest.
+        # The running batch may take in commits that came after `oldest_s` was looked up.
         self._lag_seconds.labels(table).set_function(
             lambda: max(known(), self._age(under_way_since(table))())
         )

@@ -181,7 +181,7 @@ def _query(
     refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(_telling(checkpoint, ids.checking(apply)))
+    writer = stream.writeStream.foreachBatch(_marked(checkpoint, ids.checking(apply)))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
@@ -190,8 +190,8 @@ def _query(
     return query
 
 
-def _telling(checkpoint: Checkpoint, apply: Apply) -> Apply:
-    """The same, of which listeners know that it is at a batch."""
+def _marked(checkpoint: Checkpoint, apply: Apply) -> Apply:
+    """The same `apply`, which metrics see as under way while it runs."""
 
     def applied(batch: DataFrame, number: int) -> None:
         with under_way(checkpoint.location, checkpoint.taken(number)):

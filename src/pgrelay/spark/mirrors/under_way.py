@@ -1,6 +1,7 @@
-"""Which topics' records a batch is at, and since when, for those who tell how far mirrors are behind.
+"""Which topics a running batch takes records from, and since when, so that metrics can show it as lag.
 
-Spark tells of a batch when it has ended. Batches and listeners are called back in one process, Python's own.
+Spark reports a batch only once it has ended. It calls batches and listeners back in the same Python process,
+so they share this module's state.
 """
 
 import time
@@ -15,7 +16,7 @@ _since: dict[tuple[str, str], float] = {}
 def under_way(
     checkpoint: str, topics: Iterable[str], clock: Callable[[], float] = time.time
 ) -> Iterator[None]:
-    """For as long as the block, a batch of the query of that checkpoint takes in records of these topics."""
+    """During the block, a batch of that checkpoint's query takes in records of these topics."""
     places = [(checkpoint, topic) for topic in topics]
     _since.update(dict.fromkeys(places, clock()))
     try:
@@ -26,5 +27,5 @@ def under_way(
 
 
 def under_way_since(topic: str) -> float | None:
-    """When the oldest batch began that is at a topic's records; None where there is none."""
+    """When the oldest running batch with records of a topic began; None if there is none."""
     return min((since for (_, each), since in list(_since.items()) if each == topic), default=None)

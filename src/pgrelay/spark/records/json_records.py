@@ -1,12 +1,12 @@
 """JSON records, in the envelope of Debezium or flat, as changes.
 
-A row is parsed into a map from column to the text of its value: absent and null stay apart, and an unknown
-column shows. Its texts are put in the order of the schema's columns, which mostly they are in, and each value
-becomes its type by the version of the schema that it was written under.
+A row is parsed into a map from column to the text of its value. So an absent column differs from a null one,
+and an unknown column shows. The texts are put in the order of the schema's columns, which they mostly are in
+already. Each value is then converted by the version of the schema that it was written under.
 
-Each of the steps has a lambda in it, and needs it. Spark compiles what has none into one method, and HotSpot
-never compiles a method of more than 8,000 bytes, which a dozen columns come to; what has a lambda is compiled
-in pieces.
+Each step contains a lambda on purpose. Spark generates one method for a step without one, and HotSpot never
+compiles a method of more than 8,000 bytes, which a dozen columns exceed. A step with a lambda is generated in
+pieces.
 """
 
 from functools import cached_property, reduce
@@ -34,7 +34,7 @@ _ENVELOPE: Final = (
     " __op string, __malformed string"
 )
 
-# What tells what is wrong with a record.
+# The columns that show what is wrong with a record.
 _KEPT: Final = (
     *("is_flat", "has_key", "before_row", "after_row", "before_texts", "after_texts", "told", "text"),
     "malformed",
@@ -44,8 +44,8 @@ _KEPT: Final = (
 class JsonRecords:
     """The JSON records of a topic, as a schema has them.
 
-    `placeholder` as in `read_changes`. The expressions take thousands of calls into Java, more than half a
-    second for a dozen columns: they are made once, and serve any number of batches.
+    `placeholder` as in `read_changes`. Building the expressions takes thousands of calls into Java, more than
+    half a second for a dozen columns. So they are built once, and serve any number of batches.
     """
 
     def __init__(self, schema: TableSchema, placeholder: bool | None) -> None:
@@ -53,13 +53,13 @@ class JsonRecords:
         self.placeholder = placeholder
 
     def changes(self, records: DataFrame) -> DataFrame:
-        """Changes of the topic's records: see `read_changes` for both shapes."""
+        """The records of the topic as changes; `read_changes` has both shapes."""
         rows = records.where(F.col("value").isNotNull())  # the others are tombstones
         return reduce(lambda rows, columns: rows.select(*columns), self._steps, rows)
 
     @cached_property
     def _steps(self) -> list[list[Expression | str]]:
-        """What each of the selects that lead to the changes has for columns."""
+        """The columns of each select on the way to the changes."""
         schema, placeholder = self.schema, self.placeholder
         corrupt = _corrupt(schema, placeholder)
         return [
@@ -95,7 +95,7 @@ def _envelope() -> list[Expression | str]:
 
 
 def _parsed(schema: TableSchema) -> list[Expression | str]:
-    """What the record says of the change; of each row, in `before_row` and `after_row`, a map of texts."""
+    """What the record says about the change; each row is a map of texts, `before_row` or `after_row`."""
     flat, source = _is_flat(), F.col("envelope.source")
 
     def either(of_flat: Expression, of_envelope: Expression) -> Expression:
@@ -130,7 +130,7 @@ def _parsed(schema: TableSchema) -> list[Expression | str]:
 
 
 def _texts(side: str, schema: TableSchema) -> Expression:
-    """The texts of a row, in the order of `known_names`; null where there is no row."""
+    """The texts of a row, in the order of `known_names`; null if there is no row."""
     row, names = F.col(f"{side}_row"), _literals(schema.known_names())
     in_order = F.map_keys(row) == _literals([column.name for column in schema.columns])
     found = F.transform(names, lambda name: F.try_element_at(row, name))
@@ -138,12 +138,12 @@ def _texts(side: str, schema: TableSchema) -> Expression:
 
 
 def _text(side: str, schema: TableSchema, name: str) -> Expression:
-    # Past the end, and so null, where all that there was are the columns in force.
+    # Past the end, and so null, if the row has the columns in force and no others.
     return F.get(f"{side}_texts", F.lit(schema.known_names().index(name)))
 
 
 def _row(side: str, schema: TableSchema, placeholder: bool | None) -> Expression:
-    """The struct of a row; null where there is none."""
+    """The row as a struct; null if there is none."""
     fields = [_value(side, schema, column, placeholder).alias(column.name) for column in schema.columns]
     return F.when(F.col(f"{side}_texts").isNotNull(), F.struct(*fields))
 
@@ -165,7 +165,7 @@ def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | N
 
 
 def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
-    """The names of unchanged columns, as an array that is empty rather than null."""
+    """The names of unchanged columns; an empty array rather than null."""
     told = named_now(F.coalesce("told", F.array().cast("array<string>")), schema)
     held = [
         F.when(_written(schema, "after", c) == PLACEHOLDER, F.lit(c.name))
@@ -181,7 +181,7 @@ def _written(schema: TableSchema, side: str, column: Column) -> Expression:
 
 
 def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
-    """Why the record can't be read exactly, and its text; null where it can."""
+    """Why the record can't be read exactly, and its text; null if it can."""
     no_record = (
         F.col("malformed") | F.col("op").isNull() | F.col("commit_lsn").isNull() | F.col("seq").isNull()
     )
@@ -197,7 +197,7 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
 
 
 def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
-    """What is wrong with the names of a row's columns; null where nothing is."""
+    """What is wrong with the names of a row's columns; null if nothing is."""
     names, expected = F.map_keys(f"{side}_row"), _expected(schema)
     told = F.coalesce("told", F.array().cast("array<string>"))
     absent = F.array_except(expected, F.array_union(names, told))
@@ -205,7 +205,7 @@ def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
     reasons = {UNKNOWN: unknown}
     if side == "after":
         reasons = {ABSENT: absent} | reasons
-    # Few rows have other names than these, and they alone are looked at closely.
+    # Only the few rows with other names are examined closely.
     return [
         F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(why), F.array_join(which, ", ")))
         for why, which in reasons.items()
@@ -224,7 +224,7 @@ def _expected(schema: TableSchema) -> Expression:
 
 
 def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
-    """What is wrong with a column's value; null where nothing is."""
+    """What is wrong with a column's value; null if nothing is."""
     text = _written(schema, side, column)
     told = F.concat(F.lit(f"{column.name}: '"), text)
     lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
