@@ -170,20 +170,20 @@ class Batches:
         target = self._targets.get(schema.topic)
         if target is None or target.positions.systemid != schema.systemid:
             target = self._writing.target(spark, schema)
-            self._refuse_two_clusters(target, schema.topic)
+            self._refuse_two_clusters(target, schema)
             self._targets[schema.topic] = target
         return target
 
-    def _refuse_two_clusters(self, target: Target, topic: str) -> None:
+    def _refuse_two_clusters(self, target: Target, schema: TableSchema) -> None:
         """Raise GapError if a new target would take in the rows of two clusters."""
-        clusters = self._schemas.clusters(topic)
+        clusters = self._schemas.clusters(schema.topic)
         if target.positions.schema_position is not None or len(clusters) < 2:
             return
-        if not self._reading.begins_behind(topic):
+        if not self._reading.begins_behind(schema.topic):
             raise GapError(
-                f"{topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs can't be "
+                f"{schema.topic} holds rows of Postgres clusters {', '.join(clusters)}, whose LSNs can't be "
                 "compared: take a new checkpoint, and pass startingOffsets in options, from where the rows "
-                f"of {clusters[-1]} begin; or use a new prefix"
+                f"of {schema.systemid} begin; or use a new prefix"
             )
 
 
