@@ -129,9 +129,9 @@ def test_one_that_ends_as_it_is_paused_keeps_its_exit_code() -> None:
 
 def test_the_tail_of_a_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert "no log" in log_tail(log)
+    assert "does not exist" in log_tail(log)
     log.touch()
-    assert "nothing in" in log_tail(log)
+    assert "is empty" in log_tail(log)
     log.write_bytes(b"\n".join(b"%d \xff" % number for number in range(100)))
     assert log_tail(log).splitlines()[0] == "80 \ufffd"
 

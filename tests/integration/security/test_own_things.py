@@ -66,8 +66,8 @@ def test_nothing_is_deleted_where_a_link_of_another_account_could_lead(
     links.mkdir()
     (links / f"{row[0]}-{relay.prefix}").symlink_to(ours)
     (tmp_path / f"pgrelay-{os.getuid()}").symlink_to(links)
-    assert "another account may have made it" in relay.command("reset").stderr
-    assert "another account may have made it" in last_words(relay.start(), WRONG)
+    assert "another account may have created it" in relay.command("reset").stderr
+    assert "another account may have created it" in last_words(relay.start(), WRONG)
     assert (ours / "draft.tmp").exists()
 
 

@@ -345,7 +345,7 @@ def test_a_relay_that_writes_no_ends_is_told_of(
     with capture_logs() as told:
         query = handmade.mirror({"a": target}, whole_transactions=True, options={"maxOffsetsPerTrigger": "1"})
     [warning] = warnings(told)
-    assert "the transaction topic tells of none" in warning["event"]
+    assert "the transaction topic has none" in warning["event"]
     assert (warning["table"], warning["commit_lsn"]) == (handmade.topic("a"), "0/C8")
     assert held_since(spark, str(query.id)) is not None
     assert spark.table(target).count() == 2

@@ -174,7 +174,7 @@ TRAPS: list[tuple[str, str, int, str, Any, str]] = [
         -1,
         "string",
         "__debezium_unavailable_value",
-        "v: '__debezium_unavailable_value' stands for",
+        "v: '__debezium_unavailable_value' may stand for",
     ),
 ]
 
