@@ -93,6 +93,24 @@ def read_topic(
         consumer.close()
 
 
+def has_open_transaction(bootstrap: str, topic: str) -> bool:
+    """Whether a reader of committed records would stop short of a topic's end.
+
+    A commit is acknowledged before its markers are in every partition, which may have lost its leader.
+    """
+    return _ends(bootstrap, topic, "read_committed") != _ends(bootstrap, topic, "read_uncommitted")
+
+
+def _ends(bootstrap: str, topic: str, isolation: str) -> list[int]:
+    options = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation}
+    consumer = Consumer(options)
+    try:
+        partitions = [TopicPartition(topic, number) for number in _partitions(consumer, topic)]
+        return [consumer.get_watermark_offsets(each, timeout=10)[1] for each in partitions]
+    finally:
+        consumer.close()
+
+
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
     found = consumer.list_topics(topic, timeout=10).topics[topic]
     if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
