@@ -27,10 +27,7 @@ async def test_a_cluster_whose_answers_come_too_late_for_a_short_try_is_heard(
     kafka_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it would be asked for ever, and told to be away."""
-    monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TRY_S", 0.1)
-    monkeypatch.setattr("pgrelay.kafka.cluster._TRY_S", 0.1)
-    monkeypatch.setattr("pgrelay.kafka.offsets._TRY_S", 0.1)
-    monkeypatch.setattr("pgrelay.kafka.offsets._TRIES", 100)
+    monkeypatch.setattr("pgrelay.kafka.tries._SHORTEST_S", 0.1)
     config = SinkConfig(kafka={"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}"})
     offsets = Offsets(config, f"sink.{uuid.uuid4().hex}", Identity("7", "db", "s"))
     making, sink = Sink(config), Sink(config)

@@ -100,7 +100,7 @@ async def test_sizes_that_a_producer_takes_keep_no_position_from_being_read(
     monkeypatch: pytest.MonkeyPatch, sizes: dict[str, str]
 ) -> None:
     """A consumer wants them to fit each other: a relay of large records ended at its second start."""
-    monkeypatch.setattr("pgrelay.kafka.offsets._TRIES", 0)
+    monkeypatch.setattr("pgrelay.kafka.offsets._SILENCE_S", 0.0)
     config = SinkConfig(kafka={**NOBODY.kafka, **sizes})
     with pytest.raises(KafkaUnavailable):
         await Offsets(config, "app.offsets", OURS).read()

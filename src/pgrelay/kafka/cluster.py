@@ -23,11 +23,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.log import quiet_log
+from pgrelay.kafka.tries import tries
 
 _TIMEOUT_S: Final = 8.0
-# A process that ends waits for the thread that a try is on. What comes too late for one is dropped.
-_TRY_S: Final = 1.0
-_TRY_MOST_S: Final = 4.0
 
 T = TypeVar("T")
 
@@ -135,17 +133,16 @@ class Cluster:
         return Overview(brokers, topics)
 
     async def _metadata(self) -> ClusterMetadata:
-        """Ask in tries that start short: a process that ends waits for the current one's thread."""
+        """Of all brokers and topics. Raises KafkaException if nobody answers in time."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _TIMEOUT_S
-        try_s = _TRY_S
+        timeouts_s = tries()
         while True:
             try:
-                return await asyncio.to_thread(self._admin.list_topics, timeout=try_s)
+                return await asyncio.to_thread(self._admin.list_topics, timeout=next(timeouts_s))
             except KafkaException:
                 if loop.time() >= give_up:
                     raise
-                try_s = min(try_s * 2, _TRY_MOST_S)
 
     async def broker(self, broker: int) -> Broker:
         """Ask that broker itself, at the address that it advertises."""

@@ -21,12 +21,11 @@ from pgrelay.encode.records import Record
 from pgrelay.errors import BEGIN_ANEW, GapError, KafkaUnavailable, PositionError, SetupError
 from pgrelay.kafka.errors import refused_options
 from pgrelay.kafka.log import quiet_log
+from pgrelay.kafka.tries import tries
 
-# How long Kafka may be silent, in tries: between them the reader looks if anybody still waits. An answer that
-# comes after its try is dropped, so each try is longer than the last.
-_TRY_S: Final = 1.0
-_TRY_MOST_S: Final = 4.0
-_TRIES: Final = 10
+# How long Kafka may be silent; every poll, the reader looks if anybody still waits.
+_SILENCE_S: Final = 10.0
+_POLL_S: Final = 1.0
 _AGAIN_S: Final = 0.1
 
 _READER: Final[Mapping[str, Any]] = {
@@ -196,18 +195,18 @@ class Offsets:
 
     def _end(self, consumer: Consumer, partition: TopicPartition, given_up: threading.Event) -> int | None:
         """An offset above everything that was acknowledged and committed; None if nobody knows."""
-        deadline = time.monotonic() + _TRIES * _TRY_S
-        try_s = _TRY_S
+        deadline = time.monotonic() + _SILENCE_S
+        timeouts_s = tries()
         while not given_up.is_set() and time.monotonic() < deadline:
             try:
-                if (known := consumer.get_watermark_offsets(partition, timeout=try_s)) is not None:
+                known = consumer.get_watermark_offsets(partition, timeout=next(timeouts_s))
+                if known is not None:
                     return known[1]
             except KafkaException as failure:
                 error: KafkaError = failure.args[0]
                 if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise self._denied(error) from failure
             given_up.wait(_AGAIN_S)
-            try_s = min(try_s * 2, _TRY_MOST_S)
         return None
 
     def _denied(self, error: KafkaError) -> SetupError:
@@ -222,10 +221,9 @@ def _readable_to(consumer: Consumer, partition: TopicPartition) -> int:
 
 def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
     """The next message; None if Kafka is silent, or nobody waits for it any more."""
-    for _ in range(_TRIES):
-        if given_up.is_set():
-            break
-        if (message := consumer.poll(_TRY_S)) is not None:
+    deadline = time.monotonic() + _SILENCE_S
+    while not given_up.is_set() and time.monotonic() < deadline:
+        if (message := consumer.poll(_POLL_S)) is not None:
             return message
     return None
 

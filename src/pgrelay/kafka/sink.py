@@ -36,12 +36,9 @@ from pgrelay.kafka.errors import (
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
+from pgrelay.kafka.tries import tries
 from pgrelay.progress import InFlight
 
-# A try is short because nothing else is noticed during it, such as a refusal or a request to stop. An answer
-# that comes after its try is dropped, so each try is longer than the last.
-_METADATA_TRY_S: Final = 1.0
-_METADATA_TRY_MOST_S: Final = 4.0
 _METADATA_TROUBLED_S: Final = 3.0
 _METADATA_TIMEOUT_S: Final = 10.0
 _FULL_RETRY_S: Final = 0.01
@@ -219,12 +216,11 @@ class Sink:
         """The metadata of every topic, or of one. Raises KafkaUnavailable if nobody answers."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        try_s = _METADATA_TRY_S
+        timeouts_s = tries()
         while True:
             try:
-                return await asyncio.to_thread(self._producer.list_topics, only, try_s)
+                return await asyncio.to_thread(self._producer.list_topics, only, next(timeouts_s))
             except KafkaException as error:
-                try_s = min(try_s * 2, _METADATA_TRY_MOST_S)
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
