@@ -132,11 +132,11 @@ def _check(options: Namespace) -> int:
 
 def _mistakes_as_json(mistakes: SetupError) -> str:
     """One finding per line; each line is a mistake in the configuration."""
-    from pgrelay.check.findings import mistake
+    from pgrelay.check.findings import refused
     from pgrelay.check.report import as_json
 
     why = f"no command starts with it: exit code {SetupError.exit_code}"
-    return as_json([mistake(line, why) for line in str(mistakes).splitlines()])
+    return as_json([refused(SetupError(line), why) for line in str(mistakes).splitlines()])
 
 
 def _status(options: Namespace) -> int:

@@ -70,50 +70,50 @@ def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
         ("source", {"slto": "x"}, "source.slto: unknown key; did you mean slot?"),
         ("snik", {"kafka": "x"}, "snik: unknown key; did you mean sink?"),
         ("log", {"colour": "x"}, "log.colour: unknown key; known keys: level"),
-        ("source", {"slot": ["a"]}, "source.slot: expected text; got a list"),
-        ("source", {"slot": None}, "source.slot: expected text; got nothing"),
-        ("source", {"create": "maybe"}, "source.create: expected true or false; got 'maybe'"),
-        ("source", {"create": "1"}, "source.create: expected true or false; got '1'"),
-        ("sink", {"partitions": "many"}, "sink.partitions: expected a whole number; got 'many'"),
-        ("sink", {"partitions": "1.5"}, "sink.partitions: expected a whole number; got '1.5'"),
+        ("source", {"slot": ["a"]}, "source.slot: got a list; write text"),
+        ("source", {"slot": None}, "source.slot: got nothing; write text"),
+        ("source", {"create": "maybe"}, "source.create: got 'maybe'; write true or false"),
+        ("source", {"create": "1"}, "source.create: got '1'; write true or false"),
+        ("sink", {"partitions": "many"}, "sink.partitions: got 'many'; write a whole number"),
+        ("sink", {"partitions": "1.5"}, "sink.partitions: got '1.5'; write a whole number"),
         (
             "sink",
             {"partitions": "9" * 5000},
-            "sink.partitions: expected a whole number; got '" + "9" * 60 + "...'",
+            "sink.partitions: got '" + "9" * 60 + "...'; write a whole number",
         ),
-        ("sink", {"partitions": 0}, "sink.partitions: expected 1 or more; got '0'"),
-        ("sink", {"replication_factor": 0}, "sink.replication_factor: expected 1 or more; got '0'"),
-        ("sink", {"partitions": 100_001}, "sink.partitions: expected 100000 or less; got '100001'"),
+        ("sink", {"partitions": 0}, "sink.partitions: got '0'; write 1 or more"),
+        ("sink", {"replication_factor": 0}, "sink.replication_factor: got '0'; write 1 or more"),
+        ("sink", {"partitions": 100_001}, "sink.partitions: got '100001'; write 100000 or less"),
         (
             "sink",
             {"replication_factor": 10_001},
-            "sink.replication_factor: expected 10000 or less; got '10001'",
+            "sink.replication_factor: got '10001'; write 10000 or less",
         ),
-        ("sink", {"topic_config": "x"}, "sink.topic_config: expected a mapping of names to values; got 'x'"),
-        ("sink", {"topic_config": {"a": [1]}}, "sink.topic_config.a: expected text; got a list"),
-        ("transactions", {"memory_mb": 0}, "transactions.memory_mb: expected 1 or more; got '0'"),
-        ("source", {"status_interval_s": 0}, "source.status_interval_s: expected more than 0; got '0'"),
-        ("source", {"status_interval_s": "inf"}, "source.status_interval_s: expected a number; got 'inf'"),
-        ("source", {"publications": "a"}, "source.publications: expected a list, such as [a, b]; got 'a'"),
-        ("source", {"publications": []}, "source.publications: expected at least 1 entry; got an empty list"),
+        ("sink", {"topic_config": "x"}, "sink.topic_config: got 'x'; write a mapping of names to values"),
+        ("sink", {"topic_config": {"a": [1]}}, "sink.topic_config.a: got a list; write text"),
+        ("transactions", {"memory_mb": 0}, "transactions.memory_mb: got '0'; write 1 or more"),
+        ("source", {"status_interval_s": 0}, "source.status_interval_s: got '0'; write more than 0"),
+        ("source", {"status_interval_s": "inf"}, "source.status_interval_s: got 'inf'; write a number"),
+        ("source", {"publications": "a"}, "source.publications: got 'a'; write a list, such as [a, b]"),
+        ("source", {"publications": []}, "source.publications: got an empty list; write at least 1 entry"),
         (
             "source",
             {"publications": [""]},
             "source.publications[0]: '' is not a valid publication name; use 1 to 63 bytes",
         ),
-        ("source", {"publications": [None]}, "source.publications[0]: expected text; got nothing"),
-        ("records", {"key": "bogus"}, "records.key: expected true or false; got 'bogus'"),
-        ("source", {"origin": "all"}, "source.origin: expected any or none; got 'all'"),
-        ("source", {"streaming": "no"}, "source.streaming: expected auto, off, on or parallel; got 'no'"),
+        ("source", {"publications": [None]}, "source.publications[0]: got nothing; write text"),
+        ("records", {"key": "bogus"}, "records.key: got 'bogus'; write true or false"),
+        ("source", {"origin": "all"}, "source.origin: got 'all'; write any or none"),
+        ("source", {"streaming": "no"}, "source.streaming: got 'no'; write auto, off, on or parallel"),
         (
             "source",
             {"protocol_version": 5},
-            "source.protocol_version: expected auto, 1, 2, 3 or 4; got '5'",
+            "source.protocol_version: got '5'; write auto, 1, 2, 3 or 4",
         ),
         (
             "log",
             {"level": "x" * 99},
-            "log.level: expected debug, info, warning or error; got '" + "x" * 60 + "...'",
+            "log.level: got '" + "x" * 60 + "...'; write debug, info, warning or error",
         ),
     ],
 )
@@ -124,9 +124,9 @@ def test_a_mistake_is_one_line(relay_yaml: Write, section: str, keys: dict[str, 
 def test_all_mistakes_are_told_at_once(relay_yaml: Write) -> None:
     text = minimal_with("source", slto="x", create=3) + "log: {level: loud}\n"
     assert mistakes(relay_yaml(text)) == [
-        "relay.yaml: source.create: expected true or false; got '3'",
+        "relay.yaml: source.create: got '3'; write true or false",
         "relay.yaml: source.slto: unknown key; did you mean slot?",
-        "relay.yaml: log.level: expected debug, info, warning or error; got 'loud'",
+        "relay.yaml: log.level: got 'loud'; write debug, info, warning or error",
     ]
 
 
@@ -137,13 +137,13 @@ def test_all_mistakes_are_told_at_once(relay_yaml: Write) -> None:
         ("# only a comment\n", "relay.yaml: is empty; begin with a copy of config.example.yaml"),
         (
             "- a\n",
-            "relay.yaml: expected sections (source, sink, records, transactions, errors, http, log), "
+            "relay.yaml: has no sections; write source, sink, records, transactions, errors, http, log, "
             "each a mapping of keys",
         ),
         (
             "source: [a]\nsink: 3\n",
-            "relay.yaml: source: expected a mapping of keys to values; got a list\n"
-            "relay.yaml: sink: expected a mapping of keys to values; got '3'",
+            "relay.yaml: source: got a list; write a mapping of keys to values\n"
+            "relay.yaml: sink: got '3'; write a mapping of keys to values",
         ),
     ],
 )
@@ -272,8 +272,8 @@ def test_a_mistake_in_an_override_names_the_variable(relay_yaml: Write) -> None:
         "PGRELAY_SINK__KAFKA__CLIENT_ID": "${NOT_READ}",
     }
     assert mistakes(relay_yaml(MINIMAL), environ) == [
-        "PGRELAY_SINK__PARTITIONS: sink.partitions: expected a whole number; got 'x'",
-        "PGRELAY_SINK__TOPIC_CONFIG: sink.topic_config.a: expected text; got a list",
+        "PGRELAY_SINK__PARTITIONS: sink.partitions: got 'x'; write a whole number",
+        "PGRELAY_SINK__TOPIC_CONFIG: sink.topic_config.a: got a list; write text",
     ]
 
 

@@ -62,9 +62,9 @@ def test_those_in_the_documents_load(tmp_path: Path) -> None:
     ("more", "line"),
     [
         ("lake: {warehouse: /lake, tables: {a.b.c: d}}", "kafka.servers: missing; set it to the brokers"),
-        (LEAST + "  using: hudi", "lake.using: expected delta or iceberg; got 'hudi'"),
+        (LEAST + "  using: hudi", "lake.using: got 'hudi'; write delta or iceberg"),
         (LEAST + "  usign: delta", "lake.usign: unknown key; did you mean using?"),
-        (LEAST + "  every_s: 0", "lake.every_s: expected more than 0; got '0'"),
+        (LEAST + "  every_s: 0", "lake.every_s: got '0'; write more than 0"),
         (
             LEAST + "  text_columns: {app.public.order: [at]}",
             "lake.text_columns.app.public.order: no such topic",
@@ -72,15 +72,15 @@ def test_those_in_the_documents_load(tmp_path: Path) -> None:
         (LEAST + "http: {listen: here}", "http.listen: 'here' is not host:port"),
         (
             "kafka: {servers: x}\nlake: {warehouse: /lake, tables: {}}",
-            "lake.tables: expected at least 1 entry; got an empty mapping",
+            "lake.tables: got an empty mapping; write at least 1 entry",
         ),
         (
             "kafka: {servers: ''}\nlake: {warehouse: /lake, tables: {a.b.c: d}}",
-            "kafka.servers: expected text that is not empty; got ''",
+            "kafka.servers: got ''; write text that is not empty",
         ),
         (
             LEAST + "  text_columns: {app.public.orders: at}",
-            "lake.text_columns.app.public.orders: expected a list, such as [a, b]; got 'at'",
+            "lake.text_columns.app.public.orders: got 'at'; write a list, such as [a, b]",
         ),
     ],
 )

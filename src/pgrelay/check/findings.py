@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pgrelay.errors import GapError, PgrelayError, SetupError, cut_at_cure
+from pgrelay.errors import GapError, PgrelayError, cut_at_cure
 
 _SHOWN: Final = 5
 
@@ -43,15 +43,6 @@ def refused(refusal: PgrelayError, why: str) -> Finding:
     if not cure:
         what, _, cure = what.rpartition(": ")
     return error(what, why, cure, gap=isinstance(refusal, GapError))
-
-
-def mistake(line: str, why: str) -> Finding:
-    """A line about the configuration as a finding. In `expected 1 or more; got '0'` the cure comes first."""
-    place, _, told = line.partition(": expected ")
-    wanted, got, value = told.partition("; got ")
-    if not got:
-        return refused(SetupError(line), why)
-    return error(f"{place}: got {value}", why, f"write {wanted}")
 
 
 def some(names: Sequence[str], joint: str = ", ") -> str:

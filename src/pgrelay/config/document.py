@@ -56,7 +56,7 @@ def _sections(document: Tree, name: str, model: type[BaseModel], example: str) -
         raise SetupError(f"{name}: is empty; begin with a copy of {example}")
     if not isinstance(document, dict):
         raise SetupError(
-            f"{name}: expected sections ({', '.join(model.model_fields)}), each a mapping of keys"
+            f"{name}: has no sections; write {', '.join(model.model_fields)}, each a mapping of keys"
         )
     for section in model.model_fields:
         if document.get(section) is None:

@@ -92,7 +92,7 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name.endswith(_MEASURES) and not _read_whole(name, value):
             kind = "number" if name in _LINGERING else "whole number"
             unit = " of milliseconds" if name.endswith(".ms") else ""
-            yield name, f"expected a {kind}{unit}; got {value!r}"
+            yield name, f"got {value!r}; write a {kind}{unit}"
             continue
         rule = _RULES.get(_ALIASES.get(name, name))
         if rule is not None and value.lower() not in rule.allowed:

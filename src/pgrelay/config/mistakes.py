@@ -78,7 +78,7 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
         return str(context["error"])
     if kind in _EXPECTED:
         expected = _EXPECTED[kind].format_map(context).replace("'", "")
-        return f"expected {expected}; got {_shown(details['input'], path)}"
+        return f"got {_shown(details['input'], path)}; write {expected}"
     return details["msg"]
 
 
