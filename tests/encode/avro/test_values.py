@@ -20,7 +20,8 @@ _ANYTHING: Final = st.binary(max_size=20) | st.text("-.0123456789", max_size=20)
 
 def written(value: bytes, scale: int) -> bytes:
     writer = BytesWriter()
-    write_decimal(writer, value, scale)
+    row = b"1." + value + b"9"
+    write_decimal(writer, row, 2, 2 + len(value), scale)
     return writer.getvalue()
 
 

@@ -23,7 +23,7 @@ from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.names import shown
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan
-from pgrelay.encode.records import MESSAGE, TRUNCATE
+from pgrelay.encode.records import TRUNCATE
 
 _SEQUENCE_END: Final = b'"]'
 
@@ -70,7 +70,7 @@ class DebeziumAvro(AvroEnvelope):
     def close(
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
-        if op != TRUNCATE and op != MESSAGE:
+        if plan is not None and op != TRUNCATE:
             if unchanged:
                 writer.write(PRESENT + array(unchanged) + NULL)
             else:

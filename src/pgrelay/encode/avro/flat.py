@@ -7,7 +7,7 @@ from pgrelay.encode.avro.envelope import AvroEnvelope
 from pgrelay.encode.avro.plan import AvroPlan
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import Plan
-from pgrelay.encode.records import DELETE, MESSAGE, TRUNCATE
+from pgrelay.encode.records import DELETE, TRUNCATE
 
 
 class FlatAvro(AvroEnvelope):
@@ -45,7 +45,7 @@ class FlatAvro(AvroEnvelope):
     def close(
         self, writer: BytesWriter, plan: Plan | None, lsn: int, op: str, unchanged: list[bytes], place: bytes
     ) -> None:
-        if op != TRUNCATE and op != MESSAGE:
+        if plan is not None and op != TRUNCATE:
             writer.write(PRESENT + array(unchanged) + NULL if unchanged else b"\x00\x00")
         writer.write(self._op(op))
         writer.write(self._commit_lsn)

@@ -42,7 +42,7 @@ class AvroRowWriter(RowWriter):
     def _member(
         self, writer: BytesWriter, column: ColumnPlan, kind: u8, data: bytes, start: i64, end: i64
     ) -> None:
-        if column.member:
+        if len(column.member) > 0:
             writer.append(_PRESENT)
         self._write_body(writer, column, kind, data, start, end)
 
@@ -75,14 +75,12 @@ class AvroRowWriter(RowWriter):
 def _write_directly(writer: BytesWriter, encoding: int, data: bytes, start: i64, end: i64) -> None:
     if encoding == WHOLE:
         write_long(writer, integer(data, start, end))
-        return
-    value = data[start:end]
-    if encoding == MICROS:
-        write_long(writer, epoch_micros(value))
+    elif encoding == MICROS:
+        write_long(writer, epoch_micros(data, start, end))
     elif encoding == DAYS:
-        write_long(writer, epoch_days(value))
+        write_long(writer, epoch_days(data, start, end))
     elif encoding >= UNSCALED:
-        write_decimal(writer, value, encoding - UNSCALED)
+        write_decimal(writer, data, start, end, encoding - UNSCALED)
     else:
         assert encoding == TRUTH
-        writer.write(boolean(value))
+        writer.write(boolean(data[start:end]))

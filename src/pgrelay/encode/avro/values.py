@@ -23,6 +23,7 @@ from pgrelay.encode.values.temporal import day_micros, days, micros, utc_day_mic
 _I64_MAX: Final = (1 << 63) - 1
 
 _POINT: Final = ord(".")
+_Y: Final = ord("y")
 
 # Halfway between the largest float and what would come next.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
@@ -98,28 +99,33 @@ def _off_the_middle(value: bytes, found: float) -> float:
 
 def date(value: bytes) -> bytes:
     """Days since 1970-01-01."""
-    return long(epoch_days(value))
+    return long(epoch_days(value, 0, len(value)))
 
 
-def epoch_days(value: bytes) -> i64:
-    """What `date` writes."""
-    if value.endswith(b"y"):
-        raise refusal(value, "a date that Avro's logical type holds")
-    return days(value)
+def epoch_days(data: bytes, start: i64, end: i64) -> i64:
+    """What `date` writes of `data[start:end]`."""
+    if _is_infinite(data, start, end):
+        raise refusal(data[start:end], "a date that Avro's logical type holds")
+    return days(data, start, end)
+
+
+def _is_infinite(data: bytes, start: i64, end: i64) -> bool:
+    """Whether a date or timestamp is infinity or -infinity: no other ends in a y."""
+    return end > start and data[end - 1] == _Y
 
 
 def timestamp(value: bytes) -> bytes:
     """Microseconds since 1970-01-01 00:00."""
-    return long(epoch_micros(value))
+    return long(epoch_micros(value, 0, len(value)))
 
 
-def epoch_micros(value: bytes) -> i64:
-    """What `timestamp` writes."""
-    if value.endswith(b"y"):
-        raise refusal(value, "a timestamp that Avro's logical type holds")
-    found = micros(value)
+def epoch_micros(data: bytes, start: i64, end: i64) -> i64:
+    """What `timestamp` writes of `data[start:end]`."""
+    if _is_infinite(data, start, end):
+        raise refusal(data[start:end], "a timestamp that Avro's logical type holds")
+    found = micros(data, start, end)
     if found > _I64_MAX:
-        raise refusal(value, "a timestamp that 64 bits of microseconds hold")
+        raise refusal(data[start:end], "a timestamp that 64 bits of microseconds hold")
     return found
 
 
@@ -150,16 +156,15 @@ def decimal(scale: int) -> Converter:
     return convert
 
 
-def write_decimal(writer: BytesWriter, value: bytes, scale: i64) -> None:
-    """Append what `decimal` gives. Compiled, a number of few digits takes no object."""
-    size: i64 = len(value)
-    start: i64 = 1 if size and value[0] == MINUS else 0
+def write_decimal(writer: BytesWriter, data: bytes, start: i64, end: i64, scale: i64) -> None:
+    """Append what `decimal` gives of `data[start:end]`. Compiled, a number of few digits takes no object."""
+    first: i64 = start + 1 if end > start and data[start] == MINUS else start
     number: i64 = 0
     digits: i64 = 0
     whole: i64 = -1  # digits before the point
-    if COMPILED and start < size <= SAFE:
-        for index in range(start, size):
-            byte: i64 = value[index]
+    if COMPILED and first < end <= start + SAFE:
+        for index in range(first, end):
+            byte: i64 = data[index]
             if byte == _POINT and whole < 0 < digits:
                 whole = digits
             elif ZERO <= byte <= ZERO + 9:
@@ -170,11 +175,11 @@ def write_decimal(writer: BytesWriter, value: bytes, scale: i64) -> None:
                 break
     zeros: i64 = scale if whole < 0 else scale - (digits - whole)
     if digits == whole or digits == 0 or zeros < 0 or digits + zeros > SAFE:
-        writer.write(decimal(scale)(value))
+        writer.write(decimal(scale)(data[start:end]))
         return
     for _ in range(zeros):
         number *= 10
-    _write_integer(writer, -number if start else number)
+    _write_integer(writer, -number if first > start else number)
 
 
 def _write_integer(writer: BytesWriter, number: i64) -> None:

@@ -1,12 +1,13 @@
-"""Whole numbers from text, digit by digit if the code is compiled."""
+"""Whole numbers from text, without an object if the code is compiled."""
 
 from typing import Final
 
+from librt.strings import read_i64_le
 from mypy_extensions import i64
 
 from pgrelay.encode.refusal import refusal
 
-# Compiled, a loop over the bytes is the fastest way through them; interpreted, the slowest.
+# Compiled, arithmetic on the bytes is the fastest; interpreted, the slowest.
 COMPILED: Final = not __file__.endswith(".py")
 
 ZERO: Final = ord("0")
@@ -16,6 +17,14 @@ MINUS: Final = ord("-")
 SAFE: Final = 18
 
 _DIGITS: Final = "made of digits"
+
+# A word of eight digits, and parts of such words.
+_ZEROS: Final[i64] = 0x3030_3030_3030_3030
+_LOW_NIBBLES: Final[i64] = 0x0F0F_0F0F_0F0F_0F0F
+_SIXES: Final[i64] = 0x0606_0606_0606_0606
+_PAIRS: Final[i64] = 0x00FF_00FF_00FF_00FF
+_FOURS: Final[i64] = 0x0000_FFFF_0000_FFFF
+_EIGHT: Final[i64] = 0xFFFF_FFFF
 
 
 def number(text: bytes, start: i64, end: i64) -> i64:
@@ -27,6 +36,12 @@ def number(text: bytes, start: i64, end: i64) -> i64:
         if not digits.isdigit():
             raise refusal(digits, _DIGITS)
         return int(digits)
+    size: i64 = end - start
+    if size <= 8 and start + 8 <= len(text):
+        few = _few_digits(read_i64_le(text, start), size)
+        if few < 0:
+            raise refusal(text[start:end], _DIGITS)
+        return few
     found: i64 = 0
     for index in range(start, end):
         byte: i64 = text[index]
@@ -35,6 +50,19 @@ def number(text: bytes, start: i64, end: i64) -> i64:
             raise refusal(text[start:end], _DIGITS)
         found = found * 10 + digit
     return found
+
+
+def _few_digits(word: i64, size: i64) -> i64:
+    """The number of the `size` digits, 1 to 8, in the lowest bytes of a word; -1 if they are no digits.
+
+    The first digit is in the lowest byte. Neighbours are joined three times: digits to pairs, pairs to fours.
+    """
+    digits: i64 = (word ^ _ZEROS) << (64 - 8 * size)  # zeros come before the first
+    if digits & _LOW_NIBBLES != digits or (digits + _SIXES) & _LOW_NIBBLES != digits + _SIXES:
+        return -1
+    pairs: i64 = (digits * 10 + (digits >> 8)) & _PAIRS
+    fours: i64 = (pairs * 100 + (pairs >> 16)) & _FOURS
+    return (fours * 10_000 + (fours >> 32)) & _EIGHT
 
 
 def integer(text: bytes, start: i64, end: i64) -> i64:

@@ -42,6 +42,8 @@ _PLUS: Final = ord("+")
 _MINUS: Final = ord("-")
 _COLON: Final = ord(":")
 _POINT: Final = ord(".")
+_B: Final = ord("B")
+_C: Final = ord("C")
 
 
 def iso_timestamp(value: bytes) -> bytes:
@@ -84,12 +86,12 @@ def write_timestamp(writer: BytesWriter, data: bytes, start: i64, end: i64, zone
 
 def epoch_days(value: bytes) -> bytes:
     """A date as days since 1970-01-01, from ``2026-11-20`` or ``0044-03-15 BC``."""
-    return _infinity(value) if value.endswith(b"y") else b"%d" % days(value)
+    return _infinity(value) if value.endswith(b"y") else b"%d" % days(value, 0, len(value))
 
 
 def epoch_micros(value: bytes) -> bytes:
     """A timestamp as microseconds since 1970-01-01 00:00, from ``2026-11-20 14:54:02.343135``."""
-    return _infinity(value) if value.endswith(b"y") else b"%d" % micros(value)
+    return _infinity(value) if value.endswith(b"y") else b"%d" % micros(value, 0, len(value))
 
 
 def micros_of_day(value: bytes) -> bytes:
@@ -125,28 +127,30 @@ def _infinity(value: bytes) -> bytes:
     raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
 
 
-def days(value: bytes) -> i64:
-    """Days since 1970-01-01 of ``2026-11-20`` or ``0044-03-15 BC``."""
-    bc = value.endswith(b" BC")
-    return _days(value, len(value) - 3 if bc else len(value), bc)
+def days(data: bytes, start: i64, end: i64) -> i64:
+    """Days since 1970-01-01 of `data[start:end]`, ``2026-11-20`` or ``0044-03-15 BC``."""
+    bc = _is_bc(data, start, end)
+    return _days(data, start, end - 3 if bc else end, bc)
 
 
-def micros(value: bytes) -> int:
-    """Microseconds since 1970-01-01 00:00 of a timestamp, or of a timestamptz in UTC.
+def micros(data: bytes, start: i64, end: i64) -> int:
+    """Microseconds since 1970-01-01 00:00 of `data[start:end]`, a timestamp, or a timestamptz in UTC.
 
     Not every timestamp of Postgres fits in 64 bits: counted from 1970, they end in the year 294247.
     """
-    bc = value.endswith(b" BC")
-    end: i64 = len(value) - 3 if bc else len(value)
-    if end > 3 and value[end - 3] == _PLUS and value[end - 2] == ZERO and value[end - 1] == ZERO:
-        end -= 3
-    space: i64 = 10
-    while space < end and value[space] != _SPACE:
+    last: i64 = end
+    bc = _is_bc(data, start, end)
+    if bc:
+        last -= 3
+    if last - start > 3 and data[last - 3] == _PLUS and data[last - 2] == ZERO and data[last - 1] == ZERO:
+        last -= 3
+    space: i64 = start + 10
+    while space < last and data[space] != _SPACE:
         space += 1
-    if space >= end:
-        raise refusal(value, "a timestamp as Postgres prints it in ISO style and UTC")
-    day = _days(value, space, bc)
-    within_day = day_micros(value, space + 1, end)
+    if space >= last:
+        raise refusal(data[start:end], "a timestamp as Postgres prints it in ISO style and UTC")
+    day = _days(data, start, space, bc)
+    within_day = day_micros(data, space + 1, last)
     if -_SAFE_DAYS < day < _SAFE_DAYS:
         return day * DAY_US + within_day
     large: int = day
@@ -154,28 +158,35 @@ def micros(value: bytes) -> int:
     return large * DAY_US + rest
 
 
-def _days(value: bytes, end: i64, bc: bool) -> i64:
-    """Days since 1970-01-01 of the date that ends before `end`; the year has four digits or more."""
-    if end < 10 or value[end - 6] != _MINUS or value[end - 3] != _MINUS:
-        raise refusal(value, "a date as Postgres prints it in ISO style")
-    year, month, day = number(value, 0, end - 6), number(value, end - 5, end - 3), number(value, end - 2, end)
+def _is_bc(data: bytes, start: i64, end: i64) -> bool:
+    """Whether `data[start:end]` ends in `` BC``."""
+    return end - start > 3 and data[end - 1] == _C and data[end - 2] == _B and data[end - 3] == _SPACE
+
+
+def _days(data: bytes, start: i64, end: i64, bc: bool) -> i64:
+    """Days since 1970-01-01 of the date `data[start:end]`; the year has four digits or more."""
+    if end - start < 10 or data[end - 6] != _MINUS or data[end - 3] != _MINUS:
+        raise refusal(data[start:end], "a date as Postgres prints it in ISO style")
+    year = number(data, start, end - 6)
+    month = number(data, end - 5, end - 3)
+    day = number(data, end - 2, end)
     if month < 1 or month > 12 or day < 1 or day > 31:
-        raise refusal(value, "a date")
+        raise refusal(data[start:end], "a date")
     return days_from_civil(1 - year if bc else year, month, day)
 
 
-def day_micros(value: bytes, start: i64, end: i64) -> i64:
-    """Microseconds of ``14:54:02`` between two indexes, with no fraction or one of up to six digits."""
+def day_micros(data: bytes, start: i64, end: i64) -> i64:
+    """Microseconds of `data[start:end]`, ``14:54:02`` with no fraction or one of up to six digits."""
     size = end - start
-    if size < 8 or size == 9 or size > 15 or value[start + 2] != _COLON or value[start + 5] != _COLON:
-        raise refusal(value, "a time as Postgres prints it")
-    seconds = (number(value, start, start + 2) * 60 + number(value, start + 3, start + 5)) * 60
-    seconds += number(value, start + 6, start + 8)
+    if size < 8 or size == 9 or size > 15 or data[start + 2] != _COLON or data[start + 5] != _COLON:
+        raise refusal(data[start:end], "a time as Postgres prints it")
+    seconds = (number(data, start, start + 2) * 60 + number(data, start + 3, start + 5)) * 60
+    seconds += number(data, start + 6, start + 8)
     if size == 8:
         return seconds * 1_000_000
-    if value[start + 8] != _POINT:
-        raise refusal(value, "a time as Postgres prints it")
-    fraction = number(value, start + 9, end)
+    if data[start + 8] != _POINT:
+        raise refusal(data[start:end], "a time as Postgres prints it")
+    fraction = number(data, start + 9, end)
     for _ in range(15 - size):
         fraction *= 10
     return seconds * 1_000_000 + fraction
