@@ -141,6 +141,13 @@ def test_a_topic_that_no_later_try_makes_is_told(code: int) -> None:
         (f"{UNSPOKEN} Local: Timed out: broker's supported mechanisms: (n/a)", False),
         (f'{NO_TOKEN}{{"error":"invalid_client"}}', True),
         (f"{NO_TOKEN}Unrecognized sasl.oauthbearer.config beginning at: a=b", True),
+        (
+            f"{NO_TOKEN}SSL certificate OpenSSL verify result: unable to get local issuer certificate (20)",
+            True,
+        ),
+        (f"{NO_TOKEN}SSL: no alternative certificate subject name matches target hostname 'idp'", True),
+        (f"{NO_TOKEN}error adding trust anchors from file: /ca.pem", True),
+        (f"{NO_TOKEN}SSL connection timeout", False),
         (f"{NO_TOKEN}Failed to connect to idp port 443 after 0 ms: Could not connect to server", False),
         (f"{NO_TOKEN}<html>503 Service Unavailable</html>", False),
     ],

@@ -21,7 +21,15 @@ DENIED: Final = UNAUTHORIZED | UNKNOWN
 _UNHEARD: Final = "broker's supported mechanisms: (n/a)"
 _NO_TOKEN: Final = ("Failed to acquire SASL OAUTHBEARER token", "there is no token available")
 TOKEN_REFUSALS: Final = ("invalid_", "unauthorized_client", "unsupported_")
-_REFUSED_TOKEN: Final = (*TOKEN_REFUSALS, "sasl.oauthbearer.config")
+# What OpenSSL says if it does not trust the other end, whoever uses it here.
+UNTRUSTED: Final = "certificate verify failed"
+# The same in the words of the library by which librdkafka asks for a token.
+_UNTRUSTED_TOKEN: Final = (
+    "OAUTHBEARER token: SSL certificate",
+    "OAUTHBEARER token: SSL: no alternative certificate",
+    "OAUTHBEARER token: error adding trust anchors",
+)
+_REFUSED_TOKEN: Final = (*TOKEN_REFUSALS, "sasl.oauthbearer.config", *_UNTRUSTED_TOKEN)
 # What librdkafka says if security.protocol is not the listener's, or if a broker goes away during the
 # handshake; and what a broker says on a listener without SASL.
 _OTHER_PROTOCOL: Final = ("listener?", "SSL connection closed by peer")
@@ -34,6 +42,7 @@ SPEECHLESS: Final = (
 )
 # Parts of librdkafka's text or of its code's name, and what to do about it; the first match counts.
 _CURES: Final = (
+    (_UNTRUSTED_TOKEN, "set https.ca.location in sink.kafka to the file of the token endpoint's authority"),
     (
         _NO_TOKEN,
         "start the server at sasl.oauthbearer.token.endpoint.url, or correct the sasl.oauthbearer.* options "

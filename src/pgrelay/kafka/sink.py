@@ -25,6 +25,7 @@ from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
     DESYNCHRONIZED,
     UNKNOWN,
+    UNTRUSTED,
     delivery_error,
     denial,
     denied,
@@ -80,7 +81,7 @@ class Sink:
 
     def _complain(self, error: KafkaError) -> None:
         text = mask_complaint(_PARTICULARS.sub("", error.str()), self._config.kafka)
-        untrusted = error.code() == KafkaError._SSL and "certificate verify failed" in text
+        untrusted = error.code() == KafkaError._SSL and UNTRUSTED in text
         refused = denied(error)
         self.shut_out = self.shut_out or untrusted or (refused and error.code() in UNKNOWN)
         if refused:
