@@ -4,10 +4,13 @@ import asyncio
 import base64
 import contextlib
 import json
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 from pgrelay.kafka.registry import Registry
+from tests.integration.security.certificates import Authority
 
 ORDERS = Schemas("app.public.orders", "public.orders", '{"type":"string"}', '{"type":"int"}')
 TOKENS = {
@@ -40,7 +44,22 @@ class Answers(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        scheme = "https" if isinstance(self.socket, ssl.SSLSocket) else "http"
+        return f"{scheme}://127.0.0.1:{self.server_address[1]}"
+
+    def encrypt(self, authority: Authority, clients: bool = False) -> None:
+        """Speak TLS from now on; `clients`: only with those that have a certificate."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
+        context.load_cert_chain(*authority.issue("127.0.0.1"))
+        context.verify_mode = ssl.CERT_REQUIRED if clients else ssl.CERT_NONE
+        # The handshake is the connection's thread's: here it would hold up the accepting one.
+        self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+
+    def handle_error(self, request: Any, client_address: object) -> None:
+        """After a failed handshake, wait until the client knows: bytes unread here would be a reset."""
+        with contextlib.suppress(OSError):
+            while socket.recv(request, 4096):  # past TLS
+                pass
 
     def registry(self, **options: str) -> Registry:
         dotted = {name.replace("_", "."): value for name, value in options.items()}
@@ -247,6 +266,50 @@ async def test_an_issuer_of_tokens_that_refuses_us_stops_the_relay(
         assert "told-1" not in told
         assert "\n" not in told
     assert {path for _, path, _ in answers.asked} == {"/token"}
+
+
+async def test_a_registry_that_we_can_trust_is_asked(answers: Answers, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    answers.encrypt(authority)
+    registry = answers.registry(ssl_ca_location=str(authority.file))
+    await registry.register(ORDERS)
+    await registry.close()
+
+
+@pytest.mark.parametrize(("issuer", "host"), [("stranger", "127.0.0.1"), ("authority", "localhost")])
+async def test_a_registry_whose_certificate_is_not_trusted_stops_the_relay(
+    answers: Answers, tmp_path: Path, issuer: str, host: str
+) -> None:
+    """As with Kafka's: no later try would be trusted more."""
+    answers.encrypt(Authority(tmp_path))
+    trusted = tmp_path / "authority.pem" if issuer == "authority" else Authority(tmp_path, issuer).file
+    url = answers.url.replace("127.0.0.1", host)
+    for told in await told_by_all(answers.registry(url=url, ssl_ca_location=str(trusted)), SetupError):
+        assert told.startswith(f"schema registry {url}: its certificate is not trusted: [SSL: CERTIFICATE_")
+        assert told.endswith("; correct ssl.ca.location, or the host in url, in records.schema_registry")
+
+
+async def test_a_registry_that_wants_our_certificate_is_awaited(answers: Answers, tmp_path: Path) -> None:
+    """As a broker is: it may be the one that is wrong. TLS 1.3 says so only after the handshake."""
+    authority = Authority(tmp_path)
+    answers.encrypt(authority, clients=True)
+    registry = answers.registry(ssl_ca_location=str(authority.file))
+    for told in await told_by_all(registry, RegistryUnavailable):
+        assert "certificate required" in told
+
+
+async def test_an_issuer_of_tokens_whose_certificate_is_not_trusted_stops_the_relay(
+    answers: Answers, tmp_path: Path
+) -> None:
+    answers.encrypt(Authority(tmp_path))
+    registry = Registry(
+        {"url": "http://127.0.0.1:9", "max.retries": "0"}
+        | {name.replace("_", "."): value for name, value in TOKENS.items()}
+        | {"bearer.auth.issuer.endpoint.url": f"{answers.url}/token"}
+    )
+    for told in await told_by_all(registry, SetupError):
+        assert told.startswith("no token for schema registry http://127.0.0.1:9: [SSL: CERTIFICATE_VERIFY_")
+        assert told.endswith("; set SSL_CERT_FILE in the environment to its authority's file")
 
 
 @pytest.mark.parametrize("body", ["<html>please log in</html>", "[]", "{}", "7", '{"id": "1"}'])

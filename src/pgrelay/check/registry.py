@@ -23,7 +23,10 @@ async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> 
     except SetupError as refusal:
         return [refused(refusal, "a run does not start")]
     try:
-        await registry.connect()
+        try:
+            await registry.connect()
+        except SetupError as refusal:
+            return [refused(refusal, "a run does not start")]
         ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
         refusing = await registry.refusing(ours, records.envelope)
     except SetupError as refusal:

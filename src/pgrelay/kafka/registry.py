@@ -19,7 +19,7 @@ from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint, mask_options
 from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
-from pgrelay.kafka.errors import TOKEN_REFUSALS
+from pgrelay.kafka.errors import TOKEN_REFUSALS, UNTRUSTED
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
@@ -147,8 +147,9 @@ class Registry:
         """The client's answer. Raises the client's own error if the registry refuses."""
         try:
             return await asked
-        except self._http.HTTPError as error:
-            raise self._away(str(error) or type(error).__name__) from error
+        except (self._http.HTTPError, OSError) as error:
+            # An OSError too: the library does not translate a refusal of our certificate by TLS 1.3.
+            raise self._unanswered(error) from error
         except self._tokenless as error:
             raise self._no_token(error) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -156,6 +157,15 @@ class Registry:
             raise self._away(
                 f"what answers is not a schema registry ({type(error).__name__}: {error})"
             ) from error
+
+    def _unanswered(self, error: Exception) -> PgrelayError:
+        told = str(error) or type(error).__name__
+        if UNTRUSTED in told:
+            return SetupError(
+                f"schema registry {self._url}: its certificate is not trusted: {told}; correct "
+                "ssl.ca.location, or the host in url, in records.schema_registry"
+            )
+        return self._away(told)
 
     def _away(self, reason: str) -> RegistryUnavailable:
         return RegistryUnavailable(
@@ -169,6 +179,9 @@ class Registry:
         shown = next(iter(str(reason).splitlines()), "") or type(reason).__name__
         told = f"no token for schema registry {self._url}: {mask_complaint(shown, self._options)}"
         status = reason.response.status_code if isinstance(reason, self._http.HTTPStatusError) else None
+        if UNTRUSTED in shown:
+            # The client has no option for it: ssl.ca.location is for the registry alone.
+            return SetupError(f"{told}; set SSL_CERT_FILE in the environment to its authority's file")
         if status in _TOKEN_REFUSED or str(getattr(reason, "error", "")).startswith(TOKEN_REFUSALS):
             return SetupError(f"{told}; correct the bearer.auth.* options in records.schema_registry")
         return RegistryUnavailable(

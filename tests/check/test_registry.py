@@ -1,0 +1,35 @@
+"""What a check says of a schema registry that a run could not begin with."""
+
+from socketserver import StreamRequestHandler
+
+from pgrelay.check.registry import registry_findings
+from pgrelay.config import Records
+from tests.answering import answering
+
+
+class Refusing(StreamRequestHandler):
+    """An issuer of tokens that does not know us."""
+
+    def handle(self) -> None:
+        while self.rfile.readline() != b"\r\n":
+            pass
+        self.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+
+
+async def test_what_ends_a_run_at_its_start_is_an_error() -> None:
+    with answering(Refusing) as port:
+        options = {
+            "url": "http://127.0.0.1:9",
+            "max.retries": "0",
+            "bearer.auth.credentials.source": "OAUTHBEARER",
+            "bearer.auth.client.id": "me",
+            "bearer.auth.client.secret": "wrong",
+            "bearer.auth.scope": "all",
+            "bearer.auth.logical.cluster": "lsrc-1",
+            "bearer.auth.issuer.endpoint.url": f"http://127.0.0.1:{port}/token",
+        }
+        records = Records(prefix="app", format="avro", schema_registry=options)
+        (finding,) = await registry_findings(records, [])
+    assert finding.level == "error"
+    assert finding.what.startswith("no token for schema registry http://127.0.0.1:9: ")
+    assert finding.cure == "correct the bearer.auth.* options in records.schema_registry"
