@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import cast
 
 from pgrelay.config import Config
-from pgrelay.errors import RecordRefused, SourceUnavailable
+from pgrelay.errors import KafkaUnavailable, RecordRefused, SourceUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
@@ -82,6 +82,21 @@ class HangingRefusals(Refusals):
         return True
 
 
+class UnansweredRefusals(Refusals):
+    """Kafka is away, and is asked again."""
+
+    def __init__(self, again: asyncio.Event) -> None:
+        super().__init__(CONFIG)
+        self._asked = 0
+        self._again = again
+
+    async def learn(self, error: RecordRefused) -> bool:
+        self._asked += 1
+        if self._asked == 2:
+            self._again.set()
+        raise KafkaUnavailable("Kafka is away")
+
+
 class Given(Daemon):
     """Every session is the given one, or the given error is raised instead."""
 
@@ -121,6 +136,13 @@ async def test_postgres_going_while_it_stops_is_no_reconnection_and_has_what_is_
 async def test_a_stop_does_not_wait_for_what_kafka_is_asked_of_a_refusal() -> None:
     asked = asyncio.Event()
     await stopped(Given(RecordRefused("too large"), HangingRefusals(asked)), once=asked)
+
+
+async def test_a_kafka_that_is_away_when_asked_of_a_refusal_is_waited_for() -> None:
+    again = asyncio.Event()
+    daemon = Given(RecordRefused("too large"), UnansweredRefusals(again))
+    await stopped(daemon, once=again)
+    assert value(daemon.metrics, "pgrelay_reconnects_total", end="kafka") == 2
 
 
 async def test_nothing_is_asked_of_a_refusal_once_it_is_to_stop() -> None:

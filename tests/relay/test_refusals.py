@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Config
-from pgrelay.errors import RecordRefused
+from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
 from pgrelay.relay.refusals import Refusals
 
@@ -15,6 +16,12 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "records": {"prefix": "app"},
     "errors": {"on_record": "dead_letter"},
 }
+
+
+def too_large(topic: str) -> RecordRefused:
+    error = RecordRefused("too large")
+    error.topic = topic
+    return error
 
 
 async def test_nothing_is_learnt_of_a_topic_that_is_not_known() -> None:
@@ -35,14 +42,29 @@ async def test_batches_are_those_of_the_configuration_or_smaller(
 ) -> None:
     found = {f"t{n}": TopicConfig(most, 1, "delete", -1) for n, most in enumerate(limits)}
 
-    async def topic_configs(self: Cluster, names: list[str]) -> dict[str, TopicConfig]:
-        return {name: found[name] for name in names}
+    async def topic_config(self: Cluster, name: str) -> TopicConfig:
+        return found[name]
 
-    monkeypatch.setattr(Cluster, "topic_configs", topic_configs)
+    monkeypatch.setattr(Cluster, "topic_config", topic_config)
     sink = {"kafka": {**SECTIONS["sink"]["kafka"], **given}}
     refusals = Refusals(Config.model_validate(SECTIONS | {"sink": sink}))
     for topic in found:
-        error = RecordRefused("too large")
-        error.topic = topic
-        assert await refusals.learn(error)
+        assert await refusals.learn(too_large(topic))
     assert refusals.sink_config.kafka["batch.size"] == str(batch)
+
+
+async def test_a_kafka_that_is_away_is_asked_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the relay would end, as if the topic's limits could not help."""
+    monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 0.1)
+    with pytest.raises(KafkaUnavailable, match="topic t0 refused a record, and does not say yet what it"):
+        await Refusals(Config.model_validate(SECTIONS)).learn(too_large("t0"))
+
+
+async def test_limits_that_we_may_not_see_are_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def topic_config(self: Cluster, name: str) -> TopicConfig:
+        raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    monkeypatch.setattr(Cluster, "topic_config", topic_config)
+    assert not await Refusals(Config.model_validate(SECTIONS)).learn(too_large("t0"))

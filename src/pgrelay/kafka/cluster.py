@@ -165,8 +165,14 @@ class Cluster:
                 values = await _result(future)
             except KafkaException:
                 continue
-            found[resource.name] = _config_of(values, "max.message.bytes", "cleanup.policy", "retention.ms")
+            found[resource.name] = _topic_config(values)
         return found
+
+    async def topic_config(self, name: str) -> TopicConfig:
+        """An existing topic's configuration. Raises KafkaException if it can't be had."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        futures = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
+        return _topic_config(await _result(futures[resource]))
 
     async def forbidden(self, names: Sequence[str], operation: AclOperation) -> list[str]:
         """Those of these existing topics on which we have no right to the operation."""
@@ -198,6 +204,10 @@ async def _is_allowed(description: "Future[Any]", operation: AclOperation) -> bo
     except KafkaException as error:
         return bool(error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED)
     return allowed is None or operation in allowed
+
+
+def _topic_config(values: Mapping[str, Any]) -> TopicConfig:
+    return _config_of(values, "max.message.bytes", "cleanup.policy", "retention.ms")
 
 
 def _config_of(values: Mapping[str, Any], size: str, cleanup: str, retention: str) -> TopicConfig:

@@ -63,7 +63,7 @@ _CURES: Final = (
     (("_BAD_MSG", "Invalid response"), "point sink.kafka's bootstrap.servers at a Kafka listener"),
 )
 _OTHERWISE: Final = "start the brokers, or correct bootstrap.servers in sink.kafka"
-# Transient errors of topic creation; `KafkaError.retriable` is only about transactions.
+# Transient errors of admin requests; `KafkaError.retriable` is only about transactions.
 _LATER: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -198,9 +198,14 @@ def _named(key: bytes | None) -> str:
     return f" with key {shown}"
 
 
+def passes(reason: KafkaError) -> bool:
+    """Whether an admin request that failed so may succeed later."""
+    return reason.code() in _LATER
+
+
 def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
     """The error for a topic that could not be created."""
-    if reason.code() in _LATER or fenced(reason):
+    if passes(reason) or fenced(reason):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct pgrelay's rights, "

@@ -122,12 +122,21 @@ class Daemon:
             if self._stop.is_set():
                 # The next run meets the trouble again, and has time to wait it out.
                 _log.warning("stopping in an outage: what is not confirmed is sent again", reason=str(error))
-            elif not isinstance(error, RecordRefused):
-                await self._recover(error)
-            elif await self._refusals.learn(error):
-                await self._starts.close_sink(error)
+            elif isinstance(error, RecordRefused):
+                await self._learn(error)
             else:
-                raise
+                await self._recover(error)
+
+    async def _learn(self, error: RecordRefused) -> None:
+        """Make sure that the next session sets such a record aside. Raises the error if it would not."""
+        try:
+            learnt = await self._refusals.learn(error)
+        except KafkaUnavailable as away:
+            await self._recover(away)
+            return
+        if not learnt:
+            raise error
+        await self._starts.close_sink(error)
 
     def stop(self) -> None:
         """Request a stop. A stream finishes what is in flight, unless asked twice; all else is cancelled."""

@@ -8,12 +8,13 @@ producer makes batches so small that no record is refused because of the others 
 from typing import Final
 
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Config, SinkConfig
 from pgrelay.encode.options import DeadLetterOptions, Limits
-from pgrelay.errors import RecordRefused
+from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster
+from pgrelay.kafka.errors import passes
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 
 _log = structlog.get_logger(__name__)
@@ -48,16 +49,22 @@ class Refusals:
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
     async def learn(self, error: RecordRefused) -> bool:
-        """Ask for the limits of the topic that refused; false if they can't be had, or were known before."""
+        """Ask for the limits of the topic that refused; false if they can't be had, or were known before.
+
+        Raises KafkaUnavailable if they can't be had yet.
+        """
         topic = error.topic
         if self._config.errors.on_record == "stop" or not topic or topic in self._limits:
             return False
         try:
             async with Cluster(self._config.sink) as cluster:
-                found = (await cluster.topic_configs([topic])).get(topic)
-        except KafkaException:
-            found = None
-        if found is None:
+                found = await cluster.topic_config(topic)
+        except KafkaException as failure:
+            reason: KafkaError = failure.args[0]
+            if passes(reason):
+                raise KafkaUnavailable(
+                    f"topic {topic} refused a record, and does not say yet what it accepts: {reason.str()}"
+                ) from failure
             return False
         passing = largest_record(self._config.sink.kafka)
         taken = max(found.message_bytes - _FRAMING, 1)
