@@ -116,6 +116,12 @@ async def test_more_replicas_than_brokers(setup: Setup) -> None:
     assert found[0].cure == "set sink.replication_factor (now 3) to 1 or less"
 
 
+async def test_more_partitions_than_a_controller_creates_at_once(setup: Setup) -> None:
+    """Each topic alone is fine."""
+    setup.sink["partitions"] = 6_000
+    assert await setup.trouble() == []
+
+
 async def test_a_setting_that_topics_do_not_have(setup: Setup) -> None:
     setup.sink["topic_config"] = {"retention.weeks": 1}
     finding = only(await setup.trouble())

@@ -82,6 +82,15 @@ def test_what_is_missing_is_made_and_nothing_else() -> None:
     assert (spread(topics, "a"), spread(topics, "b")) == ([0, 1, 2], [0, 1])
 
 
+def test_what_is_missing_is_made_in_requests_that_a_controller_accepts() -> None:
+    cluster = Cluster()
+    topics = known(cluster)
+    names = [f"t{number:04}" for number in range(1_001)]
+    asyncio.run(topics.require_all(names))
+    assert cluster.tried == [names[:500], names[500:1_000], names[1_000:]]
+    assert all(name in topics for name in names)
+
+
 def test_one_that_passes_by_itself_is_tried_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_RETRY_S", 0)
     cluster = Cluster({"b": [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER]})

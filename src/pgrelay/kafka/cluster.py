@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.log import quiet_log
+from pgrelay.kafka.topics import portions
 from pgrelay.kafka.tries import tries
 
 _TIMEOUT_S: Final = 8.0
@@ -183,13 +184,14 @@ class Cluster:
 
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
-        futures = self._admin.create_topics(list(topics), validate_only=True, request_timeout=_TIMEOUT_S)
         refused = {}
-        for name, future in futures.items():
-            try:
-                await _result(future)
-            except KafkaException as error:
-                refused[name] = error.args[0]
+        for portion in portions(topics):
+            futures = self._admin.create_topics(portion, validate_only=True, request_timeout=_TIMEOUT_S)
+            for name, future in futures.items():
+                try:
+                    await _result(future)
+                except KafkaException as error:
+                    refused[name] = error.args[0]
         return refused
 
 

@@ -13,7 +13,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import uncreated, unheard
-from pgrelay.kafka.topics import TopicOf, new_topic
+from pgrelay.kafka.topics import TopicOf, new_topic, portions
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
@@ -75,7 +75,8 @@ class KnownTopics:
 
     async def _require(self, wanted: list[NewTopic]) -> None:
         if self._config.create_topics:
-            await self._create(wanted)
+            for portion in portions(wanted):
+                await self._create(portion)
             return
         # They may have been created since we last asked.
         self._partitions = await self._counts()

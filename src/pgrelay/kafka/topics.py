@@ -1,6 +1,6 @@
 """Topics as a relay creates them, by what they hold."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from confluent_kafka.cimpl import NewTopic
@@ -18,6 +18,9 @@ _KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
 }
 # The configured safety of records holds for all topics: a position that is lost is a gap.
 _SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+
+# Controllers refuse a request for over 10,000 partitions; those of 3.x also one for as many metadata records.
+_MOST_PARTITIONS: Final = 1_000
 
 
 def lasting(of: TopicOf) -> bool:
@@ -41,3 +44,17 @@ def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
         replication_factor=config.replication_factor,
         config=made_with(of, config),
     )
+
+
+def portions(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
+    """The topics in lists that a controller accepts in one request."""
+    portion: list[NewTopic] = []
+    partitions = 0
+    for topic in topics:
+        if portion and partitions + topic.num_partitions > _MOST_PARTITIONS:
+            yield portion
+            portion, partitions = [], 0
+        portion.append(topic)
+        partitions += topic.num_partitions
+    if portion:
+        yield portion
