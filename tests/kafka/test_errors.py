@@ -112,6 +112,7 @@ def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN,
     ],
 )
 def test_a_topic_is_made_later_where_the_cluster_is_between_two_leaders(code: int) -> None:

@@ -20,10 +20,14 @@ KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 class Cluster:
-    """Its topics, and its answers to their creation: a number of errors by topic, then success."""
+    """Its topics, and its answers to their creation: a number of errors by topic, then success.
+
+    `replicas`: the brokers with each partition, of which only broker 1 takes part.
+    """
 
     def __init__(self, errors: dict[str, list[int]] | None = None, **topics: int) -> None:
         self.topics = topics
+        self.replicas = [1]
         self.asked: list[str | None] = []
         self.tried: list[list[str]] = []
         self._errors = errors or {}
@@ -31,8 +35,13 @@ class Cluster:
     async def ask(self, only: str | None) -> SimpleNamespace:
         self.asked.append(only)
         told = {name: count for name, count in self.topics.items() if only in (None, name)}
+        part = SimpleNamespace(replicas=self.replicas)
         return SimpleNamespace(
-            topics={name: SimpleNamespace(partitions=[0] * count) for name, count in told.items()}
+            brokers={1: "b:9092"},
+            topics={
+                name: SimpleNamespace(partitions=dict.fromkeys(range(count), part))
+                for name, count in told.items()
+            },
         )
 
     def create_topics(
@@ -52,8 +61,8 @@ class Cluster:
         return made
 
 
-def known(cluster: Cluster, *, create: bool = True) -> KnownTopics:
-    config = SinkConfig(kafka=KAFKA, create_topics=create, partitions=2)
+def known(cluster: Cluster, *, create: bool = True, replicas: int = 1) -> KnownTopics:
+    config = SinkConfig(kafka=KAFKA, create_topics=create, partitions=2, replication_factor=replicas)
     return KnownTopics(config, cast(AdminClient, cluster), cast(Ask, cluster.ask))
 
 
@@ -98,6 +107,23 @@ def test_one_that_passes_by_itself_is_tried_again_alone(monkeypatch: pytest.Monk
     asyncio.run(topics.require_all(["a", "b"]))
     assert cluster.tried == [["a", "b"], ["b"], ["b"]]
     assert "b" in topics
+
+
+def test_one_for_which_a_broker_is_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in each rolling restart."""
+    monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_RETRY_S", 0)
+    cluster = Cluster({"b": [KafkaError.INVALID_REPLICATION_FACTOR]}, a=1)
+    cluster.replicas = [1, 2, 3]
+    topics = known(cluster, replicas=3)
+    asyncio.run(topics.require("b"))
+    assert "b" in topics
+
+
+def test_one_for_which_the_cluster_is_too_small_is_refused() -> None:
+    cluster = Cluster({"b": [KafkaError.INVALID_REPLICATION_FACTOR]}, a=1)
+    cluster.replicas = [1, 2, 3]
+    with pytest.raises(SetupError, match="topic b can't be created"):
+        asyncio.run(known(cluster, replicas=4).require("b"))
 
 
 def test_one_that_is_refused_keeps_no_other_from_being_known() -> None:

@@ -76,6 +76,8 @@ _LATER: Final = frozenset(
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        # What a controller says that is interrupted, or that fails in a way of its own.
+        KafkaError.UNKNOWN,
     }
 )
 # Option names that a file may use, and the names for them in librdkafka's errors.
@@ -203,9 +205,9 @@ def passes(reason: KafkaError) -> bool:
     return reason.code() in _LATER
 
 
-def uncreated(topic: str, reason: KafkaError) -> PgrelayError:
-    """The error for a topic that could not be created."""
-    if passes(reason) or fenced(reason):
+def uncreated(topic: str, reason: KafkaError, enough_brokers: bool = False) -> PgrelayError:
+    """The error for a topic that could not be created; `enough_brokers`: the cluster has them, if not now."""
+    if passes(reason) or fenced(reason) or (enough_brokers and too_few_brokers(reason)):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct pgrelay's rights, "
@@ -218,12 +220,17 @@ def unheard(topic: str) -> KafkaUnavailable:
     return KafkaUnavailable(f"topic {topic} exists, but the broker that was asked does not know it yet")
 
 
+def too_few_brokers(reason: KafkaError) -> bool:
+    """Whether a topic is to have more replicas than brokers take part: one that shuts down does not."""
+    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR
+
+
 def fenced(reason: KafkaError) -> bool:
     """Whether a topic could not be created because all brokers are fenced: starting, or out of touch.
 
     Kafka has one code for this and for a replication factor that is too large; its text tells them apart.
     """
-    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in reason.str()
+    return too_few_brokers(reason) and "fenced" in reason.str()
 
 
 def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:

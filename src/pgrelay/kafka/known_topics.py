@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
-from pgrelay.kafka.errors import uncreated, unheard
+from pgrelay.kafka.errors import too_few_brokers, uncreated, unheard
 from pgrelay.kafka.topics import TopicOf, new_topic, portions
 
 _CREATE_TIMEOUT_S: Final = 30.0
@@ -105,7 +105,7 @@ class KnownTopics:
         futures: dict[str, Future[Any]] = self._admin.create_topics(
             wanted, operation_timeout=timeout_s, request_timeout=timeout_s
         )
-        failures: dict[str, PgrelayError] = {}
+        refusals: dict[str, KafkaError] = {}
         exist: list[str] = []
         for new in wanted:
             topic = new.topic
@@ -118,13 +118,22 @@ class KnownTopics:
                 if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                     exist.append(topic)
                 else:
-                    failures[topic] = uncreated(topic, reason)
+                    refusals[topic] = reason
+        enough = any(map(too_few_brokers, refusals.values())) and await self._has_enough_brokers()
+        failures = {topic: uncreated(topic, reason, enough) for topic, reason in refusals.items()}
         if exist:
             self._partitions = {**self._partitions, **await self._counts()}
         for topic in exist:
             if topic not in self._partitions and await self._is_unheard(topic):
                 failures[topic] = unheard(topic)
         return failures
+
+    async def _has_enough_brokers(self) -> bool:
+        """Whether the cluster has as many brokers as a topic is to have replicas, even if some are away."""
+        metadata = await self._ask(None)
+        parts = (part for topic in metadata.topics.values() for part in topic.partitions.values())
+        brokers = {*metadata.brokers, *(replica for part in parts for replica in part.replicas)}
+        return len(brokers) >= self._config.replication_factor
 
     async def _counts(self, only: str | None = None) -> dict[str, int]:
         """How many partitions each topic has."""

@@ -1,5 +1,6 @@
 """A cluster of several Kafka brokers for one test, each of which can be damaged separately."""
 
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -103,6 +104,10 @@ class Brokers:
 
     def kill(self, node: int) -> None:
         self._daemons[node].kill()
+
+    def stop(self, node: int) -> None:
+        """Stop a broker as for a restart: it first gives up the partitions that it leads."""
+        self._daemons[node].stop(signal.SIGTERM, timeout=_TIMEOUT)
 
     def mend(self) -> None:
         """Start the brokers that are down, and wait until all replicas of all topics are in sync."""

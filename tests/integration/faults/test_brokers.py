@@ -1,12 +1,20 @@
 """A cluster of three brokers, each partition with three replicas, two of which must acknowledge."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
+from pgrelay.config import SinkConfig
 from pgrelay.embedded.jars import Unavailable
+from pgrelay.errors import KafkaUnavailable, PgrelayError
+from pgrelay.kafka import errors
+from pgrelay.kafka.sink import Sink
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.brokers import Brokers
@@ -16,7 +24,7 @@ from tests.integration.faults.workload import TABLES, Workload, prepare
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import has_open_transaction
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import eventually, wait_until
 from tests.unavailable import skip
 
 _SAFE = {"min.insync.replicas": "2"}
@@ -95,6 +103,33 @@ def test_two_of_three_that_are_away_are_waited_for_and_told(
     relay.caught_up()
     relay.wait_streaming()
     assert sorted(record.json["after"]["id"] for record in relay.records("t")) == [1, 2]
+
+
+async def test_topics_are_made_while_a_broker_shuts_down(
+    brokers: Brokers, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its partitions have other leaders, a controller says that there are too few brokers."""
+    too_few, told, numbers = KafkaError.INVALID_REPLICATION_FACTOR, set[int](), count()
+
+    def uncreated(topic: str, reason: KafkaError, enough_brokers: bool) -> PgrelayError:
+        told.add(reason.code())
+        return errors.uncreated(topic, reason, enough_brokers)
+
+    monkeypatch.setattr("pgrelay.kafka.known_topics.uncreated", uncreated)
+    monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_TIMEOUT_S", 2.0)
+    brokers.create_topic(f"{prefix}.led", [3, 1, 2], {})
+    await eventually(lambda: brokers.leader(f"{prefix}.led") == 3, "the leader")
+    sink = Sink(SinkConfig(kafka={"bootstrap.servers": brokers.bootstrap}, replication_factor=3))
+    try:
+        stopping = asyncio.create_task(asyncio.to_thread(brokers.stop, 3))
+        while not stopping.done():
+            # One that was the controller, too, leaves behind what lasts until it is back.
+            with suppress(KafkaUnavailable):
+                await sink.topics.require(f"{prefix}.{next(numbers)}")
+        await stopping
+    finally:
+        await sink.close()
+    assert too_few in told
 
 
 def test_a_partition_that_nobody_leads_is_found_by_a_check(
