@@ -202,15 +202,18 @@ def test_what_replication_prepared_and_somebody_committed_by_hand_is_passed_by_w
         other.execute("SELECT pg_replication_origin_create(%s)", [database.name])
         other.execute("SELECT pg_replication_origin_session_setup(%s)", [database.name])
         other.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'g'")
-    database.execute("COMMIT PREPARED 'g'")
-    assert "its rows are not in" in last_words(two_phase, LOST)
+    two_phase.stop()
     database.execute("INSERT INTO t VALUES (2)")
+    database.execute("COMMIT PREPARED 'g'")
+    assert "its rows are not in" in last_words(two_phase.start(), LOST)
+    assert ids(two_phase) == [0, 2], "what came before it was read with it"
+    database.execute("INSERT INTO t VALUES (3)")
     for statement in without_two_phase(two_phase.prefix):
         database.execute(statement)
     two_phase.sections["source"] = {"two_phase": False, "origin": "none"}
     two_phase.start()
     two_phase.caught_up()
-    assert ids(two_phase) == [0, 2]
+    assert ids(two_phase) == [0, 2, 3]
     # It belongs to the cluster.
     database.execute(f"SELECT pg_replication_origin_drop('{database.name}')")
 

@@ -103,11 +103,19 @@ class Assembler:
         return events
 
     def receive_all(self, frames: list[bytes], start: int) -> int:
-        """Take frames from index `start`, until a commit must be replayed; returns the index of the next."""
+        """Take frames from index `start`, until a commit must be replayed; returns the index of the next.
+
+        Raises as `receive`; but if other frames come before a ProtocolError or GapError, returns the index
+        of the one that causes it, and the next call raises.
+        """
         index = start
-        while index < len(frames) and self._replay is None:
-            self.receive(frames[index])
-            index += 1
+        try:
+            while index < len(frames) and self._replay is None:
+                self.receive(frames[index])
+                index += 1
+        except (ProtocolError, GapError):
+            if index == start:
+                raise
         return index
 
     def receive(self, frame: bytes) -> None:
