@@ -1,124 +1,31 @@
 """When a Kafka transaction is committed, what it covers, and what is believed after a crash."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from pgrelay.assembly.events import Event
-from pgrelay.encode.records import Segment
 from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
-from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
-from pgrelay.relay.gap_checks import Upstream
 from tests.clock import Clock
-from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
-from tests.wire import build
-from tests.wire.build import INT4, Column
+from tests.encode.encoding import OPTIONS, encoder_of, transaction
+from tests.relay.relaying import (
+    FIRST,
+    SECOND,
+    SLOT,
+    THIRD,
+    TIMEOUT_S,
+    WAL_END,
+    FakeKafka,
+    Relaying,
+    begun,
+    rest,
+    rows,
+    upstream,
+)
 
-SLOT: Final = 0x1000
-WAL_END: Final = 0x9000
-FIRST, SECOND, THIRD = 0x1800, 0x2800, 0x3800
-"""Where transactions commit; each ends 8 bytes later."""
-
-TIMEOUT_S: Final = 60.0
-TABLE: Final = 16384
-RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", INT4, key=True)])
 BEYOND: Final = "the slot stands at 0/1000, but Kafka has everything only up to 0/FFF"
-
-
-class FakeKafka(TransactionalSink):
-    """Accepts every commit at once."""
-
-    def __init__(self, delivered: Delivered | None) -> None:
-        self.last = delivered
-        self.committed: list[Delivered] = []
-        self.timeout_s = TIMEOUT_S
-
-    async def recover(self) -> Delivered | None:
-        return self.last
-
-    async def commit(self, position: Delivered) -> None:
-        self.committed.append(position)
-
-
-class Relaying:
-    """A session's ledger, encoder and commits, and what the session does with them."""
-
-    def __init__(
-        self,
-        delivered: Delivered | None = None,
-        slot_lsn: int = SLOT,
-        wal_end: int = WAL_END,
-        known: Delivered | None = None,
-    ) -> None:
-        self.kafka = FakeKafka(delivered)
-        self.ledger = Ledger(slot_lsn)
-        self.encoder = encoder_of(replace(OPTIONS, headers=True))
-        server = upstream(slot_lsn, answer(wal_end))
-        self.commits = Commits(self.kafka, self.ledger, self.encoder, server, known)
-
-    def take(self, events: list[Event]) -> list[int]:
-        """Encode events and enter them into the ledger; return the `seq` of each record."""
-        seqs: list[int] = []
-        for segment in segments(self.encoder, events):
-            self._enter(segment)
-            seqs += [int(dict(headers or [])["seq"] or b"") for _, _, _, headers, _ in segment.records]
-        return seqs
-
-    def _enter(self, segment: Segment) -> None:
-        if segment.begin is not None:
-            self.commits.hold(self.ledger.begin(segment.begin.commit_us), records=True)
-        if segment.end_lsn is not None:
-            self.ledger.seen(segment.end_lsn)
-            self.ledger.end(segment.end_lsn)
-
-    def reach(self, lsn: int) -> None:
-        """Enter a position with nothing to deliver, as from a keepalive."""
-        self.ledger.seen(lsn)
-        position = self.ledger.reached(lsn)
-        assert position is not None
-        self.commits.hold(position, records=False)
-
-    async def commit(self) -> Delivered:
-        await self.commits.commit()
-        return self.kafka.committed[-1]
-
-    @property
-    def confirmable(self) -> int:
-        """The LSN that may be confirmed to Postgres."""
-        self.ledger.advance()
-        return self.ledger.flush_lsn
-
-
-def upstream(slot_lsn: int, wal_end: Callable[[], Awaitable[int]]) -> Upstream:
-    return Upstream(slot_lsn, wal_end, primary=None)
-
-
-def answer(lsn: int) -> Callable[[], Awaitable[int]]:
-    async def wal_end() -> int:
-        return lsn
-
-    return wal_end
-
-
-def rows(commit_lsn: int, count: int = 1) -> list[Event]:
-    """A transaction that inserts `count` rows."""
-    inserts = [build.insert(TABLE, [str(number)]) for number in range(count)]
-    return transaction(RELATION, *inserts, commit_lsn=commit_lsn)
-
-
-def begun(commit_lsn: int, count: int) -> list[Event]:
-    """Such a transaction without its end."""
-    return rows(commit_lsn, count)[:-1]
-
-
-def rest(commit_lsn: int, count: int) -> list[Event]:
-    """The continuation of `begun`: `count` more rows, and the end."""
-    return rows(commit_lsn, count)[2:]
 
 
 # --- When a commit is due
@@ -213,6 +120,32 @@ async def test_positions_alone_are_committed_once_a_second_when_there_is_nothing
     clock.now += 0.1
     assert relaying.commits.due(nothing_else=True)
     assert await relaying.commit() == Delivered(0x2200)
+
+
+@pytest.mark.parametrize(("nothing_else", "commits"), [(True, 4), (False, 3)], ids=["idle", "under load"])
+async def test_transactions_without_records_are_committed_together(
+    clock: Clock, nothing_else: bool, commits: int
+) -> None:
+    """500 a second, as of tables that are left out: a commit a second moves the slot past them."""
+    relaying = Relaying()
+    for number in range(2_000):
+        relaying.take(transaction(commit_lsn=FIRST + 16 * number))
+        if relaying.commits.due(nothing_else):
+            await relaying.commit()
+        clock.now += 1 / 500
+    assert len(relaying.kafka.committed) == commits
+    assert relaying.confirmable > FIRST + 16 * 1_490
+
+
+async def test_records_are_committed_with_what_came_before_them_without_any(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.reach(0x1100)
+    await relaying.commit()
+    relaying.take(transaction(commit_lsn=FIRST))
+    assert not relaying.commits.due(nothing_else=True)
+    relaying.take(rows(SECOND))
+    assert relaying.commits.due(nothing_else=True)
+    assert await relaying.commit() == Delivered(SECOND + 8)
 
 
 async def test_a_position_does_not_hold_up_a_transaction(clock: Clock) -> None:

@@ -70,3 +70,12 @@ def test_exactly_once_nothing_is_relayed_before_a_commit_says_so() -> None:
     entrance.entries.enter([Reached(12)])
     assert [(entry.end_lsn, records) for entry, records in commits.held] == [(9, True), (12, False)]
     assert entrance.outbox
+
+
+def test_exactly_once_it_is_told_which_transactions_have_records() -> None:
+    commits = FakeCommits()
+    entrance = Entrance(commits)
+    entrance.relayed(TransactionBegin(700, 3, 0), [], 4)
+    entrance.relayed(TransactionBegin(701, 5, 0), [], None)
+    entrance.relayed(None, [RECORD], 9)
+    assert [records for _, records in commits.held] == [False, False, True]

@@ -26,7 +26,7 @@ from pgrelay.relay.gap_checks import Upstream
 _OLD_ENOUGH_S: Final = 0.25
 _TOO_OLD: Final = 0.25
 
-# How often an idle stream's position is committed.
+# How often the position alone is committed: of an idle stream, or past transactions that have no records.
 _IDLE_EVERY_S: Final = 1.0
 
 
@@ -75,14 +75,14 @@ class Commits:
         return bool(self._held)
 
     def hold(self, entry: InFlight, records: bool) -> None:
-        """Hold an entry of the ledger until a commit covers it; `records`: it is not a bare position."""
+        """Hold an entry of the ledger until a commit covers it; `records`: it has some, of those yet held."""
+        self._records = self._records or records
         if self._held and self._held[-1] is entry:
             return
         if not self._held:
             self._oldest = time.monotonic()
         entry.records += 1
         self._held.append(entry)
-        self._records = self._records or records
 
     def due(self, nothing_else: bool) -> bool:
         """Whether to commit now. Everything that entered must have been handed to the producer."""
@@ -93,7 +93,8 @@ class Commits:
             return age_s >= self._too_old_s
         if self._records:
             return nothing_else or age_s >= _OLD_ENOUGH_S
-        return nothing_else and time.monotonic() >= self._committed_at + _IDLE_EVERY_S
+        idle_s = time.monotonic() - self._committed_at
+        return idle_s >= _IDLE_EVERY_S and (nothing_else or age_s >= _IDLE_EVERY_S)
 
     @property
     def wants_boundary(self) -> bool:

@@ -47,11 +47,11 @@ class Entries:
             self._delivery = self._sink.delivery(self._entry, segment.begin.commit_lsn)
             # A commit record begins at that LSN; a message outside any transaction ends there.
             self._reaches = segment.begin.commit_lsn + (segment.begin.xid is not None)
-            if self._commits is not None:
-                self._commits.hold(self._entry, records=True)
         entry, delivery = self._entry, self._delivery
         assert entry is not None, "a segment goes on from none"
         assert delivery is not None
+        if self._commits is not None:
+            self._commits.hold(entry, records=bool(segment.records))
         records = segment.records
         if segment.has_truncate:
             records = self._sink.topics.to_every_partition(records)
