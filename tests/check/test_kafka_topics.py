@@ -102,9 +102,17 @@ def test_topics_that_the_cluster_would_not_create(code: int, cure: str) -> None:
     assert cure in finding.cure
 
 
-def test_brokers_that_do_not_take_part_are_no_mistake_in_the_configuration() -> None:
-    refusal = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced")
-    (finding,) = uncreatable({"orders": refusal}, sink(replication_factor=1), brokers=1)
+@pytest.mark.parametrize(
+    ("text", "brokers"),
+    [
+        ("All brokers are currently fenced", 0),
+        ("The target replication factor of 3 cannot be reached because only 2 broker(s) are registered", 3),
+    ],
+    ids=["all fenced", "one shuts down"],
+)
+def test_brokers_that_do_not_take_part_are_no_mistake_in_the_configuration(text: str, brokers: int) -> None:
+    refusal = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, text)
+    (finding,) = uncreatable({"orders": refusal}, sink(replication_factor=3), brokers)
     assert finding.cure == "a run tries again by itself; if it does not pass, look at the brokers' logs"
 
 

@@ -11,7 +11,7 @@ from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
-from pgrelay.kafka.errors import UNAUTHORIZED, fenced
+from pgrelay.kafka.errors import UNAUTHORIZED, fenced, too_few_brokers
 from pgrelay.kafka.producer_options import largest_record
 from pgrelay.kafka.topics import lasting, made_with, new_topic
 from pgrelay.kafka.transactional import transaction_timeout_ms
@@ -152,9 +152,9 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers:
 
 def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
-    if fenced(refusal):
+    if fenced(refusal) or (too_few_brokers(refusal) and config.replication_factor <= brokers):
         return "a run tries again by itself; if it does not pass, look at the brokers' logs"
-    if code == KafkaError.INVALID_REPLICATION_FACTOR:
+    if too_few_brokers(refusal):
         return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"
     if code in UNAUTHORIZED:
         acl = "kafka-acls.sh --add --allow-principal User:... --operation Create --operation Write --topic"
