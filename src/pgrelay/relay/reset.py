@@ -19,7 +19,7 @@ from pgrelay.errors import GapError, KafkaUnavailable, SetupError
 from pgrelay.kafka.offsets import Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.gap_checks import offsets_of
 from pgrelay.relay.setup import check_free, check_kind, check_same
@@ -39,16 +39,8 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     async with Catalog(config.source.dsn) as catalog, Source(config.source.dsn) as source:
         # Otherwise one server's slot would be dropped, and the files of another's deleted.
         await check_same(catalog, source)
-        slot = await catalog.slot(name)
-        if slot is not None:
-            check_kind(slot, name, catalog.database)
-            check_free(slot, name)
-            if slot.synced and await catalog.in_recovery():
-                raise SetupError(
-                    f"source.dsn leads to a standby, where slot {name} is synchronised from its primary; "
-                    "point source.dsn at the primary"
-                )
-        elif keep_slot:
+        slot = await _ours(catalog, name)
+        if slot is None and keep_slot:
             raise SetupError(f"slot {name} does not exist, so it can't be kept; leave out --keep-slot")
         systemid = (await source.identify()).systemid
         offsets = offsets_of(config, systemid, catalog.database)
@@ -69,6 +61,20 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     remove_all(slot_directory(config.transactions.spool_dir, systemid, name))
     dropped = "dropped" if slot is not None else "was gone already"
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
+
+
+async def _ours(catalog: Catalog, name: str) -> Slot | None:
+    """The slot, None if there is none. Raises SetupError if it is not ours to drop, or somebody reads it."""
+    slot = await catalog.slot(name)
+    if slot is not None:
+        check_kind(slot, name, catalog.database)
+        check_free(slot, name)
+        if slot.synced and await catalog.in_recovery():
+            raise SetupError(
+                f"source.dsn leads to a standby, where slot {name} is synchronised from its primary; "
+                "point source.dsn at the primary"
+            )
+    return slot
 
 
 def _told(forgotten: set[str], systemid: str) -> str:
