@@ -1,4 +1,4 @@
-"""A daemon that is asked to stop in the middle of trouble. There is no server."""
+"""A daemon that is asked to stop during other trouble. There is no server."""
 
 import asyncio
 from collections.abc import Callable
@@ -109,7 +109,7 @@ async def stopped(daemon: Daemon, once: asyncio.Event) -> None:
     await running
 
 
-async def test_postgres_going_while_it_stops_is_no_reconnection_and_has_what_is_left_of_the_grace() -> None:
+async def test_losing_postgres_during_a_stop_keeps_the_rest_of_the_grace() -> None:
     began = asyncio.Event()
     session = Ending(began, SourceUnavailable("Postgres cut the connection"))
     daemon = Given(session)
@@ -118,20 +118,20 @@ async def test_postgres_going_while_it_stops_is_no_reconnection_and_has_what_is_
     assert value(daemon.metrics, "pgrelay_reconnects_total", end="postgres") == 0
 
 
-async def test_a_stop_does_not_wait_for_what_kafka_is_asked_of_a_refusal() -> None:
+async def test_a_stop_does_not_wait_for_a_query_about_a_refused_record() -> None:
     asked = asyncio.Event()
     await stopped(Given(RecordRefused("too large"), HangingRefusals(asked)), once=asked)
 
 
-async def test_nothing_is_asked_of_a_refusal_once_it_is_to_stop() -> None:
+async def test_a_stopping_daemon_asks_nothing_about_a_refused_record() -> None:
     asked, began = asyncio.Event(), asyncio.Event()
     session = Ending(began, RecordRefused("too large"))
     await stopped(Given(session, HangingRefusals(asked)), once=began)
     assert not asked.is_set()
 
 
-async def test_a_stop_while_a_session_begins_does_not_wait_for_a_postgres_that_has_fallen_silent() -> None:
-    """psycopg, cancelled within a query, waits for the server twice."""
+async def test_a_stop_during_connect_does_not_wait_for_a_silent_postgres() -> None:
+    """When cancelled during a query, psycopg waits for the server twice."""
     asked = asyncio.Event()
 
     class Beginning(Given):
