@@ -85,7 +85,7 @@ def test_after_a_stop_a_check_finds_nothing(stopped: Relay) -> None:
         (move, "the slot stands at "),
         (get_ahead, "Kafka has everything up to FFFF/0, but the server's WAL ends at "),
     ],
-    ids=["dropped", "made anew", "moved", "restored"],
+    ids=["dropped", "re-created", "moved", "restored"],
 )
 def test_a_check_finds_the_gap_that_would_end_a_run(
     stopped: Relay, spoil: Callable[[Relay], None], what: str

@@ -31,7 +31,7 @@ def cluster() -> Iterator[Brokers]:
 
 @pytest.fixture
 def brokers(request: pytest.FixtureRequest) -> Brokers:
-    """All of them run."""
+    """The cluster, with all brokers running."""
     try:
         brokers: Brokers = request.getfixturevalue("cluster")
     except Unavailable as error:
@@ -57,7 +57,7 @@ def replicated(new_relay: NewRelay, delivery: str) -> Relay:
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_leader_that_dies_under_load_loses_and_doubles_nothing(
+def test_a_leader_that_dies_under_load_loses_and_duplicates_nothing(
     database: Database, new_relay: NewRelay, brokers: Brokers, delivery: str
 ) -> None:
     prepare(database)
@@ -78,7 +78,7 @@ def test_a_leader_that_dies_under_load_loses_and_doubles_nothing(
         history(relay)
 
 
-def test_two_of_three_that_are_away_are_waited_for_and_told(
+def test_two_of_three_brokers_away_are_waited_for_and_reported(
     database: Database, new_relay: NewRelay, brokers: Brokers
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -97,7 +97,7 @@ def test_two_of_three_that_are_away_are_waited_for_and_told(
     assert sorted(record.json["after"]["id"] for record in relay.records("t")) == [1, 2]
 
 
-def test_a_partition_that_nobody_leads_is_found_by_a_check(
+def test_a_check_finds_a_partition_without_a_leader(
     database: Database, new_relay: NewRelay, brokers: Brokers
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -108,6 +108,6 @@ def test_a_partition_that_nobody_leads_is_found_by_a_check(
     def told() -> list[str]:
         return [finding["what"] for finding in json.loads(relay.command("check", "--json").stdout)]
 
-    # Again and again: of the brokers that are left one may hear of it later than the other.
+    # Repeatedly, since one of the remaining brokers may hear of it later than the other.
     missing = f"1 topic with a partition that no broker leads: {relay.topic('t')}"
     wait_until(lambda: missing in told(), "a check to find it")
