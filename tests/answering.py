@@ -15,6 +15,6 @@ def answering(connection: type[StreamRequestHandler]) -> Iterator[int]:
         try:
             yield server.server_address[1]
         finally:
-            # Else a test that fails would never end.
+            # Otherwise a failing test would never end.
             server.shutdown()
             thread.join()

@@ -76,12 +76,12 @@ PURE_MODULES = [name for room in PURE for name in inside(room)]
 
 
 @pytest.mark.parametrize("room", PURE)
-def test_every_pure_room_is_there(room: str) -> None:
+def test_every_pure_room_exists(room: str) -> None:
     assert inside(room)
 
 
 @pytest.mark.parametrize("module", PURE_MODULES)
-def test_a_pure_room_reaches_no_io_and_no_logging(module: str) -> None:
+def test_a_pure_room_imports_no_io_and_no_logging(module: str) -> None:
     offences = {
         f"{name} imports {imported}"
         for name in reached(module)
@@ -109,7 +109,7 @@ def test_only_the_relay_knows_both_ends() -> None:
     assert both <= allowed
 
 
-def test_spark_needs_nothing_of_the_daemon() -> None:
+def test_spark_imports_nothing_of_the_daemon() -> None:
     spark = inside("pgrelay.spark")
     needed = {name for module in spark for name in reached(module)}
     downloads = {"pgrelay.embedded", "pgrelay.embedded.cache", "pgrelay.embedded.jars"}
@@ -117,7 +117,7 @@ def test_spark_needs_nothing_of_the_daemon() -> None:
 
 
 @pytest.mark.parametrize(("lower", "higher"), list(itertools.combinations(SPARK_LAYERS, 2)))
-def test_a_layer_of_spark_needs_none_above_it(lower: str, higher: str) -> None:
+def test_a_layer_of_spark_imports_none_above_it(lower: str, higher: str) -> None:
     above = set(inside(f"pgrelay.spark.{higher}"))
     assert above
     below = inside(f"pgrelay.spark.{lower}")
@@ -130,6 +130,6 @@ def test_a_layer_of_spark_needs_none_above_it(lower: str, higher: str) -> None:
     [path.relative_to(ROOT) for top in ("src", "tests") for path in sorted((ROOT / top).rglob("*.py"))],
     ids=str,
 )
-def test_a_file_is_one_idea(path: Path) -> None:
+def test_a_file_has_at_most_400_lines(path: Path) -> None:
     lines = len((ROOT / path).read_text().splitlines())
     assert lines <= LONGEST

@@ -9,7 +9,7 @@ from pgrelay.arguments import parser
 from pgrelay.encode.values.digits import COMPILED
 
 
-def test_version_tells_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_says_whether_the_hot_path_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parser().parse_args(["--version"])
     assert caught.value.code == 0
@@ -42,7 +42,7 @@ def test_every_command_is_listed_and_has_an_example(command: str, capsys: pytest
         ("spark-mirror", "pip install 'pgrelay[spark]'"),
     ],
 )
-def test_help_tells_what_to_know_before_the_command_is_given(
+def test_help_says_what_to_know_before_running_a_command(
     command: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -63,7 +63,7 @@ def test_help_tells_what_to_know_before_the_command_is_given(
         ["demo", "--rows", "x"],
     ],
 )
-def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parser().parse_args(arguments)
     assert caught.value.code == 2

@@ -13,7 +13,7 @@ def changes(version: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]
     return subprocess.run([root / ".ci" / "changes", version], capture_output=True, text=True, timeout=30)
 
 
-def test_the_newest_section_is_unreleased_and_the_others_have_a_version_and_a_date() -> None:
+def test_unreleased_comes_first_and_other_sections_have_version_and_date() -> None:
     first, *released = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
     assert first == "[Unreleased]"
     assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d{2}-\d{2}", heading) for heading in released)
@@ -21,11 +21,11 @@ def test_the_newest_section_is_unreleased_and_the_others_have_a_version_and_a_da
     assert versions == sorted(versions, reverse=True)
 
 
-def test_changes_are_of_a_known_kind() -> None:
+def test_kinds_of_changes_are_known() -> None:
     assert set(re.findall(r"^### (.*)$", CHANGELOG, re.MULTILINE)) <= KINDS
 
 
-def test_a_version_s_changes_are_printed(tmp_path: Path) -> None:
+def test_the_release_script_prints_a_versions_changes(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "changes").symlink_to(ROOT / ".ci" / "changes")
     text = (
@@ -36,7 +36,7 @@ def test_a_version_s_changes_are_printed(tmp_path: Path) -> None:
     assert changes("1.1.0", tmp_path).stdout.strip() == "- old"
 
 
-def test_a_version_without_changes_is_refused() -> None:
+def test_the_release_script_refuses_a_version_without_a_section() -> None:
     refused = changes("v99.0.0")
     assert refused.returncode == 1
     assert refused.stderr.startswith('CHANGELOG.md has no section "## [99.0.0] - YYYY-MM-DD"')

@@ -26,7 +26,7 @@ def test_hooks_and_workflow_run_what_ci_runs() -> None:
     assert make_targets("\n".join(steps)) == ci
 
 
-def test_one_list_of_pythons() -> None:
+def test_one_list_of_python_versions_holds_everywhere() -> None:
     tested: list[str] = TEST_JOBS["test"]["strategy"]["matrix"]["python"]
     named = [line.rpartition(" ")[2] for line in PYPROJECT["project"]["classifiers"] if ":: 3." in line]
     built = re.findall(r"cp3(\d+)-", PYPROJECT["tool"]["cibuildwheel"]["build"])

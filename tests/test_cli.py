@@ -87,7 +87,7 @@ def check_that_finds(*findings: Finding) -> Callable[[Config], object]:
 
 
 @pytest.mark.parametrize(("arguments", "kept"), [([], False), (["--keep-slot"], True)])
-def test_a_reset_keeps_the_slot_only_where_it_is_told_to(
+def test_a_reset_keeps_the_slot_only_with_keep_slot(
     give: Give, arguments: list[str], kept: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def reset(config: Config, *, keep_slot: bool) -> str:
@@ -98,7 +98,7 @@ def test_a_reset_keeps_the_slot_only_where_it_is_told_to(
     assert capsys.readouterr().out == f"pgrelay {kept}\n"
 
 
-def test_a_run_gets_the_configuration_and_ends_with_0(give_run: GiveRun) -> None:
+def test_a_run_gets_the_configuration_and_exits_with_0(give_run: GiveRun) -> None:
     seen: list[Config] = []
 
     async def run(config: Config, advise: object) -> None:
@@ -140,7 +140,7 @@ def test_an_error_that_stops_a_run_is_one_log_entry_and_its_exit_code(
         ),
     ],
 )
-def test_the_command_that_gives_up_what_can_not_be_relayed_can_be_pasted(
+def test_the_logged_command_to_skip_or_reset_can_be_pasted(
     error: errors.PgrelayError,
     name: str,
     command: str,
@@ -155,7 +155,7 @@ def test_the_command_that_gives_up_what_can_not_be_relayed_can_be_pasted(
     assert json.loads(capsys.readouterr().err.splitlines()[-1])[name] == command.format(f"'{file}'")
 
 
-def test_a_bug_in_a_run_shows_its_traceback_and_is_1(
+def test_a_bug_in_a_run_logs_its_traceback_and_exits_with_1(
     give_run: GiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give_run(relay_that(ZeroDivisionError("oops")))
@@ -166,7 +166,7 @@ def test_a_bug_in_a_run_shows_its_traceback_and_is_1(
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_mistakes_in_the_configuration_are_lines_and_2(
+def test_mistakes_in_the_configuration_are_lines_and_exit_code_2(
     command: str, give: Give, give_run: GiveRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give_run(relay_that(None))
@@ -183,7 +183,7 @@ def test_mistakes_in_the_configuration_are_lines_and_2(
     ]
 
 
-def test_interrupted_is_130(give: Give) -> None:
+def test_an_interrupted_command_exits_with_130(give: Give) -> None:
     give("pgrelay.check", "check", relay_that(KeyboardInterrupt()))
     assert main(["check", "--config", EXAMPLE]) == 130
 
@@ -195,14 +195,14 @@ FINDINGS = (
 )
 
 
-def test_check_tells_its_findings(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_its_findings(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
     give("pgrelay.check", "check", check_that_finds(*FINDINGS))
     assert main(["check", "--config", EXAMPLE]) == 2
     assert capsys.readouterr().out == f"{as_text(FINDINGS, coloured=False)}\n"
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_check_is_coloured_for_a_person(
+def test_check_is_coloured_on_a_terminal(
     no_color: str,
     coloured: bool,
     give: Give,
@@ -216,25 +216,25 @@ def test_check_is_coloured_for_a_person(
     assert capsys.readouterr().out == f"{as_text(FINDINGS, coloured)}\n"
 
 
-def test_check_as_json(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_json(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
     give("pgrelay.check", "check", check_that_finds(*FINDINGS))
     assert main(["check", "--config", EXAMPLE, "--json"]) == 2
     assert capsys.readouterr().out == f"{as_json(FINDINGS)}\n"
 
 
-def test_check_with_warnings_alone_is_0(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_with_only_warnings_exits_with_0(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
     give("pgrelay.check", "check", check_that_finds(*FINDINGS[:2]))
     assert main(["check", "--config", EXAMPLE]) == 0
     assert capsys.readouterr().out.endswith("\n0 errors, 1 warning\n")
 
 
-def test_check_that_finds_a_gap_is_3_as_a_run_would_be(give: Give) -> None:
+def test_check_that_finds_a_gap_exits_with_3_like_a_run(give: Give) -> None:
     gap = Finding("error", "slot pgrelay is lost", "changes are gone", "begin anew", gap=True)
     give("pgrelay.check", "check", check_that_finds(gap, *FINDINGS))
     assert main(["check", "--config", EXAMPLE]) == 3
 
 
-def test_check_as_json_has_mistakes_in_the_configuration_as_findings(
+def test_check_as_json_has_configuration_mistakes_as_findings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "relay.yaml"
@@ -251,7 +251,7 @@ def test_check_as_json_has_mistakes_in_the_configuration_as_findings(
     assert partitions["cure"] == "write 1 or more"
 
 
-def test_check_without_json_tells_mistakes_in_the_configuration_as_ever(
+def test_check_without_json_prints_configuration_mistakes_to_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", "--config", str(tmp_path / "no.yaml")]) == 2
@@ -267,7 +267,9 @@ def test_check_without_json_tells_mistakes_in_the_configuration_as_ever(
         (["--spark"], (None, False, True)),
     ],
 )
-def test_demo(give: Give, arguments: list[str], wanted: tuple[int | None, bool, bool]) -> None:
+def test_demo_gets_its_arguments_and_gives_its_exit_code(
+    give: Give, arguments: list[str], wanted: tuple[int | None, bool, bool]
+) -> None:
     asked: list[tuple[int | None, bool, bool]] = []
 
     def demo(rows: int | None, keep: bool, spark: bool) -> int:
@@ -289,7 +291,7 @@ def test_without_pyspark_the_extra_is_named(
     assert capsys.readouterr().err == f"pgrelay: {command.removesuffix(' --config mirror.yaml')} {needs}\n"
 
 
-def test_a_bug_shows_its_traceback_and_is_1(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_prints_its_traceback_and_exits_with_1(give: Give, capsys: pytest.CaptureFixture[str]) -> None:
     give("pgrelay.check", "check", relay_that(ZeroDivisionError("oops")))
     assert main(["check", "--config", EXAMPLE]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -299,7 +301,7 @@ def test_a_bug_shows_its_traceback_and_is_1(give: Give, capsys: pytest.CaptureFi
     ]
 
 
-def test_schema_is_json_schema_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_prints_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert list(schema["properties"]) == list(Config.model_fields)
@@ -307,14 +309,14 @@ def test_schema_is_json_schema_on_stdout(capsys: pytest.CaptureFixture[str]) -> 
     assert schema["$defs"]["SourceConfig"]["properties"]["snapshot"]["enum"] == ["never"]
 
 
-def test_the_shell_sees_one_line_and_2() -> None:
+def test_a_missing_file_is_one_line_and_exit_code_2() -> None:
     done = python("from pgrelay.cli import main; raise SystemExit(main(['check', '--config', 'no.yaml']))")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == "pgrelay: no.yaml: no such file; begin with a copy of config.example.yaml\n"
 
 
-def test_help_loads_neither_client() -> None:
+def test_help_imports_neither_client() -> None:
     done = python(
         "import sys; from pgrelay.cli import main\ntry: main(['--help'])\nfinally: print(sorted(sys.modules))"
     )

@@ -47,7 +47,7 @@ def test_the_first_signal_is_noted(note: Note, number: signal.Signals) -> None:
     assert note.number == number
 
 
-def test_signals_are_given_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in BOTH]
     Note().give_back()
     assert [signal.getsignal(number) for number in BOTH] == before
@@ -55,7 +55,7 @@ def test_signals_are_given_back() -> None:
 
 
 @pytest.mark.parametrize("number", BOTH)
-def test_a_run_stops_as_asked_before_it_could_begin(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_stopped_before_it_begins_ends_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "relay.yaml"
     path.write_text("source: {dsn: ''}\nsink: {kafka: {bootstrap.servers: a}}\nhttp: {listen: null}\n")
     done = signalled(number, "run", "--config", str(path))
@@ -65,7 +65,7 @@ def test_a_run_stops_as_asked_before_it_could_begin(number: signal.Signals, tmp_
     assert "confirmed" not in done.stderr
 
 
-def test_a_mirror_stops_as_asked_before_it_could_begin(tmp_path: Path) -> None:
+def test_a_mirror_stopped_before_it_begins_ends_cleanly(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     path = tmp_path / "mirror.yaml"
     path.write_text("kafka: {servers: a}\nlake: {warehouse: /lake, tables: {app.public.t: t}}\n")

@@ -44,7 +44,7 @@ PASSES: list[type[PgrelayError]] = [
 EVERY_CLASS = [*STOPS, *PASSES]
 
 
-def test_the_table_is_complete() -> None:
+def test_every_error_class_is_tested() -> None:
     written = {
         found
         for _, found in inspect.getmembers(errors, inspect.isclass)
@@ -54,13 +54,13 @@ def test_the_table_is_complete() -> None:
 
 
 @pytest.mark.parametrize(("error", "code"), STOPS.items())
-def test_what_does_not_pass_stops_the_process(error: type[PgrelayError], code: int) -> None:
+def test_permanent_errors_stop_the_process_with_their_exit_code(error: type[PgrelayError], code: int) -> None:
     assert verdict(error("it is wrong")) is Verdict.STOP
     assert exit_code(error("it is wrong")) == code
 
 
 @pytest.mark.parametrize("error", PASSES)
-def test_what_passes_by_itself_never_stops_it(error: type[PgrelayError]) -> None:
+def test_transient_errors_are_retried(error: type[PgrelayError]) -> None:
     assert verdict(error("it is down")) is Verdict.RETRY
 
 
@@ -68,18 +68,18 @@ def test_what_passes_by_itself_never_stops_it(error: type[PgrelayError]) -> None
     "error",
     [OSError(28, "No space left"), ConnectionResetError(), TimeoutError(), KeyError("x"), MemoryError()],
 )
-def test_an_error_that_nobody_classified_stops_with_1(error: Exception) -> None:
+def test_an_unclassified_error_stops_with_1(error: Exception) -> None:
     """Even one that sounds temporary: code that knows it is raises a TransientError."""
     assert verdict(error) is Verdict.STOP
     assert exit_code(error) == 1
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError(), SystemExit(0)])
-def test_being_told_to_stop_is_no_trouble_to_retry(error: BaseException) -> None:
+def test_a_request_to_stop_is_not_retried(error: BaseException) -> None:
     assert verdict(error) is Verdict.STOP
 
 
-def test_a_new_kind_of_error_inherits_what_follows() -> None:
+def test_a_subclass_inherits_the_verdict_and_exit_code() -> None:
     class SlotGone(GapError): ...
 
     class BrokerDown(KafkaUnavailable): ...
@@ -89,7 +89,7 @@ def test_a_new_kind_of_error_inherits_what_follows() -> None:
 
 
 @pytest.mark.parametrize("error", EVERY_CLASS)
-def test_an_error_can_be_told_its_lsn(error: type[PgrelayError]) -> None:
+def test_an_lsn_can_be_added_to_any_error(error: type[PgrelayError]) -> None:
     located = error("Insert is truncated").at(0x16_B374D848)
     assert type(located) is error
     assert str(located) == "Insert is truncated (LSN 16/B374D848)"

@@ -19,7 +19,7 @@ from pgrelay.figures import age, ago, count, counted, duration, size
         (5000 << 50, "5000 PiB"),
     ],
 )
-def test_sizes(n: int, text: str) -> None:
+def test_sizes_have_binary_units(n: int, text: str) -> None:
     assert size(n) == text
 
 
@@ -40,7 +40,7 @@ def test_sizes(n: int, text: str) -> None:
         (4000 * 86_400, "4,000 d 0 h"),
     ],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -50,11 +50,11 @@ def test_ages_have_whole_seconds() -> None:
 
 
 @pytest.mark.parametrize(("n", "text"), [(0, "0"), (3.26, "3.3"), (3, "3"), (4039.4, "4,039")])
-def test_counts(n: float, text: str) -> None:
+def test_counts_have_thousands_separators(n: float, text: str) -> None:
     assert count(n) == text
 
 
-def test_things_that_are_counted() -> None:
+def test_counted_things_have_a_plural() -> None:
     assert counted(1, "table") == "1 table"
     assert counted(0, "table") == "0 tables"
     assert counted(12345, "table") == "12,345 tables"

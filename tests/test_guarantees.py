@@ -18,7 +18,7 @@ def test_every_fault_has_a_row_that_names_a_test() -> None:
     assert without == []
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     missing = []
     for file, name in set(_NAMED.findall(GUARANTEES)):
         path = TESTS / file

@@ -10,13 +10,13 @@ from bench.guard import compare
 ROOT = Path(__file__).parents[1]
 
 
-def test_what_is_over_a_tenth_dearer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_that_costs_over_a_tenth_more_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = {"json insert": 1000, "json update": 1000, "avro insert": 1000}
     found = {"json insert": 1100, "json update": 1101, "avro insert": 500}
     assert compare(found, wanted) == ["json update"]
     assert capsys.readouterr().out.splitlines()[2].split() == ["json", "update", "1,000", "1,101", "1.101"]
 
 
-def test_all_that_is_counted_has_a_figure() -> None:
+def test_everything_counted_has_a_recorded_figure() -> None:
     figures = json.loads((ROOT / "bench" / "instructions.json").read_text())["instructions"]
     assert list(figures) == [f"{format} {shape}" for format, shape in WORK]

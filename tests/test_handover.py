@@ -14,7 +14,7 @@ KEEPALIVE = b"k" + bytes(17)
 
 
 class Libpq:
-    """Has some messages in its buffer, and receives one more at each look. None ends the stream."""
+    """Has some messages in its buffer, and receives more at each look. None ends the stream."""
 
     def __init__(self, *looks: list[bytes | None]) -> None:
         self._buffer = list(looks[0])
@@ -40,13 +40,13 @@ def taken(libpq: Libpq, max_frames: int = 100, max_bytes: int = 10_000) -> tuple
     return frames, goes_on
 
 
-def test_all_that_has_arrived_is_taken_also_what_libpq_had_no_room_for() -> None:
+def test_everything_that_has_arrived_is_taken() -> None:
     libpq = Libpq([ROW], [ROW, ROW], [ROW])
     assert taken(libpq) == ([ROW] * 4, True)
     assert libpq.looked == 3  # the last look found nothing
 
 
-def test_a_keepalive_is_the_last() -> None:
+def test_a_keepalive_ends_a_batch() -> None:
     libpq = Libpq([ROW, KEEPALIVE, ROW])
     assert taken(libpq) == ([ROW, KEEPALIVE], True)
     assert taken(libpq) == ([ROW], True)
@@ -56,15 +56,15 @@ def test_no_more_frames_are_taken_than_asked_for() -> None:
     assert taken(Libpq([ROW] * 5), max_frames=3) == ([ROW] * 3, True)
 
 
-def test_no_frame_is_begun_once_there_are_bytes_enough() -> None:
+def test_no_frame_is_taken_once_max_bytes_is_reached() -> None:
     assert taken(Libpq([ROW] * 5), max_bytes=2 * len(ROW) - 1) == ([ROW] * 2, True)
 
 
-def test_the_end_of_the_stream_is_told_after_what_came_before_it() -> None:
+def test_the_end_of_the_stream_is_returned_with_the_frames_before_it() -> None:
     assert taken(Libpq([ROW, None])) == ([ROW], False)
 
 
-def test_frames_stay_where_libpq_raises() -> None:
+def test_frames_taken_before_libpq_raises_are_kept() -> None:
     def cut() -> None:
         raise OSError("connection reset")
 
@@ -92,7 +92,7 @@ class Librdkafka:
         self.took.append((*record, headers))
 
 
-def test_records_are_handed_over_from_the_index_on_with_their_report() -> None:
+def test_records_are_handed_over_from_an_index_on_with_their_report() -> None:
     kafka = Librdkafka(10, BufferError())
     report: Callable[..., None] = lambda error, message: None  # noqa: E731
     assert hand_over(kafka.produce, [record(0), record(1), record(2, [("h", b"v")])], 1, report) == 3
@@ -102,13 +102,13 @@ def test_records_are_handed_over_from_the_index_on_with_their_report() -> None:
     ]
 
 
-def test_the_first_record_that_there_is_no_room_for_is_told() -> None:
+def test_the_index_of_the_first_record_without_room_is_returned() -> None:
     kafka = Librdkafka(2, BufferError("full"))
     assert hand_over(kafka.produce, [record(number) for number in range(5)], 1, lambda *_: None) == 3
     assert [key for _, _, key, *_ in kafka.took] == [b"1", b"2"]
 
 
-def test_the_record_that_is_refused_is_told_and_why() -> None:
+def test_the_index_of_a_refused_record_is_raised_with_the_reason() -> None:
     error = ValueError("refused")
     kafka = Librdkafka(2, error)
     with pytest.raises(Untaken) as untaken:
@@ -118,7 +118,7 @@ def test_the_record_that_is_refused_is_told_and_why() -> None:
     assert [key for _, _, key, *_ in kafka.took] == [b"1", b"2"]
 
 
-def test_a_report_counts_what_was_delivered_and_tells_what_was_refused() -> None:
+def test_a_report_counts_delivered_records_and_passes_on_refused_ones() -> None:
     told: list[tuple[object, object, int]] = []
     inflight = InFlight(None, 7)
     delivery = Delivery(inflight, 0x16B3748, lambda *refusal: told.append(refusal))

@@ -34,7 +34,7 @@ def entries(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_json_where_no_terminal_is() -> None:
+def test_without_a_terminal_entries_are_json() -> None:
     stream = io.StringIO()
     log.configure("info", stream)
     structlog.get_logger().info("slot made", slot="pgrelay", raw=b"x")
@@ -43,7 +43,7 @@ def test_json_where_no_terminal_is() -> None:
     assert entry == {"event": "slot made", "level": "info", "slot": "pgrelay", "raw": "b'x'"}
 
 
-def test_readable_where_a_terminal_is() -> None:
+def test_on_a_terminal_entries_are_readable() -> None:
     stream = Terminal()
     log.configure("info", stream)
     structlog.get_logger().info("slot made")
@@ -51,7 +51,7 @@ def test_readable_where_a_terminal_is() -> None:
     assert "{" not in stream.getvalue()
 
 
-def test_stderr_is_where_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_goes_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     log.configure("info")
@@ -68,7 +68,7 @@ def test_stderr_is_where_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
         ("error", ["error"]),
     ],
 )
-def test_the_level(level: log.Level, heard: list[str]) -> None:
+def test_nothing_below_the_level_is_logged(level: log.Level, heard: list[str]) -> None:
     stream = io.StringIO()
     log.configure(level, stream)
     logger = structlog.get_logger()
@@ -77,7 +77,7 @@ def test_the_level(level: log.Level, heard: list[str]) -> None:
     assert [entry["level"] for entry in entries(stream)] == heard
 
 
-def test_a_logger_made_before_follows() -> None:
+def test_a_logger_made_before_configure_follows_it() -> None:
     logger = structlog.get_logger()
     stream = io.StringIO()
     log.configure("info", stream)
@@ -97,7 +97,7 @@ def test_a_traceback_is_one_entry_without_the_values_of_variables() -> None:
         assert "hunter2" not in stream.getvalue()
 
 
-def test_warnings_of_libraries_come_out_the_same_way() -> None:
+def test_warnings_of_libraries_are_logged_the_same_way() -> None:
     stream = io.StringIO()
     log.configure("info", stream)
     logging.getLogger("some.library").info("not worth telling")
@@ -107,7 +107,7 @@ def test_warnings_of_libraries_come_out_the_same_way() -> None:
     assert entry == {"event": "lost it", "level": "warning", "logger": "some.library"}
 
 
-def test_a_log_that_cannot_be_written_is_nobodys_failure() -> None:
+def test_a_log_that_can_not_be_written_raises_nothing() -> None:
     class Full(io.StringIO):
         def write(self, text: str) -> int:
             raise OSError(28, "No space left on device")
@@ -120,7 +120,7 @@ def test_a_log_that_cannot_be_written_is_nobodys_failure() -> None:
     logging.getLogger("some.library").warning("x")
 
 
-def test_the_warnings_module_too() -> None:
+def test_warnings_of_the_warnings_module_are_logged() -> None:
     stream = io.StringIO()
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -27,18 +27,18 @@ def test_an_lsn_is_two_hexadecimal_halves(text: str, lsn: int) -> None:
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_what_is_formatted_is_parsed(lsn: int) -> None:
+def test_a_formatted_lsn_is_parsed_back(lsn: int) -> None:
     assert parse_lsn(format_lsn(lsn)) == lsn
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_printed_as_postgres_does(high: int, low: int) -> None:
+def test_an_lsn_is_printed_as_postgres_does(high: int, low: int) -> None:
     """Its format is %X/%X."""
     assert format_lsn(high << 32 | low) == "%X/%X" % (high, low)  # noqa: UP031
 
 
 @pytest.mark.parametrize("text", ["16/b374d848", "00000016/B374D848", "016/b374D848"])
-def test_small_letters_and_leading_zeros_are_read_too(text: str) -> None:
+def test_lower_case_and_leading_zeros_are_accepted(text: str) -> None:
     assert parse_lsn(text) == 0x16_B374D848
 
 
@@ -68,7 +68,7 @@ def test_small_letters_and_leading_zeros_are_read_too(text: str) -> None:
         "23740096",
     ],
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"is not an LSN: write it as Postgres does, 16/B374D848$"
     ) as refusal:
@@ -92,6 +92,6 @@ def test_postgres_counts_from_the_year_2000() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_times_come_back_from_either_clock(us: int) -> None:
+def test_times_convert_there_and_back(us: int) -> None:
     assert postgres_us(unix_us(us)) == us
     assert unix_us(postgres_us(us)) == us

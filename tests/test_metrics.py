@@ -44,7 +44,7 @@ def us(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def test_the_lag_in_bytes_is_what_the_server_wrote_and_we_did_not_confirm(metrics: Metrics) -> None:
+def test_the_lag_in_bytes_is_the_unconfirmed_wal(metrics: Metrics) -> None:
     metrics.set_lsns(received=400, acknowledged=300, confirmed=200, server=500)
     assert value(metrics, "pgrelay_received_lsn") == 400
     assert value(metrics, "pgrelay_acknowledged_lsn") == 300
@@ -74,14 +74,14 @@ def test_the_lag_in_seconds_is_0_when_all_flows_and_nothing_waits(metrics: Metri
     assert value(metrics, "pgrelay_lag_seconds") == 0
 
 
-def test_the_lag_in_seconds_is_not_known_while_nothing_flows(metrics: Metrics, tmp_path: Path) -> None:
+def test_the_lag_in_seconds_is_nan_while_nothing_flows(metrics: Metrics, tmp_path: Path) -> None:
     metrics.watch(lambda: False, tmp_path)
     assert math.isnan(value(metrics, "pgrelay_lag_seconds") or 0)
     metrics.set_oldest_commit(us(NOW_S - 3))
     assert value(metrics, "pgrelay_lag_seconds") == 3
 
 
-def test_how_far_the_slot_is_behind_is_told_while_nothing_flows(metrics: Metrics) -> None:
+def test_the_slots_lag_is_known_while_nothing_flows(metrics: Metrics) -> None:
     metrics.set_slot(server=500, confirmed=200)
     assert value(metrics, "pgrelay_lag_bytes") == 300
     assert math.isnan(value(metrics, "pgrelay_received_lsn") or 0)
@@ -89,7 +89,7 @@ def test_how_far_the_slot_is_behind_is_told_while_nothing_flows(metrics: Metrics
     assert math.isnan(value(metrics, "pgrelay_lag_bytes") or 0)
 
 
-def test_a_server_clock_ahead_of_ours_makes_no_negative_time(metrics: Metrics) -> None:
+def test_a_server_clock_ahead_of_ours_gives_no_negative_times(metrics: Metrics) -> None:
     metrics.set_oldest_commit(us(NOW_S + 60))
     metrics.observe_delivery(us(NOW_S + 60))
     assert value(metrics, "pgrelay_lag_seconds") == 0
@@ -113,7 +113,7 @@ def test_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
     assert len(metrics.tables) == MOST_TABLES + 1
 
 
-def test_so_are_their_dead_letters(metrics: Metrics) -> None:
+def test_dead_letters_of_tables_beyond_the_limit_are_counted_together(metrics: Metrics) -> None:
     for number in range(MOST_TABLES + 2):
         metrics.add_dead_letters(f"public.t{number}", 1)
     metrics.add_dead_letters("public.t0", 1)
@@ -121,14 +121,14 @@ def test_so_are_their_dead_letters(metrics: Metrics) -> None:
     assert value(metrics, "pgrelay_dead_letters_total", table=OTHER_TABLES) == 2
 
 
-def test_what_is_not_known_is_no_number(metrics: Metrics) -> None:
+def test_unknown_values_are_nan(metrics: Metrics) -> None:
     lsns = (f"{stage}_lsn" for stage in ("server", "received", "acknowledged", "confirmed"))
     slot = ("slot_safe_wal_bytes", "slot_retained_wal_bytes")
     for name in ("published_tables", *slot, *lsns, "lag_bytes", "lag_seconds"):
         assert math.isnan(value(metrics, f"pgrelay_{name}") or 0)
 
 
-def test_what_the_server_keeps_for_the_slot_and_may_still_write_before_it_is_lost(metrics: Metrics) -> None:
+def test_the_slots_retained_and_safe_wal_are_gauges(metrics: Metrics) -> None:
     metrics.set_slot_wal(retained=8192.0, safe=4096.0)
     assert value(metrics, "pgrelay_slot_retained_wal_bytes") == 8192
     assert value(metrics, "pgrelay_slot_safe_wal_bytes") == 4096
@@ -136,7 +136,7 @@ def test_what_the_server_keeps_for_the_slot_and_may_still_write_before_it_is_los
     assert value(metrics, "pgrelay_slot_safe_wal_bytes") == math.inf
 
 
-def test_the_disk_is_looked_at_whenever_metrics_are_read(metrics: Metrics, tmp_path: Path) -> None:
+def test_the_disk_is_read_at_every_scrape(metrics: Metrics, tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     metrics.watch(lambda: spool.exists(), spool)
     assert value(metrics, "pgrelay_streaming") == 0
@@ -160,13 +160,13 @@ def test_delivery_latency_is_counted_per_transaction(metrics: Metrics) -> None:
     assert metrics.latencies()[-1] == (math.inf, 2)
 
 
-def test_latencies_under_two_milliseconds_can_be_told_apart(metrics: Metrics) -> None:
+def test_latencies_below_two_milliseconds_have_fine_buckets(metrics: Metrics) -> None:
     for seconds in (0.0004, 0.0009, 0.0014, 0.0019):
         metrics.observe_delivery(us(NOW_S - seconds))
     assert [count for bound, count in metrics.latencies() if bound <= 0.002] == [1, 2, 3, 4]
 
 
-def test_the_other_counts(metrics: Metrics) -> None:
+def test_the_other_metrics_have_their_values(metrics: Metrics) -> None:
     metrics.add_transactions(5)
     metrics.set_inflight_records(6)
     metrics.set_open_transactions(7)

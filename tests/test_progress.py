@@ -52,7 +52,7 @@ def test_a_transaction_is_confirmed_at_its_end_when_every_record_is_acknowledged
     assert ledger.idle
 
 
-def test_what_stands_moves_with_each_acknowledgement_of_the_oldest() -> None:
+def test_standing_moves_with_each_acknowledgement_of_the_oldest() -> None:
     ledger = Ledger(0x100)
     assert ledger.standing is None
     oldest, newer = ended(ledger, 2, 0x200), ended(ledger, 1, 0x300)
@@ -65,7 +65,7 @@ def test_what_stands_moves_with_each_acknowledgement_of_the_oldest() -> None:
     assert ledger.standing is None
 
 
-def test_one_that_has_not_ended_waits_though_all_its_records_so_far_are_acknowledged() -> None:
+def test_a_transaction_is_not_confirmed_before_its_end() -> None:
     ledger = Ledger()
     inflight = begun(ledger, 3)
     inflight.acknowledged = 3
@@ -75,14 +75,14 @@ def test_one_that_has_not_ended_waits_though_all_its_records_so_far_are_acknowle
     assert ledger.advance() == [inflight]
 
 
-def test_one_without_records_is_done_at_its_end() -> None:
+def test_a_transaction_without_records_is_done_at_its_end() -> None:
     ledger = Ledger()
     ended(ledger, 0, 0x200)
     ledger.advance()
     assert ledger.flush_lsn == 0x200
 
 
-def test_one_that_waits_holds_back_everything_behind_it() -> None:
+def test_a_waiting_transaction_holds_back_everything_behind_it() -> None:
     ledger = Ledger()
     first, second, third = (ended(ledger, 1, lsn) for lsn in (0x200, 0x300, 0x400))
     third.acknowledged = second.acknowledged = 1
@@ -97,7 +97,7 @@ def test_one_that_waits_holds_back_everything_behind_it() -> None:
 # --- Positions
 
 
-def test_when_nothing_is_outstanding_a_position_is_confirmed() -> None:
+def test_a_position_is_confirmed_if_nothing_is_outstanding() -> None:
     """So the server can remove WAL if the publication is idle but the server busy."""
     ledger = Ledger()
     reached(ledger, 0x300)
@@ -105,7 +105,7 @@ def test_when_nothing_is_outstanding_a_position_is_confirmed() -> None:
     assert ledger.flush_lsn == 0x300
 
 
-def test_a_position_takes_its_place_behind_what_is_outstanding() -> None:
+def test_a_position_waits_behind_what_is_outstanding() -> None:
     ledger = Ledger()
     inflight = ended(ledger, 1, 0x200)
     reached(ledger, 0x300)
@@ -128,7 +128,7 @@ def test_a_position_in_the_middle_of_a_transaction_is_ignored() -> None:
     assert ledger.flush_lsn == 0x200
 
 
-def test_a_position_may_be_held_as_a_transaction_is() -> None:
+def test_a_position_may_be_held_like_a_transaction() -> None:
     """Exactly once: the position goes to the offsets topic before Postgres gets it."""
     ledger = Ledger()
     ledger.seen(0x300)
@@ -142,7 +142,7 @@ def test_a_position_may_be_held_as_a_transaction_is() -> None:
     assert ledger.flush_lsn == 0x300
 
 
-def test_positions_next_to_each_other_are_one() -> None:
+def test_adjacent_positions_are_merged() -> None:
     ledger = Ledger()
     ledger.seen(0x400)
     first = ledger.reached(0x300)
@@ -152,7 +152,7 @@ def test_positions_next_to_each_other_are_one() -> None:
     assert ledger.reached(0x600) not in (None, first, inflight)
 
 
-def test_positions_that_go_back_change_nothing() -> None:
+def test_positions_that_move_back_change_nothing() -> None:
     ledger = Ledger(0x100)
     reached(ledger, 0x50)
     ledger.advance()
@@ -177,17 +177,17 @@ def test_a_position_beyond_the_servers_wal_is_refused(lsn: int) -> None:
         ledger.end(lsn)
 
 
-def test_what_the_server_has_named_never_goes_back() -> None:
+def test_the_servers_lsn_never_moves_back() -> None:
     ledger = Ledger(0x100)
     ledger.seen(0x300)
     ledger.seen(0x200)
     assert ledger.server_lsn == 0x300
 
 
-# --- What the outside wants to know
+# --- What others read
 
 
-def test_waiting_is_for_what_only_kafka_can_end() -> None:
+def test_a_ledger_is_waiting_if_only_kafka_can_end_it() -> None:
     ledger = Ledger()
     assert not ledger.waiting
     begun(ledger, 1)
@@ -198,7 +198,7 @@ def test_waiting_is_for_what_only_kafka_can_end() -> None:
     assert ledger.waiting
 
 
-def test_what_has_entered_ends_somewhere_acknowledged_or_not() -> None:
+def test_ended_lsn_does_not_depend_on_acknowledgements() -> None:
     ledger = Ledger(0x100)
     assert ledger.ended_lsn == 0x100
     ended(ledger, 1, 0x200)
@@ -233,7 +233,7 @@ def test_the_oldest_commit_is_that_of_the_first_transaction_that_waits() -> None
     assert ledger.oldest_commit_us == 10
 
 
-def test_it_is_full_of_what_is_acknowledged_behind_what_is_not() -> None:
+def test_a_ledger_may_be_full_of_acknowledged_transactions() -> None:
     """One partition may acknowledge nothing for hours while the others acknowledge everything."""
     ledger = Ledger(most=3)
     stuck = ended(ledger, 1, 0x200)

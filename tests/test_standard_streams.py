@@ -29,7 +29,7 @@ def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.parametrize("command", [["schema"], ["--version"]])
 @pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
-def test_stdout_that_takes_nothing_is_no_traceback(stdout: str, command: list[str]) -> None:
+def test_an_unwritable_stdout_gives_no_traceback(stdout: str, command: list[str]) -> None:
     done = shell(stdout, "-m", "pgrelay", *command)
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
@@ -38,13 +38,13 @@ def test_stdout_that_takes_nothing_is_no_traceback(stdout: str, command: list[st
 @pytest.mark.parametrize(
     ("stdout", "why"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
 )
-def test_a_result_that_nobody_can_have_is_one_line_and_1(stdout: str, why: str) -> None:
+def test_an_unwritable_result_is_one_line_and_exit_code_1(stdout: str, why: str) -> None:
     done = shell(stdout, "-m", "pgrelay", "schema")
     assert done.returncode == 1
     assert done.stderr == f"pgrelay: stdout can't be written: {why}; redirect it to where there is room\n"
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     command = [sys.executable, "-m", "pgrelay", "schema"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -59,18 +59,18 @@ def test_a_run_goes_on_without_a_log(stderr: str) -> None:
     assert shell(stderr, "-c", RUN, EXAMPLE).returncode == 0
 
 
-def test_what_a_run_opens_never_takes_the_place_of_a_closed_stream() -> None:
+def test_files_that_a_run_opens_never_replace_a_closed_stream() -> None:
     done = shell("<&- 2>&-", "-c", RUN, EXAMPLE)
     assert int(done.stdout) > 2
 
 
 @pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
-def test_a_mistake_that_nobody_can_read_is_2_all_the_same(stderr: str) -> None:
+def test_a_mistake_with_an_unwritable_stderr_still_exits_with_2(stderr: str) -> None:
     done = shell(stderr, "-m", "pgrelay", "check", "--config", "/none.yaml")
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_a_character_that_the_locale_has_not_is_escaped() -> None:
+def test_a_character_that_the_locale_lacks_is_escaped() -> None:
     code = r"from pgrelay.standard_streams import *; open_closed(); print_result('\u6ce8 and more')"
     done = shell("", "-X", "utf8=0", "-c", f"import sys; sys.stdout.reconfigure(encoding='ascii'); {code}")
     assert (done.stdout, done.returncode) == ("\\u6ce8 and more\n", 0)

@@ -1,4 +1,4 @@
-"""Plain transactions, keepalives and logical messages; and what is out of place."""
+"""Plain transactions, keepalives and logical messages; and messages that are out of place."""
 
 from pathlib import Path
 
@@ -48,25 +48,25 @@ def test_a_plain_transaction_passes_straight_through(assembler: Assembler) -> No
     ]
 
 
-def test_it_does_not_wait_for_its_commit(assembler: Assembler) -> None:
+def test_a_plain_transaction_does_not_wait_for_its_commit(assembler: Assembler) -> None:
     assembler.receive(BEGIN)
     assembler.receive(CHANGES[1])
     assert assembler.take() == [TransactionBegin(731, 0x300, NOON + 1), CHANGES[1]]
     assert assembler.open_transactions == 0
 
 
-def test_the_header_of_begin_tells_nothing(assembler: Assembler) -> None:
-    """Its LSN is 0 where an Origin follows, and lower than those of the transaction before it else."""
+def test_the_header_lsn_of_begin_is_ignored(assembler: Assembler) -> None:
+    """It is 0 if an Origin follows; otherwise it is lower than those of the transaction before it."""
     for lsn in (0x200, 0):
         begin = xlog_data(build.begin(0x300, NOON + 1, xid=731), lsn)
         assert events(assembler, [begin, COMMIT])[0] == TransactionBegin(731, 0x300, NOON + 1)
 
 
-def test_relations_and_types_come_between_transactions_too(assembler: Assembler) -> None:
+def test_relations_and_types_pass_outside_of_transactions_too(assembler: Assembler) -> None:
     assert events(assembler, [TYPE, RELATION]) == [TYPE, RELATION]
 
 
-def test_events_are_taken_once(assembler: Assembler) -> None:
+def test_each_event_is_taken_once(assembler: Assembler) -> None:
     assembler.receive(RELATION)
     assert assembler.take() == [RELATION]
     assert assembler.take() == []
@@ -91,17 +91,17 @@ def test_what_comes_before_an_error_is_given_out(assembler: Assembler) -> None:
 # --- Positions
 
 
-def test_a_keepalive_is_a_position_that_was_reached(assembler: Assembler) -> None:
+def test_a_keepalive_reaches_its_wal_end(assembler: Assembler) -> None:
     assert events(assembler, [build.keepalive(0x500)]) == [Reached(0x500)]
 
 
-def test_a_keepalive_inside_a_transaction_is_none(assembler: Assembler) -> None:
+def test_a_keepalive_inside_a_transaction_reaches_nothing(assembler: Assembler) -> None:
     """Its WAL end may lie past the transaction's own end, which is not delivered yet."""
     out = events(assembler, [BEGIN, build.keepalive(0x500), COMMIT, build.keepalive(0x500)])
     assert out == [TransactionBegin(731, 0x300, NOON + 1), TransactionEnd(0x330), Reached(0x500)]
 
 
-def test_the_servers_position_is_the_highest_that_ends_something(assembler: Assembler) -> None:
+def test_server_lsn_is_the_highest_end_seen(assembler: Assembler) -> None:
     assert assembler.server_lsn == 0
     events(assembler, [BEGIN, COMMIT])
     assert assembler.server_lsn == 0x330
@@ -111,7 +111,7 @@ def test_the_servers_position_is_the_highest_that_ends_something(assembler: Asse
     assert assembler.server_lsn == 0x500
 
 
-def test_a_keepalive_inside_a_transaction_names_a_position_all_the_same(assembler: Assembler) -> None:
+def test_a_keepalive_inside_a_transaction_moves_server_lsn(assembler: Assembler) -> None:
     events(assembler, [BEGIN, build.keepalive(0x500)])
     assert assembler.server_lsn == 0x500
 
@@ -119,7 +119,7 @@ def test_a_keepalive_inside_a_transaction_names_a_position_all_the_same(assemble
 # --- Logical messages
 
 
-def test_a_message_outside_any_transaction_is_one_of_its_own(assembler: Assembler) -> None:
+def test_a_nontransactional_message_is_a_transaction_of_its_own(assembler: Assembler) -> None:
     message = xlog_data(
         build.message("audit", b"...", lsn=0x400, transactional=False), 0x400, sent_us=NOON + 2
     )
@@ -129,7 +129,7 @@ def test_a_message_outside_any_transaction_is_one_of_its_own(assembler: Assemble
     assert assembler.server_lsn == 0x400
 
 
-def test_a_transactional_message_outside_any_transaction_is_out_of_place(assembler: Assembler) -> None:
+def test_a_transactional_message_outside_any_transaction_is_refused(assembler: Assembler) -> None:
     with pytest.raises(ProtocolError, match=r"message 'M' out of place, outside any transaction \(LSN 0/400"):
         assembler.receive(xlog_data(build.message("audit", b"...", lsn=0x400), 0x400))
 
@@ -170,7 +170,9 @@ OUT_OF_PLACE = [(where, tag) for where in BEGUN for tag in MESSAGES if tag not i
 
 
 @pytest.mark.parametrize(("where", "tag"), OUT_OF_PLACE)
-def test_a_message_out_of_place_names_itself_and_the_lsn(assembler: Assembler, where: str, tag: str) -> None:
+def test_the_error_for_a_message_out_of_place_names_it_and_its_lsn(
+    assembler: Assembler, where: str, tag: str
+) -> None:
     for frame in BEGUN[where]:
         assembler.receive(frame)
     with pytest.raises(ProtocolError) as caught:
@@ -179,7 +181,7 @@ def test_a_message_out_of_place_names_itself_and_the_lsn(assembler: Assembler, w
     assembler.close()
 
 
-def test_a_commit_that_is_not_the_one_promised(assembler: Assembler) -> None:
+def test_a_commit_lsn_other_than_that_of_begin_is_refused(assembler: Assembler) -> None:
     with pytest.raises(ProtocolError) as caught:
         events(assembler, [BEGIN, xlog_data(build.commit(0x310, 0x330), 0x330)])
     assert str(caught.value) == (
@@ -187,23 +189,23 @@ def test_a_commit_that_is_not_the_one_promised(assembler: Assembler) -> None:
     )
 
 
-# --- Not what the protocol says
+# --- Against the protocol
 
 
 @pytest.mark.parametrize("frame", [b"x" + bytes(40), b"d", b"\0"], ids=repr)
-def test_what_is_neither_xlogdata_nor_keepalive(assembler: Assembler, frame: bytes) -> None:
+def test_an_unknown_replication_message_is_refused(assembler: Assembler, frame: bytes) -> None:
     with pytest.raises(ProtocolError, match="unknown replication message"):
         assembler.receive(frame)
 
 
-def test_xlogdata_too_short_for_a_message(assembler: Assembler) -> None:
+def test_xlogdata_too_short_for_a_message_is_refused(assembler: Assembler) -> None:
     whole = xlog_data(b"E", 0x200)
     for size in range(1, len(whole)):
         with pytest.raises(ProtocolError, match="XLogData is truncated"):
             assembler.receive(whole[:size])
 
 
-def test_a_truncated_or_oversized_keepalive(assembler: Assembler) -> None:
+def test_a_truncated_or_oversized_keepalive_is_refused(assembler: Assembler) -> None:
     whole = build.keepalive(0x500)
     for frame in (*(whole[:size] for size in range(1, len(whole))), whole + b"\0"):
         with pytest.raises(ProtocolError, match="PrimaryKeepalive"):
@@ -212,7 +214,7 @@ def test_a_truncated_or_oversized_keepalive(assembler: Assembler) -> None:
 
 @pytest.mark.parametrize("where", BEGUN)
 @pytest.mark.parametrize("tag", "CEcbPpKrBSA")
-def test_a_truncated_or_oversized_message_that_begins_or_ends_names_the_lsn(
+def test_the_error_for_a_damaged_transaction_message_names_its_lsn(
     tmp_path: Path, where: str, tag: str
 ) -> None:
     whole = xlog_data(MESSAGES[tag], 0x16B374D848)
@@ -229,10 +231,10 @@ def test_a_truncated_or_oversized_message_that_begins_or_ends_names_the_lsn(
 
 @pytest.mark.parametrize("where", sorted(BEGUN.keys() - {"inside transaction 731"}))
 @pytest.mark.parametrize("tag", "RY")
-def test_a_relation_or_type_too_short_for_its_ids_names_the_lsn(
+def test_the_error_for_a_relation_too_short_for_its_ids_names_its_lsn(
     assembler: Assembler, where: str, tag: str
 ) -> None:
-    """Those of a plain transaction are the encoder's to refuse, which reads all of them."""
+    """In a plain transaction the encoder refuses them, because it reads every one."""
     for before in BEGUN[where]:
         assembler.receive(before)
     with pytest.raises(ProtocolError, match=rf"message '{tag}' is truncated \(LSN 16/B374D848\)"):
@@ -240,6 +242,6 @@ def test_a_relation_or_type_too_short_for_its_ids_names_the_lsn(
     assembler.close()
 
 
-def test_an_unknown_message_names_its_tag_and_the_lsn(assembler: Assembler) -> None:
+def test_the_error_for_an_unknown_message_names_its_tag_and_lsn(assembler: Assembler) -> None:
     with pytest.raises(ProtocolError, match=r"unknown message tag 'Z'.* \(LSN 16/B374D848\)"):
         assembler.receive(xlog_data(b"Z", 0x16B374D848))

@@ -74,7 +74,7 @@ STREAM_PREPARE = xlog_data(build.stream_prepare(0x800, 0x830, 731, "order-7"), 0
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The size of the spool's file whenever it was put on stable storage."""
+    """The size of the spool's file at each fsync."""
     sizes: list[int] = []
 
     def sync(descriptor: int) -> None:
@@ -89,8 +89,10 @@ _MEMORY = 1_000
 
 
 @pytest.mark.parametrize("way", ["at once", "streamed"])
-def test_a_prepare_has_little_left_to_sync(connection: Connections, synced: list[int], way: str) -> None:
-    """What is synced at once holds up all else for as long as the disk takes."""
+def test_rows_are_synced_as_they_come_so_little_is_left_at_prepare(
+    connection: Connections, synced: list[int], way: str
+) -> None:
+    """A single large fsync would hold up everything else."""
     connection.reconnect(_MEMORY)
     if way == "at once":
         connection.events(BEGIN, *[insert(number) for number in range(200)], PREPARE)
@@ -103,13 +105,13 @@ def test_a_prepare_has_little_left_to_sync(connection: Connections, synced: list
     assert max(steps) < 2 * _MEMORY
 
 
-def test_a_small_one_is_synced_once(connection: Connections, synced: list[int]) -> None:
+def test_a_small_prepared_transaction_is_synced_once(connection: Connections, synced: list[int]) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     frames, _ = synced
     assert frames > 0
 
 
-def test_what_is_never_prepared_is_not_synced(connection: Connections, synced: list[int]) -> None:
+def test_without_two_phase_nothing_is_synced(connection: Connections, synced: list[int]) -> None:
     connection.reconnect(_MEMORY, two_phase=False)
     rows = [insert(number, xid=731) for number in range(200)]
     connection.events(*streamed(*rows), xlog_data(build.stream_commit(731, 0x830, 0x860)))
@@ -119,14 +121,14 @@ def test_what_is_never_prepared_is_not_synced(connection: Connections, synced: l
 # --- Prepared, then committed
 
 
-def test_a_prepare_is_a_position_that_was_reached(connection: Connections) -> None:
+def test_a_prepare_reaches_its_end_lsn(connection: Connections) -> None:
     """Its rows are on disk by then, so its end may be confirmed."""
     assert connection.events(BEGIN, insert(1), PREPARE) == [Reached(0x830)]
     assert connection.files == ["731-0000000000000830.frames", "731-0000000000000830.prepared"]
     assert connection.spool.on_disk == 0
 
 
-def test_at_commit_prepared_it_comes_out_as_a_transaction_of_its_own(connection: Connections) -> None:
+def test_commit_prepared_delivers_it_as_a_scoped_transaction(connection: Connections) -> None:
     connection.events(relation())
     connection.events(BEGIN, insert(1), insert(2), PREPARE)
     assert connection.events(COMMIT) == [
@@ -138,7 +140,7 @@ def test_at_commit_prepared_it_comes_out_as_a_transaction_of_its_own(connection:
     ]
 
 
-def test_other_transactions_come_out_in_between(connection: Connections) -> None:
+def test_other_transactions_come_out_between_prepare_and_commit(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     between = connection.events(
         xlog_data(build.begin(0x850, xid=732), 0x140), insert(2), xlog_data(build.commit(0x850, 0x880), 0x880)
@@ -147,7 +149,7 @@ def test_other_transactions_come_out_in_between(connection: Connections) -> None
     assert [it.begin.xid for it in transactions(connection.events(COMMIT))] == [731]
 
 
-def test_a_relation_is_the_sessions_at_once(connection: Connections) -> None:
+def test_a_relation_before_prepare_is_passed_on_at_once(connection: Connections) -> None:
     """The server will not repeat it for the transactions that follow, whatever becomes of this one."""
     assert connection.events(BEGIN, TYPE, relation(), insert(1), PREPARE) == [
         TYPE,
@@ -156,7 +158,7 @@ def test_a_relation_is_the_sessions_at_once(connection: Connections) -> None:
     ]
 
 
-def test_an_empty_one(connection: Connections) -> None:
+def test_an_empty_prepared_transaction_is_delivered(connection: Connections) -> None:
     """The server skips empty transactions, but not prepared ones."""
     assert connection.events(BEGIN, PREPARE, COMMIT) == [
         Reached(0x830),
@@ -165,8 +167,8 @@ def test_an_empty_one(connection: Connections) -> None:
     ]
 
 
-def test_one_that_nothing_began_is_empty(connection: Connections) -> None:
-    """PostgreSQL 18 sends it of a transaction that it has nothing to decode of, such as a mere lock."""
+def test_a_prepare_without_begin_is_an_empty_transaction(connection: Connections) -> None:
+    """PostgreSQL 18 sends this for a transaction with nothing to decode, such as only a lock."""
     assert connection.events(PREPARE) == [Reached(0x830)]
     assert connection.events(COMMIT) == [
         TransactionBegin(731, commit_lsn=0x900, commit_us=NOON, scoped=True),
@@ -174,15 +176,15 @@ def test_one_that_nothing_began_is_empty(connection: Connections) -> None:
     ]
 
 
-def test_keepalives_inside_are_no_positions(connection: Connections) -> None:
-    """What the keepalive says was sent is not on disk yet."""
+def test_a_keepalive_inside_a_prepared_transaction_reaches_nothing(connection: Connections) -> None:
+    """What was sent before the keepalive is not on disk yet."""
     assert connection.events(BEGIN, build.keepalive(0x840), PREPARE, build.keepalive(0x850)) == [
         Reached(0x830),
         Reached(0x850),
     ]
 
 
-def test_the_commit_is_replayed_in_slices(connection: Connections) -> None:
+def test_commit_prepared_is_replayed_in_slices(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), insert(2), PREPARE)
     assembler = connection.current
     assert assembler.receive_all([COMMIT, build.keepalive(0x950)], 0) == 1
@@ -198,7 +200,7 @@ def test_the_commit_is_replayed_in_slices(connection: Connections) -> None:
 # --- Streamed, then prepared
 
 
-def test_a_streamed_one_is_without_its_aborted_changes(connection: Connections) -> None:
+def test_a_streamed_prepare_leaves_out_aborted_changes(connection: Connections) -> None:
     frames = [
         *streamed(relation(xid=731), insert(1, xid=731), insert(2, xid=732)),
         xlog_data(build.stream_abort(731, 732), 0x700),
@@ -219,13 +221,13 @@ def test_a_streamed_one_is_without_its_aborted_changes(connection: Connections) 
 # --- Across a restart
 
 
-def test_a_restart_between_prepare_and_commit(connection: Connections) -> None:
+def test_a_restart_between_prepare_and_commit_loses_nothing(connection: Connections) -> None:
     connection.events(BEGIN, relation(), insert(1), PREPARE)
     connection.reconnect()
     assert [it.frames for it in transactions(connection.events(COMMIT))] == [[insert(1)]]
 
 
-def test_the_relations_that_its_rows_rely_on_are_carried_along(connection: Connections) -> None:
+def test_relations_that_rows_need_are_kept_with_them(connection: Connections) -> None:
     """They came in an earlier transaction, and the next connection has none of them."""
     connection.events(TYPE, relation(), relation(table=ITEMS), relation(table=16386))
     truncate = xlog_data(build.truncate([ITEMS]), 0x102)
@@ -235,7 +237,7 @@ def test_the_relations_that_its_rows_rely_on_are_carried_along(connection: Conne
     assert out[1:-1] == [TYPE, relation(), relation(table=ITEMS), insert(1), truncate]
 
 
-def test_rows_rely_on_the_relation_that_preceded_them(connection: Connections) -> None:
+def test_each_row_keeps_the_relation_that_preceded_it(connection: Connections) -> None:
     """ALTER TABLE inside the transaction describes only the rows after it."""
     connection.events(relation("before"))
     connection.events(BEGIN, insert(1), relation("after"), insert(2), PREPARE)
@@ -243,7 +245,7 @@ def test_rows_rely_on_the_relation_that_preceded_them(connection: Connections) -
     assert connection.events(COMMIT)[1:-1] == [relation("before"), insert(1), relation("after"), insert(2)]
 
 
-def test_rows_rely_on_a_relation_that_came_in_a_stream_once_it_committed(connection: Connections) -> None:
+def test_a_relation_from_a_committed_stream_is_kept_with_rows(connection: Connections) -> None:
     connection.events(
         relation("before"),
         xlog_data(build.stream_start(700), 0x100),
@@ -257,7 +259,7 @@ def test_rows_rely_on_a_relation_that_came_in_a_stream_once_it_committed(connect
     assert connection.events(COMMIT)[1:-1] == [TYPE, relation("after"), insert(1)]
 
 
-def test_rows_do_not_rely_on_a_relation_of_a_stream_that_was_rolled_back(connection: Connections) -> None:
+def test_a_relation_from_a_rolled_back_stream_is_not_kept_with_rows(connection: Connections) -> None:
     connection.events(
         relation("before"),
         *streamed(relation("dropped", xid=732), relation("dropped", xid=731)),
@@ -268,15 +270,15 @@ def test_rows_do_not_rely_on_a_relation_of_a_stream_that_was_rolled_back(connect
     assert connection.events(COMMIT)[1:-1] == [relation("before"), insert(1)]
 
 
-def test_a_commit_that_is_sent_again_is_delivered_again(connection: Connections) -> None:
-    """As long as it is not confirmed. Its rows are not sent again."""
+def test_a_commit_prepared_sent_again_is_delivered_again(connection: Connections) -> None:
+    """Until it is confirmed the server repeats it, but not its rows."""
     connection.events(BEGIN, insert(1), PREPARE)
     once = connection.events(COMMIT)
     connection.reconnect()
     assert connection.events(COMMIT) == once
 
 
-def test_a_prepare_that_is_sent_again_replaces_the_first(connection: Connections) -> None:
+def test_a_prepare_sent_again_replaces_the_first(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     connection.reconnect()
     assert connection.events(*streamed(insert(1, xid=731)), STREAM_PREPARE) == [Reached(0x830)]
@@ -292,28 +294,28 @@ def test_a_prepare_cut_off_by_the_connection_leaves_nothing(connection: Connecti
     assert connection.files == []
 
 
-def test_a_prepare_that_was_partial_is_never_delivered(connection: Connections) -> None:
-    """The server cuts it short where the transaction was rolled back meanwhile."""
+def test_a_prepare_that_is_rolled_back_is_never_delivered(connection: Connections) -> None:
+    """The server sends only a part if the transaction was rolled back meanwhile."""
     assert connection.events(BEGIN, insert(1), PREPARE, ROLLBACK) == [Reached(0x830), Reached(0x930)]
 
 
 # --- Rolled back
 
 
-def test_rolling_back_removes_the_files(connection: Connections) -> None:
+def test_rollback_prepared_removes_the_files(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     assert connection.events(ROLLBACK) == [Reached(0x930)]
     assert connection.files == []
 
 
-def test_rolling_back_an_unknown_one_is_nothing_to_do(connection: Connections) -> None:
+def test_rollback_of_an_unknown_prepared_transaction_is_ignored(connection: Connections) -> None:
     assert connection.events(ROLLBACK) == [Reached(0x930)]
 
 
 # --- What must not go unnoticed
 
 
-def test_a_commit_without_its_rows_is_a_gap(connection: Connections) -> None:
+def test_commit_prepared_without_its_rows_is_a_gap(connection: Connections) -> None:
     with pytest.raises(GapError) as caught:
         connection.events(COMMIT)
     assert str(caught.value) == (
@@ -324,8 +326,8 @@ def test_a_commit_without_its_rows_is_a_gap(connection: Connections) -> None:
     assert verdict(caught.value) is Verdict.STOP
 
 
-def test_but_not_of_what_was_delivered_before(connection: Connections) -> None:
-    """As where a standby is promoted whose slot stands further back than its primary's did."""
+def test_commit_prepared_without_rows_is_no_gap_if_already_delivered(connection: Connections) -> None:
+    """As after the promotion of a standby whose slot is further back than its primary's was."""
     connection.current.delivered_lsn = 0x92F
     with pytest.raises(GapError):
         connection.events(COMMIT)
@@ -334,7 +336,7 @@ def test_but_not_of_what_was_delivered_before(connection: Connections) -> None:
 
 
 @pytest.mark.parametrize(("xid", "gid"), [(731, "order-8"), (732, "order-7")])
-def test_neither_the_xid_nor_the_gid_alone_names_a_transaction(
+def test_a_prepared_transaction_is_found_by_xid_and_gid_together(
     connection: Connections, xid: int, gid: str
 ) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
@@ -342,7 +344,7 @@ def test_neither_the_xid_nor_the_gid_alone_names_a_transaction(
         connection.events(xlog_data(build.commit_prepared(0x900, 0x930, xid, gid), 0x930))
 
 
-def test_rows_that_were_tampered_with_stop_the_replay(connection: Connections) -> None:
+def test_damaged_rows_stop_the_replay(connection: Connections) -> None:
     connection.events(BEGIN, insert(1), PREPARE)
     (connection.spool.directory / "731-0000000000000830.frames").write_bytes(b"")
     with pytest.raises(GapError, match=r"830\.frames: the file ends too early"):
@@ -369,7 +371,7 @@ def test_a_full_disk_at_stream_prepare_confirms_nothing(connection: Connections)
 
 
 @pytest.mark.parametrize("tag", "IUDT")
-def test_a_change_too_short_for_its_table(connection: Connections, tag: str) -> None:
+def test_a_change_too_short_for_its_relation_oid_is_refused(connection: Connections, tag: str) -> None:
     with pytest.raises(ProtocolError, match=r"truncated.*\(LSN 16/B374D848\)"):
         connection.events(BEGIN, xlog_data(tag.encode() + b"\0\0\0", 0x16B374D848))
     connection.reconnect()

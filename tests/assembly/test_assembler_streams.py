@@ -32,7 +32,7 @@ def assembler(spool: Spool) -> Iterator[Assembler]:
 
 @pytest.fixture
 def spilling(spool: Spool) -> Iterator[Assembler]:
-    """One that may hold nothing in memory."""
+    """An assembler that may hold nothing in memory."""
     assembler = Assembler(spool, PreparedStore(spool), 0)
     yield assembler
     assembler.close()
@@ -63,7 +63,7 @@ def delivered(assembler: Assembler, frames: list[bytes]) -> list[list[bytes]]:
     return [transaction.frames for transaction in transactions(events(assembler, frames))]
 
 
-# --- Until the commit, and at it
+# --- Before the commit and at it
 
 
 def test_nothing_comes_out_before_the_commit(assembler: Assembler) -> None:
@@ -71,7 +71,7 @@ def test_nothing_comes_out_before_the_commit(assembler: Assembler) -> None:
     assert assembler.open_transactions == 1
 
 
-def test_at_the_commit_it_comes_out_as_if_it_had_been_sent_then(assembler: Assembler) -> None:
+def test_a_streamed_transaction_comes_out_at_its_commit(assembler: Assembler) -> None:
     frames = [
         *segment(731, relation(731), insert(731, 1)),
         *segment(731, insert(731, 2), first=False),
@@ -88,14 +88,14 @@ def test_at_the_commit_it_comes_out_as_if_it_had_been_sent_then(assembler: Assem
     assert assembler.server_lsn == 0x930
 
 
-def test_one_without_changes(assembler: Assembler) -> None:
+def test_a_streamed_transaction_without_changes_is_delivered(assembler: Assembler) -> None:
     assert events(assembler, [*segment(731), commit(731)]) == [
         TransactionBegin(731, 0x900, NOON, streamed=True),
         TransactionEnd(0x930),
     ]
 
 
-def test_every_kind_of_change_is_held_back(assembler: Assembler) -> None:
+def test_every_kind_of_change_waits_for_the_commit(assembler: Assembler) -> None:
     changes = [
         xlog_data(build.origin(0, "elsewhere"), 0x100),
         xlog_data(build.type_(16400, "public", "mood", xid=731)),
@@ -127,7 +127,7 @@ def test_transactions_interleave_and_come_out_in_commit_order(assembler: Assembl
     assert [it.frames for it in out] == [[insert(732, 2)], [plain], [insert(731, 1), insert(731, 3)]]
 
 
-def test_an_xid_may_come_again_once_its_transaction_is_gone(assembler: Assembler) -> None:
+def test_an_xid_may_be_reused_after_its_transaction_ended(assembler: Assembler) -> None:
     once = [*segment(731, insert(731, 1)), commit(731)]
     assert delivered(assembler, once + once) == [[insert(731, 1)], [insert(731, 1)]]
 
@@ -135,8 +135,8 @@ def test_an_xid_may_come_again_once_its_transaction_is_gone(assembler: Assembler
 # --- Positions
 
 
-def test_keepalives_between_and_inside_segments_may_be_confirmed(assembler: Assembler) -> None:
-    """Its commit is later, and after a restart it is sent again from its first segment."""
+def test_keepalives_between_and_inside_segments_are_reached(assembler: Assembler) -> None:
+    """The open transaction commits later, and after a restart it is sent again from its first segment."""
     frames = [
         xlog_data(build.stream_start(731), 0x100),
         build.keepalive(0x500),
@@ -149,8 +149,8 @@ def test_keepalives_between_and_inside_segments_may_be_confirmed(assembler: Asse
 # --- Aborts
 
 
-def test_the_abort_of_a_subtransaction_drops_its_changes_alone(assembler: Assembler) -> None:
-    """ROLLBACK TO SAVEPOINT; a consumer that drops the whole delivered 5 rows of 505."""
+def test_the_abort_of_a_subtransaction_drops_only_its_changes(assembler: Assembler) -> None:
+    """ROLLBACK TO SAVEPOINT. A consumer that dropped the whole transaction delivered 5 rows of 505."""
     frames = [
         *segment(731, insert(731, 1), insert(732, 2), insert(733, 3)),
         abort(731, 732),
@@ -160,7 +160,7 @@ def test_the_abort_of_a_subtransaction_drops_its_changes_alone(assembler: Assemb
     assert delivered(assembler, frames) == [[insert(731, 1), insert(733, 3), insert(731, 4)]]
 
 
-def test_released_children_of_an_aborted_subtransaction_are_aborted_one_by_one(assembler: Assembler) -> None:
+def test_each_child_of_an_aborted_subtransaction_has_its_own_abort(assembler: Assembler) -> None:
     frames = [
         *segment(731, insert(731, 1), insert(732, 2), insert(733, 3)),
         abort(731, 733),
@@ -170,7 +170,7 @@ def test_released_children_of_an_aborted_subtransaction_are_aborted_one_by_one(a
     assert delivered(assembler, frames) == [[insert(731, 1)]]
 
 
-def test_every_kind_of_change_is_dropped_but_origin_which_has_no_xid(assembler: Assembler) -> None:
+def test_an_abort_drops_every_kind_of_change_but_origin(assembler: Assembler) -> None:
     origin = xlog_data(build.origin(0, "elsewhere"), 0x100)
     frames = [
         *segment(
@@ -189,14 +189,14 @@ def test_every_kind_of_change_is_dropped_but_origin_which_has_no_xid(assembler: 
     assert events(assembler, frames)[1:-1] == [origin]
 
 
-def test_a_message_of_a_rolled_back_savepoint_can_not_be_told_apart(assembler: Assembler) -> None:
-    """PostgreSQL (18.4 at least) sends messages with the xid of the top transaction, wherever they stood."""
+def test_a_message_in_a_rolled_back_savepoint_is_delivered(assembler: Assembler) -> None:
+    """PostgreSQL (18.4 at least) sends it with the top transaction's xid, so it can't be told apart."""
     message = xlog_data(build.message("audit", b"...", xid=731), 0x102)
     frames = [*segment(731, insert(732, 1), message), abort(731, 732), commit(731)]
     assert delivered(assembler, frames) == [[message]]
 
 
-def test_relations_of_a_rolled_back_savepoint_are_forgotten(assembler: Assembler) -> None:
+def test_relations_of_a_rolled_back_savepoint_are_dropped(assembler: Assembler) -> None:
     """The server sends the table's Relation again for the row that follows."""
     frames = [
         *segment(731, relation(731), insert(731, 1), relation(732, "renamed"), insert(732, 2)),
@@ -213,7 +213,7 @@ def test_the_abort_of_the_transaction_drops_everything(assembler: Assembler, spo
     assert assembler.open_transactions == 0
 
 
-def test_aborts_with_lsn_and_time_are_no_different(assembler: Assembler) -> None:
+def test_an_abort_with_lsn_and_time_drops_the_same(assembler: Assembler) -> None:
     """With streaming 'parallel'. The LSN may be 0 after a crash."""
     frames = [
         *segment(731, insert(731, 1), insert(732, 2)),
@@ -223,13 +223,13 @@ def test_aborts_with_lsn_and_time_are_no_different(assembler: Assembler) -> None
     assert delivered(assembler, frames) == [[insert(731, 1)]]
 
 
-def test_unknown_aborts_are_nothing_to_do(assembler: Assembler) -> None:
-    """Of a subtransaction that sent nothing; and of a transaction that was never streamed (PostgreSQL 18)."""
+def test_aborts_of_unknown_transactions_are_ignored(assembler: Assembler) -> None:
+    """Subtransactions that sent nothing, and transactions that were never streamed (PostgreSQL 18)."""
     frames = [abort(799), abort(799, 800), *segment(731, insert(731, 1)), abort(731, 801), commit(731)]
     assert delivered(assembler, frames) == [[insert(731, 1)]]
 
 
-def test_an_abort_concerns_its_own_transaction_alone(assembler: Assembler) -> None:
+def test_an_abort_leaves_other_transactions_alone(assembler: Assembler) -> None:
     frames = [*segment(731, insert(731, 1)), *segment(732, insert(732, 2)), abort(732), commit(731)]
     assert delivered(assembler, frames) == [[insert(731, 1)]]
 
@@ -252,7 +252,7 @@ def test_a_replay_is_taken_in_slices(assembler: Assembler) -> None:
     assert not assembler.replaying
 
 
-def test_a_slice_that_ends_with_the_last_frame_leaves_the_end_for_the_next(assembler: Assembler) -> None:
+def test_a_slice_ending_with_the_last_frame_leaves_the_end_for_the_next(assembler: Assembler) -> None:
     assembler.receive_all([*segment(731, insert(731, 1)), commit(731)], 0)
     assembler.replay(1)
     assert assembler.take()[-1] == insert(731, 1)
@@ -260,7 +260,7 @@ def test_a_slice_that_ends_with_the_last_frame_leaves_the_end_for_the_next(assem
     assert assembler.take() == [TransactionEnd(0x930)]
 
 
-def test_slices_of_aborted_changes_are_empty_but_bounded(assembler: Assembler) -> None:
+def test_skipping_aborted_changes_counts_towards_a_slice(assembler: Assembler) -> None:
     rows = [insert(732, number) for number in range(3)]
     assembler.receive_all([*segment(731, *rows), abort(731, 732), commit(731)], 0)
     assembler.take()
@@ -271,7 +271,7 @@ def test_slices_of_aborted_changes_are_empty_but_bounded(assembler: Assembler) -
     assert assembler.take() == [TransactionEnd(0x930)]
 
 
-def test_a_segment_lasts_from_its_start_to_its_stop(assembler: Assembler) -> None:
+def test_in_segment_holds_from_stream_start_to_stream_stop(assembler: Assembler) -> None:
     [start, row, stop] = segment(731, insert(731, 1))
     for frame, inside in ((start, True), (row, True), (stop, False), (commit(731), False)):
         assembler.receive(frame)
@@ -287,10 +287,10 @@ def test_receiving_stops_at_a_commit_that_must_be_replayed(assembler: Assembler)
     assert assembler.take()[-2:] == [TransactionEnd(0x930), Reached(0x950)]
 
 
-# --- Past the memory budget
+# --- Over the memory limit
 
 
-def test_past_its_budget_the_largest_transaction_spills(spool: Spool) -> None:
+def test_over_the_memory_limit_the_largest_transaction_spills(spool: Spool) -> None:
     assembler = Assembler(spool, PreparedStore(spool), memory_limit=3 * (len(insert(1, 1)) + 4))
     events(assembler, segment(731, insert(731, 1)))
     events(assembler, segment(732, insert(732, 2), insert(732, 3)))
@@ -300,7 +300,7 @@ def test_past_its_budget_the_largest_transaction_spills(spool: Spool) -> None:
     assembler.close()
 
 
-def test_what_was_spilled_comes_out_the_same(spilling: Assembler, spool: Spool) -> None:
+def test_a_spilled_transaction_comes_out_the_same(spilling: Assembler, spool: Spool) -> None:
     frames = [
         *segment(731, insert(731, 1), insert(732, 2)),
         abort(731, 732),
@@ -312,7 +312,7 @@ def test_what_was_spilled_comes_out_the_same(spilling: Assembler, spool: Spool) 
 
 
 @pytest.mark.parametrize("end", [commit(731), abort(731)], ids=["commit", "abort"])
-def test_files_go_when_the_transaction_does(spilling: Assembler, spool: Spool, end: bytes) -> None:
+def test_files_are_removed_when_their_transaction_ends(spilling: Assembler, spool: Spool, end: bytes) -> None:
     events(spilling, segment(731, insert(731, 1)))
     assert list(spool.directory.iterdir())
     events(spilling, [end])
@@ -320,8 +320,8 @@ def test_files_go_when_the_transaction_does(spilling: Assembler, spool: Spool, e
     assert not list(spool.directory.iterdir())
 
 
-def test_a_spool_that_was_tampered_with_stops_the_replay(spilling: Assembler, spool: Spool) -> None:
-    """Its end is not told, so that nothing of it can be confirmed."""
+def test_a_damaged_spool_file_stops_the_replay(spilling: Assembler, spool: Spool) -> None:
+    """No TransactionEnd comes out, so nothing of it can be confirmed."""
     events(spilling, segment(731, insert(731, 1), insert(731, 2)))
     (spool.directory / "731.spool").write_bytes(b"")
     spilling.receive(commit(731))
@@ -330,7 +330,7 @@ def test_a_spool_that_was_tampered_with_stops_the_replay(spilling: Assembler, sp
     assert not any(isinstance(event, TransactionEnd) for event in spilling.take())
 
 
-def test_a_full_disk_is_an_error_that_leaves_nothing_behind(spilling: Assembler, spool: Spool) -> None:
+def test_a_full_disk_leaves_nothing_behind(spilling: Assembler, spool: Spool) -> None:
     (spool.directory / "731.spool").symlink_to("/dev/full")
     with pytest.raises(SpoolError, match=r"731\.spool: No space left on device"):
         events(spilling, segment(731, insert(731, 1)))
@@ -342,7 +342,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing_behind(spilling: Assembler,
 # --- The end of the connection
 
 
-def test_closing_drops_what_is_open_and_what_is_being_replayed(spilling: Assembler, spool: Spool) -> None:
+def test_closing_drops_open_and_replaying_transactions(spilling: Assembler, spool: Spool) -> None:
     frames = [*segment(731, insert(731, 1)), *segment(732, insert(732, 2)), commit(731)]
     assert spilling.receive_all(frames, 0) == len(frames)
     assert len(list(spool.directory.iterdir())) == 2
@@ -353,7 +353,7 @@ def test_closing_drops_what_is_open_and_what_is_being_replayed(spilling: Assembl
     assert not spilling.replaying
 
 
-def test_the_next_connection_begins_with_first_segments_again(spilling: Assembler, spool: Spool) -> None:
+def test_after_a_reconnect_streams_begin_with_their_first_segment(spilling: Assembler, spool: Spool) -> None:
     events(spilling, segment(731, insert(731, 1)))
     spilling.close()
     again = Assembler(spool, PreparedStore(spool), 0)
@@ -364,13 +364,13 @@ def test_the_next_connection_begins_with_first_segments_again(spilling: Assemble
 # --- Out of place
 
 
-def test_a_first_segment_of_a_transaction_that_has_begun(assembler: Assembler) -> None:
+def test_a_second_first_segment_is_refused(assembler: Assembler) -> None:
     with pytest.raises(ProtocolError) as caught:
         events(assembler, [*segment(731), xlog_data(build.stream_start(731), 0x16B374D848)])
     assert str(caught.value) == "StreamStart of transaction 731, which has begun already (LSN 16/B374D848)"
 
 
-def test_another_segment_of_a_transaction_that_has_not_begun(assembler: Assembler) -> None:
+def test_a_later_segment_of_an_unknown_transaction_is_refused(assembler: Assembler) -> None:
     with pytest.raises(ProtocolError) as caught:
         events(assembler, [xlog_data(build.stream_start(731, first=False), 0x16B374D848)])
     assert str(caught.value) == "StreamStart of transaction 731, which is not known (LSN 16/B374D848)"
@@ -384,7 +384,7 @@ def test_another_segment_of_a_transaction_that_has_not_begun(assembler: Assemble
     ],
 )
 @pytest.mark.parametrize("gone", [[], [*segment(731), abort(731)], [*segment(731), commit(731)]])
-def test_the_end_of_a_transaction_that_is_not_open(
+def test_the_end_of_a_streamed_transaction_that_is_not_open_is_refused(
     assembler: Assembler, name: str, message: bytes, gone: list[bytes]
 ) -> None:
     """Never delivered as if it were empty."""
@@ -394,7 +394,7 @@ def test_the_end_of_a_transaction_that_is_not_open(
     assert str(caught.value) == f"{name} of transaction 731, which has no StreamStart (LSN 16/B374D848)"
 
 
-def test_a_change_too_short_for_its_xid(assembler: Assembler) -> None:
+def test_a_change_too_short_for_its_xid_is_refused(assembler: Assembler) -> None:
     assembler.receive(xlog_data(build.stream_start(731), 0x100))
     with pytest.raises(ProtocolError, match=r"message 'I' is truncated \(LSN 16/B374D848\)"):
         assembler.receive(xlog_data(b"I\0\0\0", 0x16B374D848))

@@ -19,7 +19,7 @@ from tests.assembly.transactions import UNLIMITED, batches, events, transactions
 from tests.encode.encoding import encoder_of, records_of
 from tests.walsender import TABLES, Committed, Transaction, Walsender
 
-# What a session does in its transaction, and what happens around it. The number is a table.
+# What a session does in its transaction, and what happens around it. The number stands for a table.
 _DOINGS: Final[dict[str, Callable[[Walsender, Transaction, int], None]]] = {
     "insert": Walsender.insert,
     "alter": Walsender.alter,
@@ -39,7 +39,7 @@ Doing = tuple[str, int]
 
 
 class Script(NamedTuple):
-    """One transaction. Small ones are not streamed."""
+    """One transaction. A small one is not streamed."""
 
     doings: list[Doing]
     small: bool
@@ -63,7 +63,7 @@ slice_sizes = st.one_of(st.just(1), st.integers(1, 600), st.just(UNLIMITED))
 
 
 def perform(workload: Workload) -> Walsender:
-    """Three sessions side by side as scheduled, then each script that is left to its end."""
+    """Run three sessions concurrently as scheduled, then each remaining script to its end."""
     server = Walsender()
     playing = [play(server, script) for script in workload.scripts]
     for which in workload.schedule:
@@ -118,7 +118,7 @@ def relayed(connections: list[list[bytes]], memory_limit: int, slice_size: int) 
 
 
 @given(workloads, memory_limits, slice_sizes)
-def test_what_was_committed_comes_out_in_commit_order_and_nothing_else(
+def test_exactly_the_committed_transactions_come_out_in_commit_order(
     workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
     server = perform(workload)
@@ -129,14 +129,16 @@ def test_what_was_committed_comes_out_in_commit_order_and_nothing_else(
 
 
 @given(workloads, memory_limits, slice_sizes)
-def test_spilling_and_slicing_change_nothing(workload: Workload, memory_limit: int, slice_size: int) -> None:
+def test_spilling_and_slicing_do_not_change_the_events(
+    workload: Workload, memory_limit: int, slice_size: int
+) -> None:
     connections = perform(workload).connections
     assert relayed(connections, memory_limit, slice_size) == relayed(connections, UNLIMITED, UNLIMITED)
 
 
 @settings(max_examples=200)
 @given(workloads, memory_limits, slice_sizes)
-def test_every_row_is_read_by_the_relation_that_preceded_it(
+def test_every_row_is_read_with_the_relation_that_preceded_it(
     workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
     """Also where the Relation came in another transaction, or long ago, or was rolled back."""

@@ -1,4 +1,4 @@
-"""The store of prepared transactions: durable, by transaction id and gid, and gone when it may go."""
+"""The store of prepared transactions: durable, by xid and gid, and purged when it is safe."""
 
 import errno
 import json
@@ -41,7 +41,7 @@ def keep(
 
 
 def loaded(spool: Spool) -> PreparedStore:
-    """What the next run of the process knows."""
+    """The store as the next run of the process finds it."""
     store = PreparedStore(spool)
     store.load()
     return store
@@ -57,7 +57,7 @@ def files(spool: Spool) -> set[str]:
     return {path.name for path in spool.directory.iterdir()}
 
 
-def test_what_is_kept_is_found_again(store: PreparedStore, spool: Spool) -> None:
+def test_a_kept_transaction_is_found_again_after_a_restart(store: PreparedStore, spool: Spool) -> None:
     store.keep(731, "g", 0x830, buffer(spool), streamed=True, aborted={735, 733}, relations=[b"R\0", b"\xff"])
     for known in (store, loaded(spool)):
         entry = known.find(731, "g")
@@ -68,14 +68,14 @@ def test_what_is_kept_is_found_again(store: PreparedStore, spool: Spool) -> None
         assert frames_of(known) == [b"R\0", b"\xff", *FRAMES]
 
 
-def test_its_files_are_ours_alone_and_the_spool_is_rid_of_it(store: PreparedStore, spool: Spool) -> None:
+def test_kept_files_are_private_and_leave_the_spool(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in spool.directory.iterdir()} == {0o600}
     assert spool.on_disk == 0
 
 
-def test_what_was_spilled_before_is_kept_too(store: PreparedStore, spool: Spool) -> None:
+def test_frames_spilled_before_the_prepare_are_kept_too(store: PreparedStore, spool: Spool) -> None:
     half = buffer(spool)
     half.spill()
     half.append(b"after the spill")
@@ -83,20 +83,20 @@ def test_what_was_spilled_before_is_kept_too(store: PreparedStore, spool: Spool)
     assert frames_of(loaded(spool)) == [*FRAMES, b"after the spill"]
 
 
-def test_one_without_frames(store: PreparedStore, spool: Spool) -> None:
+def test_a_transaction_without_frames_is_kept(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool, [])
     assert frames_of(loaded(spool)) == []
 
 
 @pytest.mark.parametrize("gid", ["", "../../etc/passwd", "a b/ü", "\udcff", '"\n', "g" * 199], ids=repr)
-def test_any_gid(store: PreparedStore, spool: Spool, gid: str) -> None:
-    """It is the application's own text, at most 199 bytes; never part of a file's name."""
+def test_any_gid_is_kept(store: PreparedStore, spool: Spool, gid: str) -> None:
+    """It is the application's own text of at most 199 bytes. It is never part of a file's name."""
     keep(store, spool, gid=gid)
     assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared"}
     assert frames_of(loaded(spool), gid) == FRAMES
 
 
-def test_gids_and_xids_are_told_apart(store: PreparedStore, spool: Spool) -> None:
+def test_both_gid_and_xid_must_match(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     assert store.find(731, "G") is None
     assert store.find(732, "g") is None
@@ -105,14 +105,14 @@ def test_gids_and_xids_are_told_apart(store: PreparedStore, spool: Spool) -> Non
 # --- Sent again
 
 
-def test_the_same_prepare_again_replaces_the_first(store: PreparedStore, spool: Spool) -> None:
+def test_a_prepare_sent_again_replaces_the_first(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     keep(store, spool, [b"other frames"])
     assert frames_of(store) == frames_of(loaded(spool)) == [b"other frames"]
 
 
-def test_the_same_ids_at_another_lsn_replace_the_first(store: PreparedStore, spool: Spool) -> None:
-    """A cluster made anew, or transaction ids that came round: the old one must never pass for this one."""
+def test_the_same_ids_at_another_lsn_replace_the_old_files(store: PreparedStore, spool: Spool) -> None:
+    """After a new cluster, or a wraparound of xids, the old one must never be taken for this one."""
     keep(store, spool, end_lsn=0xFF0)
     keep(store, spool, [b"of the new cluster"], end_lsn=0x830)
     assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared"}
@@ -122,7 +122,7 @@ def test_the_same_ids_at_another_lsn_replace_the_first(store: PreparedStore, spo
 # --- Committed, rolled back, purged
 
 
-def test_a_commit_is_remembered_but_its_rows_stay(store: PreparedStore, spool: Spool) -> None:
+def test_a_commit_is_recorded_and_the_rows_stay(store: PreparedStore, spool: Spool) -> None:
     """The server sends the commit again, without the rows, until the slot has passed it."""
     keep(store, spool)
     entry = store.find(731, "g")
@@ -135,7 +135,7 @@ def test_a_commit_is_remembered_but_its_rows_stay(store: PreparedStore, spool: S
         assert frames_of(known) == FRAMES
 
 
-def test_a_rollback_removes_it(store: PreparedStore, spool: Spool) -> None:
+def test_a_rollback_removes_the_transaction(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     store.rolled_back(731, "g")
     assert store.find(731, "g") is None
@@ -144,7 +144,7 @@ def test_a_rollback_removes_it(store: PreparedStore, spool: Spool) -> None:
 
 
 @pytest.mark.parametrize(("restart_lsn", "purged"), [(0, 0), (0x92F, 0), (0x930, 1), (0xFFFF, 1)])
-def test_it_goes_once_decoding_can_not_begin_before_its_commit(
+def test_purge_removes_it_once_restart_lsn_has_passed_its_commit(
     store: PreparedStore, spool: Spool, restart_lsn: int, purged: int
 ) -> None:
     keep(store, spool)
@@ -156,7 +156,7 @@ def test_it_goes_once_decoding_can_not_begin_before_its_commit(
     assert files(spool) == (set() if purged else {f"{NAME}.frames", f"{NAME}.prepared"})
 
 
-def test_they_go_a_few_at_a_time(store: PreparedStore, spool: Spool) -> None:
+def test_purge_removes_a_few_at_a_time(store: PreparedStore, spool: Spool) -> None:
     for number in range(5):
         keep(store, spool, gid=str(number), end_lsn=0x800 + number)
         entry = store.find(731, str(number))
@@ -168,7 +168,7 @@ def test_they_go_a_few_at_a_time(store: PreparedStore, spool: Spool) -> None:
     assert files(spool) == set()
 
 
-def test_what_is_not_committed_never_goes(store: PreparedStore, spool: Spool) -> None:
+def test_purge_keeps_an_uncommitted_transaction(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     assert store.purge(2**63) == 0
     assert frames_of(loaded(spool)) == FRAMES
@@ -177,7 +177,7 @@ def test_what_is_not_committed_never_goes(store: PreparedStore, spool: Spool) ->
 # --- Crashes and damage
 
 
-def test_frames_without_their_description_never_became_valid(store: PreparedStore, spool: Spool) -> None:
+def test_frames_without_a_description_are_removed_at_load(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     (spool.directory / "732-0000000000000900.frames").write_bytes(b"...")
     (spool.directory / "732-0000000000000900.tmp").write_bytes(b"{")
@@ -186,7 +186,7 @@ def test_frames_without_their_description_never_became_valid(store: PreparedStor
     assert files(spool) == {f"{NAME}.frames", f"{NAME}.prepared", "733.spool"}
 
 
-def test_loading_again_forgets_what_is_gone(store: PreparedStore, spool: Spool) -> None:
+def test_loading_again_forgets_transactions_whose_files_are_gone(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     for path in spool.directory.iterdir():
         path.unlink()
@@ -195,10 +195,8 @@ def test_loading_again_forgets_what_is_gone(store: PreparedStore, spool: Spool) 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"xid": 731}', b"\xff"], ids=repr)
-def test_a_damaged_description_is_never_taken_for_an_absent_one(
-    store: PreparedStore, spool: Spool, content: bytes
-) -> None:
-    """Without it a commit would have no rows, so it stops us before."""
+def test_a_damaged_description_stops_the_load(store: PreparedStore, spool: Spool, content: bytes) -> None:
+    """Without it the commit would have no rows, so the load stops first."""
     keep(store, spool)
     (spool.directory / f"{NAME}.prepared").write_bytes(content)
     with pytest.raises(
@@ -207,14 +205,14 @@ def test_a_damaged_description_is_never_taken_for_an_absent_one(
         loaded(spool)
 
 
-def test_members_of_a_later_version_are_passed_over(store: PreparedStore, spool: Spool) -> None:
+def test_unknown_members_of_a_description_are_ignored(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     path = spool.directory / f"{NAME}.prepared"
     path.write_text(json.dumps({**json.loads(path.read_text()), "new": 1}))
     assert frames_of(loaded(spool)) == FRAMES
 
 
-def test_every_shorter_file_of_frames_is_found_out(store: PreparedStore, spool: Spool) -> None:
+def test_every_truncated_file_of_frames_is_refused(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     path = spool.directory / f"{NAME}.frames"
     content = path.read_bytes()
@@ -225,9 +223,7 @@ def test_every_shorter_file_of_frames_is_found_out(store: PreparedStore, spool: 
 
 
 @pytest.mark.parametrize("damage", ["flipped", "removed", "zeros"])
-def test_damaged_frames_are_a_gap_since_the_server_sends_them_no_more(
-    store: PreparedStore, spool: Spool, damage: str
-) -> None:
+def test_damaged_frames_are_a_gap(store: PreparedStore, spool: Spool, damage: str) -> None:
     keep(store, spool)
     path = spool.directory / f"{NAME}.frames"
     content = path.read_bytes()
@@ -243,7 +239,7 @@ def test_damaged_frames_are_a_gap_since_the_server_sends_them_no_more(
         frames_of(loaded(spool))
 
 
-def test_frames_that_can_not_be_read_now_are_waited_for(
+def test_an_io_error_on_frames_is_retried(
     store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> None:
@@ -255,9 +251,7 @@ def test_frames_that_can_not_be_read_now_are_waited_for(
         frames_of(store)
 
 
-def test_all_of_a_slot_that_begins_anew_is_removed_and_nothing_of_others(
-    store: PreparedStore, spool: Spool
-) -> None:
+def test_remove_all_removes_only_the_spools_own_files(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
     for name in ("700.spool", "732-0.tmp", "notes"):
         (spool.directory / name).touch()
@@ -269,20 +263,20 @@ def test_all_of_a_slot_that_begins_anew_is_removed_and_nothing_of_others(
     remove_all(spool.directory)
 
 
-def test_what_another_account_keeps_is_not_taken_for_nothing(
+def test_a_directory_without_permission_is_not_taken_for_an_absent_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    # As for a directory in one that we may not search; the superuser, whom tests may run as, may.
+    # As for a directory in one that we may not search. Tests may run as root, who may search any.
     monkeypatch.setattr(os, "stat", denied)
     with pytest.raises(SpoolError, match="/hidden: Permission denied"):
         remove_all(tmp_path / "hidden")
 
 
-def test_a_description_that_can_not_be_written(store: PreparedStore, spool: Spool) -> None:
-    """Nothing is known that would be forgotten by a restart."""
+def test_a_description_that_can_not_be_written_keeps_nothing(store: PreparedStore, spool: Spool) -> None:
+    """What a restart would forget is not known before it either."""
     (spool.directory / f"{NAME}.tmp").symlink_to("/dev/full")
     with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: No space left on device"):
         keep(store, spool)
@@ -296,7 +290,7 @@ def test_a_description_that_can_not_be_written(store: PreparedStore, spool: Spoo
 
 @pytest.fixture
 def stuck(store: PreparedStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> PreparedStore:
-    """Knows a transaction that was committed, and can delete nothing any more."""
+    """A store that knows a committed transaction and can't delete anything any more."""
     keep(store, spool)
     entry = store.find(731, "g")
     assert entry is not None
@@ -310,7 +304,7 @@ def read_only(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("end", [lambda it: it.purge(0x930), lambda it: it.rolled_back(731, "g")])
-def test_what_can_not_be_removed_is_waited_for_and_still_known(
+def test_files_that_can_not_be_removed_are_retried_and_stay_known(
     stuck: PreparedStore, end: Callable[[PreparedStore], object]
 ) -> None:
     with pytest.raises(SpoolError, match=rf"{NAME}\.prepared: Read-only file system") as caught:
@@ -320,9 +314,7 @@ def test_what_can_not_be_removed_is_waited_for_and_still_known(
 
 
 @pytest.mark.parametrize("left", ["732-0000000000000900.frames", "732-0000000000000900.tmp"])
-def test_left_overs_that_can_not_be_removed_are_waited_for(
-    stuck: PreparedStore, spool: Spool, left: str
-) -> None:
+def test_leftovers_that_can_not_be_removed_are_retried(stuck: PreparedStore, spool: Spool, left: str) -> None:
     (spool.directory / left).touch()
     with pytest.raises(SpoolError, match=f"{left}: Read-only file system"):
         stuck.load()

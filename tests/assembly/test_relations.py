@@ -1,7 +1,7 @@
-"""Which Relation of a table holds, where streamed transactions and others describe it side by side.
+"""Which Relation of a table holds if streamed and other transactions describe it at the same time.
 
-No lock keeps them apart: another column list, or another name of the schema, changes a table's Relation while
-transactions that have rows of it are open.
+No lock prevents this: a new column list, or a renamed schema, changes a table's Relation while
+transactions with rows of it are open.
 """
 
 from collections.abc import Iterator
@@ -60,13 +60,13 @@ def prepared(xid: int, row: bytes) -> list[bytes]:
 
 
 def known(assembler: Assembler, frames: list[bytes]) -> str:
-    """The column by which a row is read that follows the frames."""
+    """The column name with which a row after these frames is read."""
     columns = [event for event in events(assembler, frames) if isinstance(event, bytes)]
     told = [event for event in columns if event[HEADER_SIZE] == tags.RELATION]
     return next(name for name in ("older", "newer", "newest") if told[-1].find(b"\0%b\0" % name.encode()) > 0)
 
 
-def test_one_that_came_after_those_of_a_stream_outlives_its_commit(assembler: Assembler) -> None:
+def test_a_relation_newer_than_a_streams_holds_after_its_commit(assembler: Assembler) -> None:
     frames = [
         *segment(731, relation("older", 731)),
         *plain(732, 0x900, relation("newer")),
@@ -77,7 +77,7 @@ def test_one_that_came_after_those_of_a_stream_outlives_its_commit(assembler: As
     assert known(assembler, prepared(733, row)) == "newer"
 
 
-def test_one_that_came_before_those_of_a_stream_does_not(assembler: Assembler) -> None:
+def test_a_relation_older_than_a_streams_is_replaced_at_its_commit(assembler: Assembler) -> None:
     frames = [
         *plain(732, 0x900, relation("older")),
         *segment(731, relation("newer", 731)),
@@ -87,7 +87,7 @@ def test_one_that_came_before_those_of_a_stream_does_not(assembler: Assembler) -
 
 
 @pytest.mark.parametrize("order", [(731, 732), (732, 731)])
-def test_of_two_streams_the_one_that_came_last_holds_whichever_commits_last(
+def test_of_two_streams_the_relation_sent_last_holds_in_any_commit_order(
     assembler: Assembler, order: tuple[int, int]
 ) -> None:
     frames = [
@@ -98,7 +98,7 @@ def test_of_two_streams_the_one_that_came_last_holds_whichever_commits_last(
     assert known(assembler, frames) == "newer"
 
 
-def test_a_stream_that_described_it_again_since_is_the_last(assembler: Assembler) -> None:
+def test_a_relation_that_a_stream_sends_again_is_the_newest(assembler: Assembler) -> None:
     frames = [
         *segment(731, relation("older", 731)),
         *plain(732, 0x900, relation("newer")),
@@ -108,7 +108,7 @@ def test_a_stream_that_described_it_again_since_is_the_last(assembler: Assembler
     assert known(assembler, frames) == "newest"
 
 
-def test_but_not_where_that_was_rolled_back(assembler: Assembler) -> None:
+def test_a_relation_sent_again_in_a_rolled_back_savepoint_does_not_count(assembler: Assembler) -> None:
     frames = [
         *segment(731, relation("older", 731)),
         *plain(732, 0x900, relation("newer")),
@@ -119,7 +119,7 @@ def test_but_not_where_that_was_rolled_back(assembler: Assembler) -> None:
     assert known(assembler, frames) == "newer"
 
 
-def test_what_one_stream_restores_can_be_older_than_what_another_has(assembler: Assembler) -> None:
+def test_an_older_streams_commit_does_not_replace_a_newer_streams_relation(assembler: Assembler) -> None:
     frames = [
         *segment(731, relation("older", 731)),
         *plain(732, 0x900, relation("newer")),
@@ -130,7 +130,7 @@ def test_what_one_stream_restores_can_be_older_than_what_another_has(assembler: 
     assert known(assembler, frames) == "newest"
 
 
-def test_a_relation_in_a_stream_that_has_no_oid(assembler: Assembler) -> None:
+def test_a_relation_in_a_stream_without_an_oid_is_refused(assembler: Assembler) -> None:
     cut = relation("older", 731)[: STREAMED_BODY + 2]
     with pytest.raises(ProtocolError, match="message 'R' is truncated"):
         events(assembler, segment(731, cut))

@@ -1,4 +1,4 @@
-"""The spool: frames come back as they went in, whatever is in memory or on disk, or not at all."""
+"""The spool: frames come back unchanged from memory and disk, or not at all."""
 
 import errno
 import resource
@@ -59,7 +59,7 @@ def damaged(path: Path, at: int, value: int) -> None:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=20), st.none())))
-def test_frames_come_back_in_order_wherever_they_wait(script: list[bytes | None]) -> None:
+def test_frames_come_back_in_order_from_memory_and_disk(script: list[bytes | None]) -> None:
     """None: spill here."""
     with TemporaryDirectory() as directory:
         buffer = Spool(Path(directory)).buffer("700")
@@ -72,7 +72,7 @@ def test_frames_come_back_in_order_wherever_they_wait(script: list[bytes | None]
         buffer.discard()
 
 
-def test_a_transaction_larger_than_a_chunk(spool: Spool) -> None:
+def test_a_transaction_larger_than_a_chunk_comes_back_whole(spool: Spool) -> None:
     frames = [bytes([number]) * (CHUNK_SIZE // 3) for number in range(10)]
     buffer = filled(spool.buffer("700"), frames[:5])
     assert frames_of(buffer.chunks()) == frames[:5]
@@ -95,7 +95,7 @@ def test_an_empty_buffer_has_no_frames(spool: Spool) -> None:
 # --- Accounting
 
 
-def test_bytes_in_memory_are_the_frames_and_their_lengths(spool: Spool) -> None:
+def test_bytes_in_memory_count_frames_and_their_length_fields(spool: Spool) -> None:
     buffer = filled(spool.buffer("700"), FRAMES)
     assert buffer.in_memory == sum(len(frame) + 4 for frame in FRAMES)
     assert (buffer.on_disk, spool.on_disk) == (0, 0)
@@ -108,7 +108,7 @@ def test_spilling_moves_bytes_from_memory_to_disk(spool: Spool, spilled: FrameBu
     assert spilled.on_disk == spool.on_disk == spilled.path.stat().st_size
 
 
-def test_discarding_leaves_nothing(spool: Spool, spilled: FrameBuffer) -> None:
+def test_discarding_a_buffer_leaves_nothing(spool: Spool, spilled: FrameBuffer) -> None:
     other = filled(spool.buffer("701"), FRAMES)
     other.spill()
     on_disk = other.on_disk
@@ -121,7 +121,7 @@ def test_discarding_leaves_nothing(spool: Spool, spilled: FrameBuffer) -> None:
     assert list(spool.directory.iterdir()) == []
 
 
-def test_bytes_written_are_counted_once_and_never_given_back(spool: Spool, spilled: FrameBuffer) -> None:
+def test_bytes_written_are_reported_once_and_stay_counted(spool: Spool, spilled: FrameBuffer) -> None:
     size = spilled.on_disk
     spilled.discard()
     assert spool.take_written() == size
@@ -131,12 +131,12 @@ def test_bytes_written_are_counted_once_and_never_given_back(spool: Spool, spill
 # --- The directory
 
 
-def test_only_we_may_read(spool: Spool, spilled: FrameBuffer) -> None:
+def test_only_we_may_read_the_spool(spool: Spool, spilled: FrameBuffer) -> None:
     assert mode(spool.directory) == 0o700
     assert mode(spilled.path) == 0o600
 
 
-def test_a_directory_that_others_could_read_is_closed(tmp_path: Path) -> None:
+def test_a_directory_readable_by_others_is_made_private(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     spool = Spool(tmp_path)
     spool.open()
@@ -144,27 +144,27 @@ def test_a_directory_that_others_could_read_is_closed(tmp_path: Path) -> None:
     assert mode(tmp_path) == 0o700
 
 
-def test_parents_are_made(tmp_path: Path) -> None:
+def test_missing_parent_directories_are_made(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "a" / "b")
     spool.open()
     spool.close()
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
+def test_a_directory_that_can_not_be_made_is_a_setup_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(SetupError, match=r"transactions.spool_dir: .*/taken/spool: Not a directory; name"):
         Spool(tmp_path / "taken" / "spool").open()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
-def test_a_place_where_nothing_can_be_made() -> None:
+def test_a_directory_in_proc_is_a_setup_error() -> None:
     with pytest.raises(SetupError, match=r"transactions\.spool_dir: /proc/nope: No such file or directory"):
         Spool(Path("/proc/nope")).open()
 
 
-def test_a_directory_is_one_relay_s_until_that_closes_it(spool: Spool) -> None:
-    """Slots of a primary and its standby may be called the same, and so would be the files of both."""
+def test_a_directory_in_use_by_another_relay_is_retried(spool: Spool) -> None:
+    """The slots of a primary and its standby may have the same name, and then their files would too."""
     another = Spool(spool.directory)
     with pytest.raises(SpoolError, match="/spool is in use by another relay: a suspended one") as caught:
         another.open()
@@ -174,9 +174,7 @@ def test_a_directory_is_one_relay_s_until_that_closes_it(spool: Spool) -> None:
     another.close()
 
 
-def test_where_a_file_system_has_no_locks_nobody_is_kept_out(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_file_locks_a_second_relay_is_let_in(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -186,7 +184,7 @@ def test_where_a_file_system_has_no_locks_nobody_is_kept_out(
     another.close()
 
 
-def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -195,7 +193,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         Spool(tmp_path / "a").open()
 
 
-def test_what_a_crash_left_behind_is_removed_and_nothing_else(spool: Spool) -> None:
+def test_only_spool_files_left_by_a_crash_are_removed(spool: Spool) -> None:
     for name in ("700.spool", "701-prepare.spool", "702.frames", "702.prepared"):
         (spool.directory / name).touch()
     assert spool.remove_stale() == 2
@@ -206,7 +204,7 @@ def read_only(*_: object, **__: object) -> None:
     raise OSError(errno.EROFS, "Read-only file system")
 
 
-def test_what_can_not_be_removed_is_waited_for(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_can_not_be_removed_is_retried(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     (spool.directory / "700.spool").touch()
     monkeypatch.setattr(Path, "unlink", read_only)
     with pytest.raises(SpoolError, match=r"/700\.spool: Read-only file system; check that disk") as caught:
@@ -220,15 +218,13 @@ def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path
         Spool(tmp_path / "spool").remove_stale()
 
 
-def test_a_disk_that_turns_read_only_under_a_directory_of_ours_is_waited_for(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_on_a_read_only_disk_is_retried(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "chmod", read_only)
     with pytest.raises(SpoolError, match="/spool: Read-only file system"):
         spool.open()
 
 
-def test_a_file_left_behind_under_the_same_name_is_emptied(spool: Spool) -> None:
+def test_a_leftover_file_of_the_same_name_is_overwritten(spool: Spool) -> None:
     (spool.directory / "700.spool").write_bytes(b"of an earlier run, and longer than ours" * 100)
     buffer = filled(spool.buffer("700"), FRAMES)
     buffer.spill()
@@ -236,10 +232,10 @@ def test_a_file_left_behind_under_the_same_name_is_emptied(spool: Spool) -> None
     buffer.discard()
 
 
-# --- Torn files are never taken for whole
+# --- Damaged files are never read as whole ones
 
 
-def test_every_shorter_file_is_found_out(spilled: FrameBuffer) -> None:
+def test_every_truncated_file_is_refused(spilled: FrameBuffer) -> None:
     content = spilled.path.read_bytes()
     for size in range(len(content)):
         spilled.path.write_bytes(content[:size])
@@ -247,7 +243,7 @@ def test_every_shorter_file_is_found_out(spilled: FrameBuffer) -> None:
             frames_of(spilled.chunks())
 
 
-def test_every_flipped_byte_is_found_out(spilled: FrameBuffer) -> None:
+def test_every_flipped_byte_is_detected(spilled: FrameBuffer) -> None:
     content = spilled.path.read_bytes()
     for at in range(len(content)):
         damaged(spilled.path, at, content[at] ^ 0xFF)
@@ -256,14 +252,14 @@ def test_every_flipped_byte_is_found_out(spilled: FrameBuffer) -> None:
         spilled.path.write_bytes(content)
 
 
-def test_a_missing_file_is_found_out(spilled: FrameBuffer) -> None:
+def test_a_missing_file_is_refused(spilled: FrameBuffer) -> None:
     spilled.path.unlink()
     with pytest.raises(SpoolError, match=r"700\.spool: No such file or directory"):
         frames_of(spilled.chunks())
 
 
-def test_a_damaged_length_is_not_read_to_its_end(tmp_path: Path) -> None:
-    """Four gigabytes would be asked for at once."""
+def test_a_damaged_chunk_length_is_refused_before_reading(tmp_path: Path) -> None:
+    """Reading by it would allocate 4 GiB."""
     path = tmp_path / "700.spool"
     path.write_bytes(b"\xff\xff\xff\xff" + bytes(100))
     with pytest.raises(SpoolError, match=r"a chunk is damaged \(4294967295 bytes long\)"):
@@ -271,16 +267,16 @@ def test_a_damaged_length_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [8, 4096, CHUNK_SIZE])
-def test_a_file_of_zeros_is_not_one_without_frames(tmp_path: Path, size: int) -> None:
-    """As a crash of the host may leave it: of a length of 0 the CRC is 0."""
+def test_a_file_of_zeros_is_refused(tmp_path: Path, size: int) -> None:
+    """A crash of the host may leave one, and a length of 0 has the CRC 0."""
     path = tmp_path / "700.spool"
     path.write_bytes(bytes(size))
     with pytest.raises(SpoolError, match=r"a chunk is damaged \(0 bytes long\)"):
         list(read_chunks(path, size))
 
 
-def test_a_chunk_that_became_zeros_is_found_out(spool: Spool) -> None:
-    """Where their number is that of the headers that they look like."""
+def test_a_chunk_of_zeros_is_refused(spool: Spool) -> None:
+    """Here 16 zeros look like two empty headers."""
     buffer = filled(spool.buffer("700"), [b"0123"])  # with its length and the header, 16 bytes
     buffer.spill()
     filled(buffer, [b"second"]).spill()
@@ -290,7 +286,7 @@ def test_a_chunk_that_became_zeros_is_found_out(spool: Spool) -> None:
     buffer.discard()
 
 
-def test_chunks_before_the_damage_may_be_given_out_but_the_end_is_not(spool: Spool) -> None:
+def test_chunks_before_the_damage_are_read_but_never_the_end(spool: Spool) -> None:
     buffer = filled(spool.buffer("700"), [b"first"])
     buffer.spill()
     filled(buffer, [b"second"]).spill()
@@ -302,18 +298,18 @@ def test_chunks_before_the_damage_may_be_given_out_but_the_end_is_not(spool: Spo
     buffer.discard()
 
 
-# --- Disks that are full
+# --- Full disks
 
 
 def full(spool: Spool, name: str) -> FrameBuffer:
-    """A buffer whose file is on a disk that has no room at all."""
+    """A buffer whose file is on a full disk."""
     buffer = spool.buffer(name)
     buffer.path.symlink_to("/dev/full")
     return buffer
 
 
 @pytest.mark.parametrize("frame", [b"one", bytes(2 * CHUNK_SIZE)], ids=["buffered", "written through"])
-def test_a_full_disk_is_an_error_that_passes_and_names_the_file(spool: Spool, frame: bytes) -> None:
+def test_a_full_disk_is_retried_and_the_file_named(spool: Spool, frame: bytes) -> None:
     buffer = filled(full(spool, "700"), [frame])
     with pytest.raises(SpoolError, match=r"/700\.spool: No space left on device; free space there") as caught:
         buffer.spill()
@@ -322,7 +318,7 @@ def test_a_full_disk_is_an_error_that_passes_and_names_the_file(spool: Spool, fr
 
 
 @pytest.mark.parametrize("frame", [b"one", bytes(2 * CHUNK_SIZE)], ids=["buffered", "written through"])
-def test_what_could_not_be_written_is_let_go_of_without_another_error(spool: Spool, frame: bytes) -> None:
+def test_discarding_after_a_full_disk_raises_nothing(spool: Spool, frame: bytes) -> None:
     buffer = filled(full(spool, "700"), [frame])
     with pytest.raises(SpoolError):
         buffer.spill()
@@ -331,8 +327,8 @@ def test_what_could_not_be_written_is_let_go_of_without_another_error(spool: Spo
     assert list(spool.directory.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_between_two_writes(spool: Spool) -> None:
-    """The limit on the size of a file lets half a chunk through."""
+def test_a_disk_that_fills_up_between_two_writes_is_an_error(spool: Spool) -> None:
+    """The limit on file size allows one chunk and a half."""
     buffer = filled(spool.buffer("700"), [bytes(CHUNK_SIZE)])
     with files_of_at_most(3 * CHUNK_SIZE // 2):
         buffer.spill()

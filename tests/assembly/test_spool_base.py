@@ -1,4 +1,4 @@
-"""The directory of spools that nobody configured, whose name anybody can guess."""
+"""The default directory of spools, whose name anybody can guess."""
 
 import os
 import stat
@@ -13,13 +13,13 @@ from pgrelay.errors import SetupError
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it would be; it is not there yet."""
+    """Where it will be; it does not exist yet."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     return base_directory(None)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o177], ids=["open", "closed"])
-def test_it_is_made_for_us_alone_and_ours_the_next_time(base: Path, umask: int) -> None:
+def test_it_is_made_private_and_accepted_the_next_time(base: Path, umask: int) -> None:
     before = os.umask(umask)
     require_own_base(None)
     os.umask(before)
@@ -27,7 +27,7 @@ def test_it_is_made_for_us_alone_and_ours_the_next_time(base: Path, umask: int) 
     require_own_base(None)
 
 
-def test_a_link_is_refused_though_it_leads_to_a_directory_of_ours(base: Path, tmp_path: Path) -> None:
+def test_a_link_is_refused_even_to_our_own_directory(base: Path, tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir(mode=0o700)
     base.symlink_to(tmp_path / "ours")
     with pytest.raises(SetupError, match=r"^/.*: remove it, or set transactions\.spool_dir to"):
@@ -35,14 +35,14 @@ def test_a_link_is_refused_though_it_leads_to_a_directory_of_ours(base: Path, tm
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_one_that_others_can_write_to_is_refused(base: Path, mode: int) -> None:
+def test_a_directory_that_others_can_write_to_is_refused(base: Path, mode: int) -> None:
     base.mkdir()
     base.chmod(mode)
     with pytest.raises(SetupError):
         require_own_base(None)
 
 
-def test_one_of_another_account_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_account_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base.mkdir(mode=0o755)
     ours = os.geteuid()
     monkeypatch.setattr("os.geteuid", lambda: ours + 1)
@@ -56,12 +56,14 @@ def test_a_file_in_its_place_is_refused(base: Path) -> None:
         require_own_base(None)
 
 
-def test_one_that_can_t_be_made_is_told_by_who_uses_it(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_can_not_be_made_is_no_error_here(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/proc/self")
     require_own_base(None)
 
 
-def test_where_no_temporary_directory_takes_a_file_the_making_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_usable_temporary_directory_tmpdir_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
@@ -72,7 +74,7 @@ def test_where_no_temporary_directory_takes_a_file_the_making_tells(monkeypatch:
     assert base_directory(None).parent == Path("/tmp")
 
 
-def test_one_that_is_configured_may_be_another_s(tmp_path: Path) -> None:
+def test_a_configured_directory_may_belong_to_another_account(tmp_path: Path) -> None:
     """As a volume is."""
     tmp_path.chmod(0o777)
     require_own_base(tmp_path)

@@ -1,4 +1,4 @@
-"""A server in which all is well, for tests to spoil."""
+"""A healthy server, which tests then change for the worse."""
 
 from dataclasses import replace
 from typing import Any

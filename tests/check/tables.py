@@ -1,4 +1,4 @@
-"""Tables and publications, for tests to spoil."""
+"""Good tables and publications, which tests then change for the worse."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clocks that agree, or don't."""
+"""Whether the clocks of the server and this machine agree."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from pgrelay.check.clock import apart
 
 
 @pytest.mark.parametrize("seconds", [0.0, 4.0, -4.0])
-def test_clocks_that_agree(seconds: float) -> None:
+def test_clocks_that_agree_are_ok(seconds: float) -> None:
     assert apart(seconds).level == "ok"
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(90.0, "1 min 30 s ahead of"), (-7200.0, "2 h 0 min behind")])
-def test_clocks_that_do_not(seconds: float, told: str) -> None:
+def test_clocks_that_differ_are_a_warning(seconds: float, told: str) -> None:
     finding = apart(seconds)
     assert finding.level == "warning"
     assert told in finding.what

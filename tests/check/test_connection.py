@@ -1,4 +1,4 @@
-"""What is told of a refused connection, by the texts that libpq and servers give."""
+"""The finding for a refused connection, by the messages of libpq and servers."""
 
 import pytest
 from psycopg import OperationalError
@@ -38,7 +38,7 @@ def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
     assert "s3cret" not in f"{finding}"
 
 
-def test_a_cure_that_is_told_already_is_told_once() -> None:
+def test_an_error_that_has_its_cure_already_gets_no_second() -> None:
     refusal = connection_error(OperationalError(f"{AT}Connection refused"), DSN)
     assert refused_connection(refusal, DSN) == refused_connection(
         SourceUnavailable(f"Postgres can't be reached: {AT}Connection refused"), DSN
@@ -53,18 +53,18 @@ def test_a_cure_that_is_told_already_is_told_once() -> None:
         ('FATAL:  role "relay" does not exist', "Postgres does not let us in"),
     ],
 )
-def test_a_server_that_is_away_is_not_said_to_refuse_us(text: str, what: str) -> None:
+def test_an_absent_server_is_not_reported_as_refusing_us(text: str, what: str) -> None:
     assert refused_connection(connection_error(OperationalError(f"{AT}{text}"), DSN), DSN).what == what
 
 
-def test_a_database_that_is_not_named_is_to_be_named() -> None:
+def test_the_cure_for_a_missing_database_name_is_to_name_it() -> None:
     refusal = SetupError(f'source.dsn: {AT}FATAL:  database "relay" does not exist')
     assert refused_connection(refusal, "postgresql://relay@db").cure.startswith(
         "name the database in source.dsn"
     )
 
 
-def test_who_is_unknown_is_left_open() -> None:
+def test_an_unknown_role_is_left_open_in_the_cure() -> None:
     finding = refused_connection(
         SourceUnavailable('Postgres can\'t be reached: FATAL:  role "x" does not exist'), ""
     )
@@ -72,11 +72,11 @@ def test_who_is_unknown_is_left_open() -> None:
 
 
 @pytest.mark.parametrize("dsn", ["host=a,b", "postgresql://a,b/shop", "host=a,b target_session_attrs=any"])
-def test_of_several_hosts_the_primary_must_be_asked_for(dsn: str) -> None:
+def test_several_hosts_without_target_session_attrs_are_a_warning(dsn: str) -> None:
     [finding] = host_findings(dsn)
     assert (finding.level, finding.cure) == ("warning", "add target_session_attrs=read-write to source.dsn")
 
 
 @pytest.mark.parametrize("dsn", [DSN, "host=a,b target_session_attrs=read-write", "host=a"])
-def test_one_host_or_a_choice_is_fine(dsn: str) -> None:
+def test_one_host_or_read_write_is_accepted(dsn: str) -> None:
     assert host_findings(dsn) == []

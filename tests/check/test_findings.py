@@ -15,16 +15,16 @@ from pgrelay.errors import GapError, SetupError
         ("f: a.b: got 'x; y: z'; write a list", "f: a.b: got 'x; y: z'", "write a list"),
     ],
 )
-def test_an_error_of_ours_ends_in_its_cure(message: str, what: str, cure: str) -> None:
+def test_our_errors_are_split_into_what_and_cure(message: str, what: str, cure: str) -> None:
     assert refused(SetupError(message), "because") == Finding("error", what, "because", cure)
 
 
-def test_what_would_lose_changes_is_marked_as_a_gap() -> None:
+def test_an_error_that_means_lost_changes_is_marked_as_a_gap() -> None:
     assert refused(GapError("slot s is gone; begin anew"), "because").gap
     assert not refused(SetupError("slot s is physical; take another"), "because").gap
 
 
-def test_a_few_names_and_how_many_more() -> None:
+def test_long_lists_are_cut_and_the_rest_counted() -> None:
     assert some(["a", "b"]) == "a, b"
     assert some(list("abcde")) == "a, b, c, d, e"
     assert some(list("abcdefg"), "; ") == "a; b; c; d; e; and 2 more"

@@ -1,4 +1,4 @@
-"""Why Kafka does not answer, by what librdkafka complained of on the way."""
+"""Why Kafka does not answer, by the errors that librdkafka reported."""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -44,5 +44,5 @@ SILENCE = KafkaError(KafkaError._TRANSPORT)
         ),
     ],
 )
-def test_the_cure_is_that_of_what_was_complained_of(code: int, text: str, cure: str) -> None:
+def test_the_cure_follows_from_the_clients_error(code: int, text: str, cure: str) -> None:
     assert unreachable(KafkaError(code, text), SILENCE, "k:1").cure.startswith(cure)

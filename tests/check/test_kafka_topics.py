@@ -1,4 +1,4 @@
-"""Topics judged: there, ours to write, and fit for what comes."""
+"""Findings about topics: whether they exist, are writable, and suit the records."""
 
 from dataclasses import replace
 from typing import Any
@@ -55,29 +55,31 @@ def broker(transaction_replicas: int = 1, transaction_max_ms: int = 900_000) -> 
         ([], [ORDERS, LOG], "0 of 2 topics exist; a run creates orders, log, with 1 partition"),
     ],
 )
-def test_what_is_there(there: list[WantedTopic], missing: list[WantedTopic], what: str) -> None:
+def test_existing_and_missing_topics_are_listed(
+    there: list[WantedTopic], missing: list[WantedTopic], what: str
+) -> None:
     assert presence(there, missing, {"orders": ONE, "log": ONE}, sink()) == Finding("ok", what)
 
 
-def test_another_count_of_partitions_is_mentioned() -> None:
+def test_another_number_of_partitions_is_mentioned() -> None:
     finding = presence([ORDERS], [], {"orders": Topic(6, 1, 1)}, sink())
     assert finding == Finding("ok", "1 topic exists (some with 6 partitions, not 1)")
 
 
-def test_topics_that_we_may_not_write() -> None:
+def test_topics_without_the_right_to_write_are_an_error() -> None:
     (finding,) = unwritable(["orders", "log"])
     assert finding.level == "error"
     assert "--operation Write --topic orders" in finding.cure
     assert unwritable([]) == []
 
 
-def test_missing_topics_that_a_run_may_not_create() -> None:
+def test_missing_topics_that_a_run_may_not_create_are_reported() -> None:
     tables, messages = absent([ORDERS, LOG, MESSAGE], sink())
     assert (tables.level, tables.what) == ("error", "2 topics missing: orders, log")
     assert (messages.level, messages.what) == ("warning", "topic message is missing")
 
 
-def test_at_least_once_can_do_without_its_position() -> None:
+def test_a_missing_offsets_topic_is_an_error_only_with_exactly_once() -> None:
     (finding,) = absent([OFFSETS], sink())
     assert (finding.level, finding.what) == ("warning", "topic offsets is missing")
     (finding,) = absent([OFFSETS], sink(delivery="exactly_once"))
@@ -93,7 +95,7 @@ def test_at_least_once_can_do_without_its_position() -> None:
         (KafkaError.INVALID_CONFIG, "sink.topic_config"),
     ],
 )
-def test_topics_that_the_cluster_would_not_create(code: int, cure: str) -> None:
+def test_topics_that_the_cluster_would_not_create_are_an_error(code: int, cure: str) -> None:
     refusals = {"orders": KafkaError(code, "because"), "log": KafkaError(code, "because")}
     (finding,) = uncreatable(refusals, sink(replication_factor=3), brokers=2)
     assert finding.level == "error"
@@ -110,17 +112,17 @@ def test_topics_that_the_cluster_would_not_create(code: int, cure: str) -> None:
     ],
     ids=["all fenced", "one shuts down"],
 )
-def test_brokers_that_do_not_take_part_are_no_mistake_in_the_configuration(text: str, brokers: int) -> None:
+def test_brokers_that_are_away_are_not_blamed_on_the_configuration(text: str, brokers: int) -> None:
     refusal = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, text)
     (finding,) = uncreatable({"orders": refusal}, sink(replication_factor=3), brokers)
     assert finding.cure == "a run tries again by itself; if it does not pass, look at the brokers' logs"
 
 
-def test_a_topic_that_is_there_after_all_is_no_refusal() -> None:
+def test_a_topic_that_exists_meanwhile_is_no_error() -> None:
     assert uncreatable({"orders": KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)}, sink(), 1) == []
 
 
-def test_topics_to_come_have_the_brokers_defaults_but_for_ours() -> None:
+def test_future_topics_have_the_brokers_defaults_except_for_our_options() -> None:
     assert to_come([ORDERS], sink(), BROKER) == {"orders": BROKER}
     ours = sink(
         topic_config={"max.message.bytes": 5, "cleanup.policy": "compact,delete", "min.insync.replicas": 2}
@@ -132,26 +134,26 @@ def test_topics_to_come_have_the_brokers_defaults_but_for_ours() -> None:
     }
 
 
-def test_what_is_no_number_is_left_to_the_cluster_to_refuse() -> None:
+def test_invalid_numbers_are_left_to_the_cluster_to_refuse() -> None:
     ours = sink(topic_config={"max.message.bytes": "5MB", "min.insync.replicas": "", "retention.ms": "7d"})
     assert to_come([ORDERS], ours, BROKER) == {"orders": BROKER}
 
 
-def test_the_schema_topic_must_keep_everything() -> None:
+def test_a_schema_topic_that_deletes_records_is_a_warning() -> None:
     (finding,) = fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": BROKER})
     assert finding.level == "warning"
     assert "--topic schema --add-config cleanup.policy=delete,retention.ms=-1" in finding.cure
     assert fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": LASTING}) == []
 
 
-def test_the_offsets_topic_must_keep_the_latest() -> None:
+def test_an_offsets_topic_that_deletes_records_is_an_error() -> None:
     (finding,) = fleeting([OFFSETS], {"offsets": BROKER})
     assert finding.level == "error"
     assert finding.cure.endswith("--add-config cleanup.policy=compact")
     assert fleeting([OFFSETS], {"offsets": COMPACTED}) == fleeting([OFFSETS], {"offsets": LASTING}) == []
 
 
-def test_the_first_transaction_of_a_small_cluster() -> None:
+def test_too_few_brokers_for_the_transaction_log_are_an_error() -> None:
     overview = Overview({1: "b:9092"}, {})
     (finding,) = transactions(broker(transaction_replicas=3), overview)
     assert finding.level == "error"
@@ -161,7 +163,7 @@ def test_the_first_transaction_of_a_small_cluster() -> None:
     assert transactions(broker(transaction_replicas=3), begun) == []
 
 
-def test_a_transaction_with_more_patience_than_the_brokers_have() -> None:
+def test_a_transaction_timeout_above_the_brokers_maximum_is_an_error() -> None:
     long = sink(kafka={"transaction.timeout.ms": "900001"})
     (finding,) = overlong(broker(), long)
     assert (finding.level, finding.cure) == (
@@ -172,7 +174,7 @@ def test_a_transaction_with_more_patience_than_the_brokers_have() -> None:
     assert overlong(broker(transaction_max_ms=59_999), sink()) != []
 
 
-def test_compaction_wants_keys() -> None:
+def test_a_compacted_topic_for_records_without_keys_is_an_error() -> None:
     configs = {"orders": COMPACTED, "log": COMPACTED}
     keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], configs, truncates=True)
     assert (keyless.level, truncate.level) == ("error", "warning")
@@ -183,7 +185,7 @@ def test_compaction_wants_keys() -> None:
     assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
 
 
-def test_topics_with_too_few_replicas() -> None:
+def test_topics_with_too_few_replicas_in_sync_are_an_error() -> None:
     two = TopicConfig(1_048_588, 2, "delete", -1)
     there = Overview(THREE, {"orders": ONE, "log": ONE})
     (finding,) = out_of_sync({"orders": two, "log": BROKER}, there, sink())
@@ -193,16 +195,16 @@ def test_topics_with_too_few_replicas() -> None:
     assert len(out_of_sync({"new": two}, there, sink())) == 1
 
 
-def test_topics_to_come_have_no_replicas_on_brokers_that_are_away() -> None:
-    """The cluster counts those as well, where it is asked whether it would make the topic."""
+def test_future_topics_get_no_replicas_on_absent_brokers() -> None:
+    """When asked whether it would create the topic, the cluster counts those brokers too."""
     two = TopicConfig(1_048_588, 2, "delete", -1)
     alone = Overview({1: "b:9092"}, {})
     (finding,) = out_of_sync({"new": two}, alone, sink(replication_factor=3))
     assert finding.what.endswith(": new")
 
 
-def test_topics_without_a_leader() -> None:
-    """The last replica that was in sync goes on being told, whether it is there or not."""
+def test_topics_without_a_leader_are_an_error() -> None:
+    """The last in-sync replica stays listed, whether its broker is there or not."""
     two = TopicConfig(1_048_588, 2, "delete", -1)
     there = {"orders": replace(ONE, led=False), "log": ONE}
     (finding,) = leaderless(["orders", "log", "new"], there)
@@ -211,7 +213,7 @@ def test_topics_without_a_leader() -> None:
     assert leaderless(["log"], there) == []
 
 
-def test_topics_where_one_of_several_replicas_may_acknowledge() -> None:
+def test_topics_that_one_of_several_replicas_may_acknowledge_are_a_warning() -> None:
     two = TopicConfig(1_048_588, 2, "delete", -1)
     there = Overview(THREE, {"orders": Topic(1, 3, 3), "log": ONE, "message": Topic(1, 2, 1)})
     (finding,) = one_is_enough({"orders": two, "log": BROKER, "message": BROKER}, there, sink())
@@ -225,7 +227,7 @@ def test_topics_where_one_of_several_replicas_may_acknowledge() -> None:
     assert len(one_is_enough({"new": BROKER}, Overview(THREE, {}), sink(replication_factor=3))) == 1
 
 
-def test_records_that_topics_would_refuse() -> None:
+def test_record_sizes_above_a_topics_limit_are_a_warning() -> None:
     (fine,) = sizes({"orders": BROKER}, sink())
     assert (fine.level, fine.what) == (
         "ok",
@@ -253,7 +255,7 @@ def test_records_that_topics_would_refuse() -> None:
         (KafkaError._BAD_MSG, "Invalid response size 1157627904", "a Kafka listener"),
     ],
 )
-def test_what_keeps_kafka_from_answering(code: int, text: str, cure: str) -> None:
+def test_the_reason_why_kafka_does_not_answer_is_named(code: int, text: str, cure: str) -> None:
     complaint = KafkaError(code, f"{text} (after 3ms in state CONNECT, 2 identical error(s) suppressed)")
     finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "b:9092")
     assert (finding.level, finding.what) == ("error", "Kafka does not answer at b:9092")
@@ -261,12 +263,12 @@ def test_what_keeps_kafka_from_answering(code: int, text: str, cure: str) -> Non
     assert cure in finding.cure
 
 
-def test_a_broker_that_hangs_up_without_a_word() -> None:
+def test_for_a_broker_that_disconnects_silently_the_cure_is_security_protocol() -> None:
     finding = unreachable(None, KafkaError(KafkaError._TRANSPORT), "b:9092")
     assert "security.protocol" in finding.cure
 
 
-def test_a_broker_that_says_where_it_is_not() -> None:
+def test_a_wrong_advertised_address_is_named() -> None:
     finding = unadvertised(1, "kafka:9092")
     text = "ssl://kafka:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
     failure = KafkaError(KafkaError._TRANSPORT)
@@ -275,7 +277,7 @@ def test_a_broker_that_says_where_it_is_not() -> None:
     assert "advertised.listeners" in finding.cure
 
 
-async def test_a_complaint_does_not_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_error_does_not_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 0.0)  # nobody is there
     options = {
         "bootstrap.servers": "127.0.0.1:1",

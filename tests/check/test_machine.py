@@ -17,22 +17,24 @@ from pgrelay.check.machine import listen, machine_findings, outlived, spool
 from pgrelay.config import Config, SinkConfig, SourceConfig, Transactions
 
 
-def test_a_directory_to_be_made_is_not_made(tmp_path: Path) -> None:
+def test_a_check_does_not_create_the_directory(tmp_path: Path) -> None:
     assert spool(tmp_path / "a" / "b").level == "ok"
     assert not (tmp_path / "a").exists()
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
+def test_a_file_in_the_directorys_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     finding = spool(tmp_path / "a" / "b")
     assert (finding.level, finding.why) == ("error", f"{tmp_path / 'a'} is a file")
 
 
-def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_without_write_permission_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def denied(**_: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    # The superuser, whom tests may run as, is let in everywhere.
+    # Tests may run as root, who may write everywhere.
     monkeypatch.setattr(tempfile, "mkdtemp", denied)
     finding = spool(tmp_path)
     assert finding.level == "error"
@@ -40,7 +42,9 @@ def test_a_directory_that_is_not_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "transactions.spool_dir" in finding.cure
 
 
-def test_a_directory_in_one_that_we_may_not_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_below_an_unsearchable_one_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked, hidden = os.stat, tmp_path / "hidden"
 
     def stat(path: Any, *arguments: Any, **more: Any) -> os.stat_result:
@@ -48,14 +52,14 @@ def test_a_directory_in_one_that_we_may_not_search(tmp_path: Path, monkeypatch: 
             raise PermissionError(13, "Permission denied")
         return looked(path, *arguments, **more)
 
-    # The superuser, whom tests may run as, may search them all.
+    # Tests may run as root, who may search any directory.
     monkeypatch.setattr(os, "stat", stat)
     finding = spool(hidden)
     assert finding.level == "ok"
     assert finding.what.startswith(f"spool directory {hidden}: ")
 
 
-def test_a_default_directory_that_others_can_write_to(
+def test_a_default_directory_that_others_can_write_to_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
@@ -71,16 +75,16 @@ def test_a_default_directory_that_others_can_write_to(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
-def test_a_place_where_nothing_can_be_made() -> None:
+def test_a_directory_that_can_not_be_created_is_an_error() -> None:
     assert spool(Path("/proc/nope")).level == "error"
 
 
-def test_a_directory_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_check_leaves_the_directory_unchanged(tmp_path: Path) -> None:
     assert spool(tmp_path).level == "ok"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_prepared_transactions_want_a_directory_that_lasts(tmp_path: Path) -> None:
+def test_with_two_phase_a_temporary_directory_is_a_warning(tmp_path: Path) -> None:
     def findings(two_phase: bool, spool_dir: Path | None) -> list[Finding]:
         return outlived(
             Config(
@@ -96,18 +100,18 @@ def test_prepared_transactions_want_a_directory_that_lasts(tmp_path: Path) -> No
     assert findings(True, tmp_path) == findings(False, None) == []
 
 
-def test_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_free_space_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_LITTLE", 1 << 62)
     finding = spool(tmp_path)
     assert finding.level == "warning"
     assert "are free" in finding.what
 
 
-def test_an_address_that_is_free() -> None:
+def test_a_free_address_is_ok() -> None:
     assert listen("127.0.0.1", 0).level == "ok"
 
 
-def test_an_address_in_use_is_a_warning_since_this_relay_may_run() -> None:
+def test_an_address_in_use_is_only_a_warning() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         finding = listen("127.0.0.1", taken.getsockname()[1])
     assert finding.level == "warning"
@@ -115,5 +119,5 @@ def test_an_address_in_use_is_a_warning_since_this_relay_may_run() -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "host.invalid"])
-def test_an_address_that_is_not_ours(host: str) -> None:
+def test_an_address_of_another_machine_is_an_error(host: str) -> None:
     assert listen(host, 8080).level == "error"

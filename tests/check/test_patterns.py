@@ -1,18 +1,18 @@
-"""Patterns that were meant for something, and match nothing."""
+"""Patterns that match nothing."""
 
 from pgrelay.check.patterns import in_vain, unmatched
 
 COLUMNS = ["public.customers.email", "public.customers.Phone"]
 
 
-def test_a_pattern_is_for_the_whole_name_and_case_counts() -> None:
+def test_a_pattern_must_match_the_whole_name_and_its_case() -> None:
     given = [r"public\.customers\.email", r"customers\.email", r"public\.customers\.phone", r".*\.Pho.*"]
     assert unmatched({"hash": given}, COLUMNS) == {"hash": [r"customers\.email", r"public\.customers\.phone"]}
     assert unmatched({"hash": []}, COLUMNS) == {"hash": []}
     assert unmatched({"hash": given}, []) == {"hash": given}
 
 
-def test_each_key_with_such_patterns_is_a_warning() -> None:
+def test_each_key_with_unmatched_patterns_is_a_warning() -> None:
     (finding,) = in_vain({"records.columns.hash": ["email"], "records.columns.mask": []}, "column", "s.t.c")
     assert (finding.level, finding.what) == (
         "warning",

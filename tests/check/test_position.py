@@ -1,4 +1,4 @@
-"""What a check of the position leaves behind. No server is there."""
+"""What a check of the position leaves behind. There is no server."""
 
 import asyncio
 from typing import Any, Self, cast
@@ -13,10 +13,10 @@ from pgrelay.postgres.source import Source
 from pgrelay.relay.server import Server
 
 
-async def test_a_check_that_is_cancelled_while_kafka_is_silent_closes_its_producer(
+async def test_a_check_cancelled_while_kafka_is_silent_closes_its_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the advice of a run is, where the run is asked to stop."""
+    """A run that is asked to stop cancels its check like this."""
     connecting, closed = asyncio.Event(), []
 
     async def connect(self: Sink) -> None:
@@ -48,7 +48,7 @@ async def test_a_check_that_is_cancelled_while_kafka_is_silent_closes_its_produc
 
 
 class _Source(Source):
-    """One that answers nothing."""
+    """A source that does not answer."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""The publications: there, or to be made, by a role that may."""
+"""The publications: whether they exist, or can be created by the role."""
 
 from dataclasses import replace
 
@@ -15,13 +15,13 @@ ENTRY = Entry("public", "orders", True, "r", "p", owned=True)
 SCHEMA = Entry("sales", None, True, None, None, owned=False)
 
 
-def test_a_publication_that_is_there() -> None:
+def test_an_existing_publication_is_described() -> None:
     (finding,) = present([FOUND], published(table()))
     assert finding.level == "ok"
     assert finding.what == "publication shop holds 1 table, and publishes insert, update"
 
 
-def test_publications_of_all_tables() -> None:
+def test_publications_of_all_tables_are_marked() -> None:
     (finding,) = present([FOUND, replace(FOUND, name="b", all_tables=True)], published(table(), schemas=None))
     assert finding.what.startswith("publications shop, b hold 1 table (all: new tables as well)")
 
@@ -30,12 +30,12 @@ def test_publications_of_all_tables() -> None:
     ("publication", "cure"),
     [(FOUND, "ALTER PUBLICATION shop ADD TABLE ..."), (replace(FOUND, all_tables=True), "create a table")],
 )
-def test_an_empty_publication(publication: Publication, cure: str) -> None:
+def test_an_empty_publication_is_a_warning(publication: Publication, cure: str) -> None:
     (finding,) = present([publication], published())
     assert (finding.level, finding.cure) == ("warning", cure)
 
 
-def test_a_missing_publication_that_a_run_may_not_make() -> None:
+def test_a_missing_publication_that_a_run_may_not_create_is_an_error() -> None:
     finding = absent([MISSING], source(create=False), "shop", slot_is_there=False)
     assert finding.level == "error"
     assert "source.create is false" in finding.why
@@ -44,13 +44,13 @@ def test_a_missing_publication_that_a_run_may_not_make() -> None:
     assert "only if it is the only one" in many.why
 
 
-def test_a_publication_that_is_gone_while_its_slot_is_there() -> None:
+def test_a_missing_publication_with_an_existing_slot_is_an_error() -> None:
     finding = absent([MISSING], source(), "shop", slot_is_there=True)
     assert finding.level == "error"
     assert "run pgrelay reset, then copy the tables" in finding.cure
 
 
-def test_a_publication_to_be_made() -> None:
+def test_a_publication_that_a_run_will_create_is_described() -> None:
     finding = will_be_made("shop", [], published(table()))
     assert (finding.level, finding.what) == (
         "ok",
@@ -68,7 +68,7 @@ def test_a_publication_to_be_made() -> None:
         (replace(ENTRY, persistence="u"), "these are unlogged: public.orders"),
     ],
 )
-def test_tables_that_cannot_be_published(entry: Entry, what: str) -> None:
+def test_tables_that_can_not_be_published_are_an_error(entry: Entry, what: str) -> None:
     (finding,) = unusable_entries([ENTRY, entry], 180000)
     assert finding.level == "error"
     assert finding.what.endswith(what)
@@ -80,7 +80,7 @@ def test_partitioned_tables_can_be_published_since_13() -> None:
     assert len(unusable_entries([partitioned, SCHEMA], 120000)) == 1
 
 
-def test_who_may_create() -> None:
+def test_superusers_and_owners_may_create_a_publication() -> None:
     assert may_not_create("p", [], server(superuser=True), "CREATE ...") == []
     assert may_not_create("p", [ENTRY], server(), "CREATE ...") == []
     assert may_not_create("p", [SCHEMA], server(version=140000), "CREATE ...") == []
@@ -96,7 +96,9 @@ def test_who_may_create() -> None:
         ([ENTRY], {"standby": True, "superuser": True}, "the server is a standby"),
     ],
 )
-def test_who_may_not_create(entries: list[Entry], changes: dict[str, bool], why: str) -> None:
+def test_a_role_that_may_not_create_the_publication_is_an_error(
+    entries: list[Entry], changes: dict[str, bool], why: str
+) -> None:
     (finding,) = may_not_create("p", entries, server(**changes), "CREATE ...")
     assert finding.level == "error"
     assert why in finding.why

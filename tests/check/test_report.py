@@ -1,4 +1,4 @@
-"""Findings as a person and a program read them."""
+"""Findings as text for people and as JSON for programs."""
 
 import json
 
@@ -12,7 +12,7 @@ FINDINGS = (
 )
 
 
-def test_a_finding_tells_what_why_and_the_cure() -> None:
+def test_a_finding_has_lines_for_what_why_and_cure() -> None:
     assert as_text(FINDINGS, coloured=False).splitlines() == [
         "ok       Postgres 18.4 answers",
         "warning  slot pgrelay is active",
@@ -25,11 +25,11 @@ def test_a_finding_tells_what_why_and_the_cure() -> None:
     ]
 
 
-def test_its_level_has_a_colour() -> None:
+def test_a_findings_level_has_a_colour() -> None:
     assert as_text(FINDINGS, coloured=True).startswith("\x1b[32mok      \x1b[0m Postgres 18.4 answers\n")
 
 
-def test_as_json_they_are_an_array_of_objects() -> None:
+def test_as_json_findings_are_an_array_of_objects() -> None:
     assert json.loads(as_json(FINDINGS)) == [
         {"level": each.level, "what": each.what, "why": each.why, "cure": each.cure} for each in FINDINGS
     ]

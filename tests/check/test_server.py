@@ -8,7 +8,7 @@ from pgrelay.check.server import server_findings
 from tests.check.servers import server, source
 
 
-def test_a_healthy_server() -> None:
+def test_a_healthy_server_is_ok() -> None:
     found = server_findings(server(), source(), slot_is_there=False)
     assert {finding.level for finding in found} == {"ok"}
     assert "protocol version 4: streaming parallel, text values, messages" in [each.what for each in found]
@@ -27,7 +27,9 @@ def test_a_healthy_server() -> None:
         ({"version": 90600}, "error", "Postgres 9 has no pgoutput", "pgrelay needs 10 or later"),
     ],
 )
-def test_what_is_wrong_with_a_server(changes: dict[str, Any], level: str, what: str, cure: str) -> None:
+def test_each_fault_of_a_server_is_reported_with_its_cure(
+    changes: dict[str, Any], level: str, what: str, cure: str
+) -> None:
     found = server_findings(server(**changes), source(), slot_is_there=False)
     (finding,) = (each for each in found if each.level != "ok")
     assert finding.level == level
@@ -36,12 +38,12 @@ def test_what_is_wrong_with_a_server(changes: dict[str, Any], level: str, what: 
     assert cure in finding.cure
 
 
-def test_a_slot_that_is_there_needs_no_free_place() -> None:
+def test_an_existing_slot_needs_no_free_place() -> None:
     found = server_findings(server(slots=10), source(), slot_is_there=True)
     assert {finding.level for finding in found} == {"ok"}
 
 
-def test_an_option_that_the_server_lacks() -> None:
+def test_an_option_that_the_server_lacks_is_an_error() -> None:
     found = server_findings(server(version=130000), source(streaming="on"), slot_is_there=True)
     (finding,) = (each for each in found if each.level == "error")
     assert finding.what.startswith("source.streaming: on needs protocol version 2")

@@ -1,4 +1,4 @@
-"""The slot: its kind, its reader, what it holds back, and how long it lasts."""
+"""The slot: its kind, its reader, how much WAL it holds back, and how long it lasts."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ SLOT = Slot("pgoutput", "logical", "shop", None, 1, 1, "reserved")
 LONG = OpenTransaction("PID 77 (psql)", 7200.0, "SELECT pg_terminate_backend(77)")
 
 
-def test_a_slot_that_is_ours() -> None:
+def test_our_own_slot_is_ok() -> None:
     assert wrong_kind(SLOT, "pgrelay", "shop") is None
     assert taken("pgrelay", None, "").level == "ok"
 
@@ -31,7 +31,7 @@ def test_a_slot_that_is_ours() -> None:
         (replace(SLOT, database="other"), "source.slot: s belongs to database other, source.dsn names shop"),
     ],
 )
-def test_a_slot_that_we_cannot_read(slot: Slot, what: str) -> None:
+def test_a_slot_of_another_kind_or_database_is_an_error(slot: Slot, what: str) -> None:
     finding = wrong_kind(slot, "s", "shop")
     assert finding is not None
     assert (finding.level, finding.what) == ("error", what)
@@ -53,7 +53,7 @@ def test_a_slot_in_use_names_its_reader() -> None:
         ("new_reason", "new_reason"),
     ],
 )
-def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
+def test_the_finding_for_a_lost_slot_names_the_reason(reason: str | None, why: str) -> None:
     because = replace(SLOT, wal_status="lost", invalidation_reason=reason).lost_because
     assert because is not None
     finding = lost("s", because)
@@ -63,18 +63,18 @@ def test_a_lost_slot_says_why(reason: str | None, why: str) -> None:
     assert "run pgrelay reset, then copy the tables" in finding.cure
 
 
-def test_a_slot_to_be_made() -> None:
+def test_a_slot_that_a_run_will_create_is_ok() -> None:
     found = absent(source(), server(), None, 0.0)
     assert {finding.level for finding in found} == {"ok"}
 
 
-def test_a_slot_that_a_run_may_not_make() -> None:
+def test_a_missing_slot_that_a_run_may_not_create_is_an_error() -> None:
     (finding,) = absent(source(create=False), server(), None, 0.0)
     assert finding.level == "error"
     assert "SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput')" in finding.cure
 
 
-def test_a_new_slot_waits_for_an_old_transaction() -> None:
+def test_an_old_transaction_that_delays_a_new_slot_is_a_warning() -> None:
     (finding,) = (each for each in absent(source(), server(), LONG, 0.0) if each.level == "warning")
     assert finding.what == "PID 77 (psql) has a transaction open for 2 h 0 min"
     assert finding.cure == LONG.end
@@ -82,7 +82,7 @@ def test_a_new_slot_waits_for_an_old_transaction() -> None:
     assert all(each.level == "ok" for each in absent(source(), server(), brief, 0.0))
 
 
-def test_a_slot_that_holds_little_back() -> None:
+def test_a_slot_that_holds_back_little_is_ok() -> None:
     assert held("s", SLOT, 5, LONG).level == "ok"
 
 
@@ -95,7 +95,7 @@ def test_a_slot_that_holds_little_back() -> None:
         (replace(SLOT, wal_status="unreserved"), None, "the next checkpoint", "start the relay"),
     ],
 )
-def test_a_slot_that_holds_much_back_says_because_of_whom(
+def test_the_finding_for_a_slot_that_holds_back_much_names_the_cause(
     slot: Slot, oldest: OpenTransaction | None, why: str, cure: str
 ) -> None:
     finding = held("s", slot, 11 * GIB, oldest)
@@ -104,13 +104,13 @@ def test_a_slot_that_holds_much_back_says_because_of_whom(
     assert cure in finding.cure
 
 
-def test_the_budget_without_a_limit() -> None:
+def test_without_a_limit_the_growth_of_wal_is_named() -> None:
     finding = forecast("s", server(), 5, math.inf, 1024.0)
     assert finding.level == "ok"
     assert finding.what.startswith("WAL grows by 1.00 KiB/s now, 84.4 MiB a day;")
 
 
-def test_the_budget_that_does_not_last_a_day() -> None:
+def test_a_budget_that_does_not_last_a_day_is_a_warning() -> None:
     limited = server(keep_bytes=10 * GIB)
     finding = forecast("s", limited, GIB, 9 * GIB, 9 * GIB / 11400)
     assert finding.level == "warning"
@@ -120,13 +120,13 @@ def test_the_budget_that_does_not_last_a_day() -> None:
 
 
 @pytest.mark.parametrize(("rate", "span"), [(0.0, "indefinitely"), (1024.0, "109 d 5 h")])
-def test_the_budget_that_lasts(rate: float, span: str) -> None:
+def test_a_budget_that_lasts_is_ok(rate: float, span: str) -> None:
     finding = forecast("s", server(keep_bytes=10 * GIB), 5, 9 * GIB, rate)
     assert finding.level == "ok"
     assert f"slot s lasts {span} without its relay" in finding.what
 
 
-def test_a_slot_that_idles_away() -> None:
+def test_a_slot_near_its_idle_timeout_is_reported() -> None:
     (finding,) = idle("s", server(idle_timeout_s=3600), replace(SLOT, inactive_s=600.0))
     assert finding.what == "slot s is lost in 50 min 0 s unless it is read"
     assert idle("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1)) == []

@@ -22,12 +22,14 @@ from tests.check.tables import table
         ({"identity": "i"}, False, ()),
     ],
 )
-def test_identity_and_key(changes: dict[str, Any], identified: bool, key: tuple[str, ...]) -> None:
+def test_a_table_is_identified_and_keyed_by_its_replica_identity(
+    changes: dict[str, Any], identified: bool, key: tuple[str, ...]
+) -> None:
     each = table(**changes)
     assert (each.identified, each.key) == (identified, key)
 
 
-def test_column_lists_differ_by_their_columns_alone() -> None:
+def test_column_lists_in_another_order_do_not_differ() -> None:
     assert not differing([])
     assert not differing([["a", "b"]])
     assert not differing([["a", "b"], ["b", "a"]])

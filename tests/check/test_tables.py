@@ -1,4 +1,4 @@
-"""The tables: what Postgres refuses once they are published, and what does not arrive as meant."""
+"""The tables: what Postgres refuses once they are published, and what arrives differently than meant."""
 
 from pgrelay.check.table_queries import Column
 from pgrelay.check.tables import conflicting, selected, unreadable, unselected
@@ -7,14 +7,14 @@ from pgrelay.encode.types import ColumnType, Encodings
 from tests.check.tables import published, table
 
 
-def test_publications_must_agree_on_columns() -> None:
+def test_publications_with_different_column_lists_are_an_error() -> None:
     (finding,) = conflicting(published(table(), columns={1: [["id"], ["id", "note"]]}))
     assert finding.level == "error"
     assert "public.orders" in finding.what
     assert conflicting(published(table(), columns={1: [["id", "note"]]})) == []
 
 
-def test_types_whose_binary_form_is_unknown() -> None:
+def test_types_with_an_unknown_binary_form_are_an_error() -> None:
     columns = [
         Column("public", "t", "public.t", "id", 23, -1, "integer"),
         Column("public", "t", "public.t", "words", 3615, -1, "tsquery"),
@@ -30,7 +30,7 @@ def test_types_whose_binary_form_is_unknown() -> None:
     assert unreadable(columns[:1], {}, Encodings()) == []
 
 
-def test_an_hstore_in_binary_is_read_where_the_server_converts_no_text() -> None:
+def test_a_binary_hstore_is_an_error_if_the_server_converts_text() -> None:
     columns = [Column("public", "t", "public.t", "tags", 70001, -1, "hstore")]
     types = {70001: ColumnType(70001, "hstore")}
     assert unreadable(columns, types, Encodings()) == []
@@ -38,7 +38,7 @@ def test_an_hstore_in_binary_is_read_where_the_server_converts_no_text() -> None
     assert finding.what.endswith("public.t.tags (hstore)")
 
 
-def test_tables_that_the_relay_leaves_out() -> None:
+def test_tables_that_the_relay_leaves_out_are_counted() -> None:
     every = published(table("a", 1), table("b", 2))
     assert unselected(every, every) == []
     some = selected(every, Selection(exclude=(r"public\.b",)))

@@ -24,7 +24,7 @@ def topics_of(
     return wanted_topics(tables, config)
 
 
-def test_a_topic_for_each_table_and_our_own() -> None:
+def test_each_table_has_a_topic_beside_our_own_topics() -> None:
     topics, found = topics_of(
         table("orders"),
         table("log", identity="f", primary_key=()),
@@ -42,7 +42,7 @@ def test_a_topic_for_each_table_and_our_own() -> None:
     ]
 
 
-def test_records_without_keys_at_all() -> None:
+def test_with_keys_off_every_topic_is_keyless() -> None:
     topics, _ = topics_of(table(), messages=True, key=False)
     assert topics == [
         WantedTopic("app.public.orders", keyless=True),
@@ -52,14 +52,14 @@ def test_records_without_keys_at_all() -> None:
     ]
 
 
-def test_a_route_that_tables_share() -> None:
+def test_tables_may_share_a_route() -> None:
     route = {"match": r"public\.orders_.*", "topic": "{prefix}.orders"}
     topics, found = topics_of(table("orders_a"), table("orders_b", identity="n"), routes=[route])
     assert found == []
     assert topics == [WantedTopic("app.orders", keyless=True), SCHEMA, OFFSETS]
 
 
-def test_tables_that_share_a_topic_by_accident() -> None:
+def test_tables_that_share_a_topic_by_accident_are_an_error() -> None:
     tables = (table(schema="s_", name="t"), table(schema="s", name="_t"))
     topics, found = topics_of(*tables, topic="{prefix}_{schema}_{table}")
     assert topics == [WantedTopic("app_s__t"), SCHEMA, OFFSETS]
@@ -69,7 +69,7 @@ def test_tables_that_share_a_topic_by_accident() -> None:
     assert "records." in finding.cure
 
 
-def test_many_that_share_are_counted() -> None:
+def test_many_tables_that_share_a_topic_are_counted() -> None:
     _, found = topics_of(*(table(schema=f"s{n}", name="t") for n in range(9)), topic="{prefix}.{table}")
     assert len(found) == 6
     assert found[-1].what == "3 more tables would share a topic with another"

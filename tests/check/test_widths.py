@@ -1,22 +1,22 @@
-"""The widest rows that were found, against the largest record."""
+"""The widest rows found, compared with the largest record."""
 
 from pgrelay.check.widths import judged
 
 LIMIT = 1_000_000
 
 
-def test_rows_that_fit() -> None:
+def test_rows_that_fit_are_ok() -> None:
     [finding] = judged({"public.docs": LIMIT - 1}, [], LIMIT)
     assert (finding.level, finding.what) == ("ok", "no row above 977 KiB was found")
 
 
-def test_rows_that_do_not() -> None:
+def test_rows_that_are_too_wide_are_a_warning() -> None:
     [finding] = judged({"public.docs": 3 * LIMIT, "public.notes": 10}, [], LIMIT)
     assert (finding.level, finding.what) == ("warning", "rows of up to 2.86 MiB in public.docs")
     assert "message.max.bytes: 6000000" in finding.cure
 
 
-def test_tables_that_could_not_be_read() -> None:
+def test_tables_that_could_not_be_searched_are_named() -> None:
     [finding] = judged({}, ["public.docs"], LIMIT)
     assert finding.level == "ok"
     assert "public.docs; not searched" in finding.what

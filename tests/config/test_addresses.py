@@ -1,4 +1,4 @@
-"""Addresses that are taken, and those that are refused: a piece of a password is never shown as a host."""
+"""Which addresses are accepted and refused; a piece of a password is never shown as a host."""
 
 import pytest
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from pgrelay.config.addresses import brokers, registry
         "dbname=d@ta",
     ],
 )
-def test_connection_strings(dsn: str) -> None:
+def test_valid_connection_strings_are_accepted(dsn: str) -> None:
     assert SourceConfig(dsn=dsn).dsn == dsn
 
 
@@ -30,7 +30,7 @@ def test_connection_strings(dsn: str) -> None:
     "dsn",
     ["app", "foo=1", "host='x", "postgresql://[::1/app", "http://localhost", "postgresql://me:a/b@host/app"],
 )
-def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
+def test_connection_strings_that_libpq_refuses_are_refused(dsn: str) -> None:
     with pytest.raises(ValidationError, match="libpq can't read it; write postgresql://"):
         SourceConfig(dsn=dsn)
 
@@ -39,7 +39,7 @@ def test_connection_strings_that_libpq_refuses(dsn: str) -> None:
     "dsn",
     ["postgresql://me@db..internal/app", "host=a,.internal", f"postgresql://{'h' * 64}.internal:5432/app"],
 )
-def test_a_host_that_can_not_be_looked_up(dsn: str) -> None:
+def test_an_invalid_host_name_is_refused(dsn: str) -> None:
     with pytest.raises(ValidationError, match=r"its host is not a valid name: .* 1 to 63 bytes; correct it"):
         SourceConfig(dsn=dsn)
 
@@ -55,14 +55,14 @@ def test_a_host_that_can_not_be_looked_up(dsn: str) -> None:
         "host=me:hunter2@127.0.0.1",
     ],
 )
-def test_a_password_that_is_not_escaped_is_no_host(dsn: str) -> None:
+def test_an_unescaped_password_is_refused_and_not_shown_as_a_host(dsn: str) -> None:
     with pytest.raises(ValidationError, match="write an @ in user or password as %40") as caught:
         SourceConfig(dsn=dsn)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://h/app?replication=database", "replication=true"])
-def test_replication_is_ours_to_ask_for(dsn: str) -> None:
+def test_a_dsn_that_sets_replication_is_refused(dsn: str) -> None:
     with pytest.raises(ValidationError, match="sets replication, which pgrelay sets itself; leave it out"):
         SourceConfig(dsn=dsn)
 
@@ -79,21 +79,21 @@ def test_replication_is_ours_to_ask_for(dsn: str) -> None:
         "SASL_SSL://a:1,plaintext://[::1]:1",
     ],
 )
-def test_brokers(servers: str) -> None:
+def test_valid_brokers_are_accepted(servers: str) -> None:
     assert brokers(servers) is None
 
 
 @pytest.mark.parametrize(
     "entry", ["a:x", "a:0", "a:65536", "a:", "a b:1", "http://a:1", "a:1/x", "[::1", "[x]:1", "a:1:2"]
 )
-def test_what_is_no_broker(entry: str) -> None:
+def test_an_invalid_broker_is_refused(entry: str) -> None:
     assert brokers(f"good:1,{entry}") == (
         f"{entry!r} is not host:port; write host:port,host:port, an IPv6 host in brackets"
     )
 
 
 @pytest.mark.parametrize("servers", ["me:hunter2@a:9", "me:hun,ter2@a:9", "a:1,SASL_SSL://me:hunter2@a:9"])
-def test_a_password_among_the_brokers_is_not_quoted(servers: str) -> None:
+def test_a_password_among_the_brokers_is_refused_and_not_shown(servers: str) -> None:
     told = brokers(servers)
     assert told is not None
     assert "address can't contain a user or password" in told
@@ -103,7 +103,7 @@ def test_a_password_among_the_brokers_is_not_quoted(servers: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://registry:8081", "https://me:p%40ss@registry/api", "http://a:1,http://me:pw@b:1"]
 )
-def test_a_registry(url: str) -> None:
+def test_valid_registries_are_accepted(url: str) -> None:
     assert registry(url) is None
 
 
@@ -123,7 +123,7 @@ def test_a_registry(url: str) -> None:
         "",
     ],
 )
-def test_what_is_no_registry_is_not_quoted(url: str) -> None:
+def test_an_invalid_registry_is_refused_and_not_shown(url: str) -> None:
     assert registry(url) == (
         "not a registry's address; write http://host:8081 or https://..., special characters as %XX"
     )

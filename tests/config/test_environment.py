@@ -11,7 +11,7 @@ from pgrelay.config.environment import Override, apply_overrides, find_overrides
 from pgrelay.config.yaml_document import Tree
 from pgrelay.errors import SetupError
 
-# What the environment can hold: any text without NUL.
+# What the environment can hold: any text without NUL characters.
 anything = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
 
@@ -26,7 +26,7 @@ def mistake(value: Tree, environ: Mapping[str, str]) -> str:
 
 
 @given(text=anything)
-def test_a_variable_arrives_as_it_is_and_is_not_read_again(text: str) -> None:
+def test_a_variables_value_is_kept_and_not_substituted_again(text: str) -> None:
     environ = {"V": text, "W": "not this"}
     assert replaced({"a": {"b": ["<${V}>"]}}, environ) == {"a": {"b": [f"<{text}>"]}}
 
@@ -46,14 +46,14 @@ def test_a_variable_arrives_as_it_is_and_is_not_read_again(text: str) -> None:
         ("$SET $ $$ {SET} {prefix}", "$SET $ $$ {SET} {prefix}"),
     ],
 )
-def test_substitution(value: str, becomes: str) -> None:
+def test_values_with_variables_are_substituted(value: str, becomes: str) -> None:
     assert replaced(value, {"SET": "yes", "EMPTY": ""}) == becomes
 
 
 @pytest.mark.parametrize(
     "value", ["${", "${}", "${1X}", "${X", "${X-y}", "${X:y}", "${X }", "a${X:-b", "${X:-${X}}", "${X:-${Y}}"]
 )
-def test_a_dollar_brace_that_names_no_variable_is_refused(value: str) -> None:
+def test_a_dollar_brace_without_a_variable_name_is_refused(value: str) -> None:
     assert mistake(value, {"X": "1"}) == (
         "f.yaml: a.b: contains a ${ without a variable's name, or a nested one; "
         "write ${NAME} or ${NAME:-default}"
@@ -66,7 +66,7 @@ def test_a_missing_variable_is_named() -> None:
     )
 
 
-def test_a_variable_whose_bytes_are_no_text_is_named_and_not_shown() -> None:
+def test_a_variable_that_is_not_utf8_is_named_and_not_shown() -> None:
     assert mistake("${X}", {"X": "key\udcff"}) == (
         "f.yaml: a.b: X contains bytes that are not UTF-8; write them as text, such as base64"
     )
@@ -78,12 +78,12 @@ def test_a_variable_whose_bytes_are_no_text_is_named_and_not_shown() -> None:
     )
 
 
-def test_keys_and_nothing_stay_as_they_are() -> None:
+def test_keys_and_null_values_are_not_substituted() -> None:
     assert replaced({"${X}": None}, {"X": "1"}) == {"${X}": None}
 
 
 @given(text=anything)
-def test_an_override_arrives_as_it_is(text: str) -> None:
+def test_an_override_of_a_text_key_is_kept_as_it_is(text: str) -> None:
     assert find_overrides({"PGRELAY_SOURCE__DSN": text}, Config) == [
         Override("PGRELAY_SOURCE__DSN", ("source", "dsn"), text)
     ]
@@ -91,8 +91,8 @@ def test_an_override_arrives_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["pepper #1", '"pepper"', "null", " pepper", "a: b", "*pepper", ""])
 @pytest.mark.parametrize("key", ["hash_key", "mask_with"])
-def test_a_text_below_a_key_arrives_as_it_is_too(key: str, text: str) -> None:
-    """Of `pepper #1` the comment was cut off, so that hashes were others than by ${HASH_KEY}."""
+def test_an_override_of_a_text_below_a_key_is_kept_as_it_is(key: str, text: str) -> None:
+    """`pepper #1` lost its comment once, so hashes differed from those with ${HASH_KEY}."""
     variable = f"PGRELAY_RECORDS__COLUMNS__{key.upper()}"
     assert find_overrides({variable: text}, Config) == [Override(variable, ("records", "columns", key), text)]
 
@@ -109,7 +109,9 @@ def test_a_text_below_a_key_arrives_as_it_is_too(key: str, text: str) -> None:
         ("PGRELAY_SINK__TOPIC_CONFIG__RETENTION_MS", "5", ("sink", "topic_config", "retention.ms"), "5"),
     ],
 )
-def test_where_an_override_goes(variable: str, text: str, path: tuple[str, ...], value: Tree) -> None:
+def test_an_override_is_found_by_its_path(
+    variable: str, text: str, path: tuple[str, ...], value: Tree
+) -> None:
     assert find_overrides({variable: text}, Config) == [Override(variable, path, value)]
 
 
@@ -130,13 +132,13 @@ def test_variables_without_a_double_underscore_are_not_overrides() -> None:
         ),
     ],
 )
-def test_an_override_of_no_key_is_refused(variable: str, line: str) -> None:
+def test_an_override_of_an_unknown_key_is_refused(variable: str, line: str) -> None:
     with pytest.raises(SetupError) as caught:
         find_overrides({variable: "x"}, Config)
     assert str(caught.value) == f"{variable}: {line}"
 
 
-def test_every_bad_override_is_told_at_once() -> None:
+def test_all_bad_overrides_are_reported_together() -> None:
     with pytest.raises(SetupError) as caught:
         find_overrides({"PGRELAY_LOG__A": "", "PGRELAY_LOG__B": ""}, Config)
     assert str(caught.value).splitlines() == [
@@ -150,26 +152,26 @@ def test_bad_yaml_in_an_override_names_the_variable() -> None:
         find_overrides({"PGRELAY_SOURCE__TABLES": "[a.b"}, Config)
 
 
-def test_an_entry_is_put_into_the_mapping_that_another_override_gives() -> None:
+def test_an_override_of_an_entry_goes_into_an_overridden_mapping() -> None:
     tree: dict[str, Tree] = {"sink": {"kafka": {"acks": "all"}}}
     environ = {"PGRELAY_SINK__KAFKA__LINGER_MS": "5", "PGRELAY_SINK__KAFKA": "{client.id: me}"}
     apply_overrides(tree, find_overrides(environ, Config))
     assert tree == {"sink": {"kafka": {"client.id": "me", "linger.ms": "5"}}}
 
 
-def test_levels_that_are_missing_are_made() -> None:
+def test_missing_levels_are_created() -> None:
     tree: dict[str, Tree] = {"sink": None}
     apply_overrides(tree, [Override("V", ("sink", "kafka", "linger.ms"), "5")])
     assert tree == {"sink": {"kafka": {"linger.ms": "5"}}}
 
 
-def test_a_level_that_is_no_mapping_is_left_for_validation_to_refuse() -> None:
+def test_a_level_that_is_not_a_mapping_is_left_to_validation() -> None:
     tree: dict[str, Tree] = {"sink": "text"}
     apply_overrides(tree, [Override("V", ("sink", "kafka"), {})])
     assert tree == {"sink": "text"}
 
 
-def test_a_reference_in_an_overridden_key_is_not_read() -> None:
+def test_a_variable_in_an_overridden_key_is_not_substituted() -> None:
     tree: Tree = {"source": {"dsn": "${secret", "slot": "${S}"}}
     skip = frozenset({("source", "dsn")})
     assert substitute(tree, {"S": "s"}, "f", skip) == {"source": {"dsn": "${secret", "slot": "s"}}

@@ -34,7 +34,7 @@ from pgrelay.config.kafka_options import refused
         ("no.such.option", "librdkafka says so itself"),
     ],
 )
-def test_an_option_that_keeps_the_promises(option: str, value: str) -> None:
+def test_an_option_that_keeps_the_promises_is_accepted(option: str, value: str) -> None:
     assert list(refused({option: value})) == []
 
 
@@ -89,12 +89,12 @@ def test_an_option_that_keeps_the_promises(option: str, value: str) -> None:
         ("transactional.id", "me", "pgrelay sets it itself, so that a second relay is fenced"),
     ],
 )
-def test_an_option_that_would_break_a_promise(option: str, value: str, why: str) -> None:
+def test_an_option_that_would_break_a_promise_is_refused(option: str, value: str, why: str) -> None:
     assert list(refused({option: value})) == [(option, f"can't be {value!r}: {why}; leave it out")]
 
 
 @pytest.mark.parametrize("option", ["dr_cb", "error_cb", "stats_cb", "on_delivery", "logger", "opaque"])
-def test_an_option_that_takes_a_function(option: str) -> None:
+def test_an_option_that_takes_a_function_is_refused(option: str) -> None:
     assert list(refused({option: "x"})) == [
         (option, "takes a Python function, which a configuration file can't give; leave it out")
     ]
@@ -117,7 +117,7 @@ def test_an_option_that_takes_a_function(option: str) -> None:
 @pytest.mark.parametrize(
     "value", ["90000ms", "5s", "1 000", "1MB", "0x15F90", "", "9e4", "+5", "\uff19\uff10"]
 )
-def test_a_number_of_which_librdkafka_would_read_the_beginning(
+def test_a_number_that_librdkafka_would_read_partly_is_refused(
     option: str, expected: str, value: str
 ) -> None:
     assert list(refused({option: value})) == [(option, f"got {value!r}; write {expected}")]
@@ -133,7 +133,7 @@ def test_a_number_of_which_librdkafka_would_read_the_beginning(
         ("linger.ms", "-1"),
     ],
 )
-def test_so_one_that_is_another_number_to_it_or_none_to_us(option: str, value: str) -> None:
+def test_a_number_that_librdkafka_reads_differently_is_refused(option: str, value: str) -> None:
     [(name, why)] = refused({option: value})
     assert name == option
     assert why.startswith(f"got {value!r}; write ")

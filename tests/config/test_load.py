@@ -1,4 +1,4 @@
-"""What the operator sees: a file that loads, or a line for each mistake with file, key and cure."""
+"""A configuration file loads, or gives a line for each mistake with file, key and cure."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def relay_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a text to relay.yaml in a folder of its own, and give the name to load it by."""
+    """Write a text to relay.yaml in its own folder, and return the name by which to load it."""
     monkeypatch.chdir(tmp_path)
 
     def write(text: str) -> str:
@@ -40,13 +40,13 @@ def mistakes(name: str, environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def minimal_with(section: str, **keys: object) -> str:
-    """The smallest configuration, with more keys in one section."""
+    """The smallest configuration plus some keys in one section."""
     tree: dict[str, Any] = yaml.safe_load(MINIMAL)
     tree.setdefault(section, {}).update(keys)
     return yaml.safe_dump(tree)
 
 
-def test_the_smallest_file_names_both_ends(relay_yaml: Write) -> None:
+def test_a_dsn_and_brokers_are_enough(relay_yaml: Write) -> None:
     config = load(relay_yaml(MINIMAL), {})
     assert config.source.dsn == "dbname=app"
     assert config.sink.kafka == {"bootstrap.servers": "localhost:9092"}
@@ -56,7 +56,7 @@ def test_a_section_without_keys_has_its_defaults(relay_yaml: Write) -> None:
     assert load(relay_yaml(MINIMAL + "log:\nhttp: {}\n"), {}) == load(relay_yaml(MINIMAL), {})
 
 
-def test_what_is_required_is_named_with_its_cure(relay_yaml: Write) -> None:
+def test_missing_required_keys_are_named_with_their_cure(relay_yaml: Write) -> None:
     assert mistakes(relay_yaml("log: {level: info}")) == [
         "relay.yaml: source.dsn: missing; set it to a libpq URI or key=value string; "
         "PG* variables and .pgpass apply, '' uses only those",
@@ -121,7 +121,7 @@ def test_a_mistake_is_one_line(relay_yaml: Write, section: str, keys: dict[str, 
     assert mistakes(relay_yaml(minimal_with(section, **keys))) == [f"relay.yaml: {line}"]
 
 
-def test_all_mistakes_are_told_at_once(relay_yaml: Write) -> None:
+def test_all_mistakes_are_reported_together(relay_yaml: Write) -> None:
     text = minimal_with("source", slto="x", create=3) + "log: {level: loud}\n"
     assert mistakes(relay_yaml(text)) == [
         "relay.yaml: source.create: got '3'; write true or false",
@@ -147,24 +147,24 @@ def test_all_mistakes_are_told_at_once(relay_yaml: Write) -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_configuration(relay_yaml: Write, text: str, line: str) -> None:
+def test_a_file_that_is_no_configuration_is_refused(relay_yaml: Write, text: str, line: str) -> None:
     assert mistakes(relay_yaml(text)) == line.splitlines()
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     name = str(tmp_path / "none.yaml")
     assert mistakes(name) == [f"{name}: no such file; begin with a copy of config.example.yaml"]
 
 
-def test_a_directory(tmp_path: Path) -> None:
+def test_a_directory_is_refused(tmp_path: Path) -> None:
     assert mistakes(str(tmp_path)) == [f"{tmp_path}: is a directory; name the file in it"]
 
 
-def test_no_file_at_all() -> None:
+def test_an_empty_file_name_is_refused() -> None:
     assert mistakes("") == ["the name of the configuration file is empty; write --config relay.yaml"]
 
 
-def test_a_file_that_may_not_be_read(relay_yaml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_is_refused(relay_yaml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
@@ -173,19 +173,19 @@ def test_a_file_that_may_not_be_read(relay_yaml: Write, monkeypatch: pytest.Monk
     assert mistakes(name) == ["relay.yaml: can't be read: Permission denied; check its permissions"]
 
 
-def test_a_file_in_another_encoding(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin1.yaml"
     path.write_bytes("source: {slot: bär}".encode("latin-1"))
     assert mistakes(str(path)) == [f"{path}: is not UTF-8 text; save it as UTF-8"]
 
 
-def test_a_byte_order_mark_is_nothing_to_complain_about(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "bom.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
     assert load(path, {}).source.slot == "pgrelay"
 
 
-def test_what_comes_later_is_refused_by_name(relay_yaml: Write) -> None:
+def test_a_feature_of_a_later_version_is_refused_by_name(relay_yaml: Write) -> None:
     path = relay_yaml(minimal_with("source", snapshot="initial"))
     assert mistakes(path) == [
         "relay.yaml: source.snapshot: initial is not supported yet; use never",
@@ -193,7 +193,7 @@ def test_what_comes_later_is_refused_by_name(relay_yaml: Write) -> None:
 
 
 @pytest.mark.parametrize("registry", [{}, {"url": ""}, {"basic.auth.user.info": "me:pw"}])
-def test_avro_needs_the_registrys_address(relay_yaml: Write, registry: dict[str, str]) -> None:
+def test_avro_without_a_registry_address_is_refused(relay_yaml: Write, registry: dict[str, str]) -> None:
     path = relay_yaml(minimal_with("records", format="avro", schema_registry=registry))
     assert mistakes(path) == [
         "relay.yaml: records.schema_registry.url: missing, but records.format: avro needs it; "
@@ -224,17 +224,19 @@ def test_avro_needs_the_registrys_address(relay_yaml: Write, registry: dict[str,
         ),
     ],
 )
-def test_an_address_that_is_none(relay_yaml: Write, section: str, keys: dict[str, object], line: str) -> None:
+def test_an_invalid_address_is_refused(
+    relay_yaml: Write, section: str, keys: dict[str, object], line: str
+) -> None:
     assert mistakes(relay_yaml(minimal_with(section, **keys))) == [f"relay.yaml: {line}"]
 
 
-def test_avro_with_a_registry(relay_yaml: Write) -> None:
+def test_avro_with_a_registry_is_accepted(relay_yaml: Write) -> None:
     registry = {"url": "http://registry:8081"}
     config = load(relay_yaml(minimal_with("records", format="avro", schema_registry=registry)), {})
     assert config.records.schema_registry == registry
 
 
-def test_a_variable_is_put_in_its_place(relay_yaml: Write) -> None:
+def test_variables_are_substituted(relay_yaml: Write) -> None:
     text = MINIMAL + 'records: {prefix: "${STAGE}-${TEAM:-shop}"}\nsink: {partitions: "${N}"}\n'
     text = text.replace('sink: {kafka: {bootstrap.servers: "localhost:9092"}}\n', "")
     config = load(
@@ -327,7 +329,7 @@ def _keys() -> st.SearchStrategy[dict[str, dict[str, object]]]:
 
 
 @given(tree=_keys())
-def test_whatever_stands_in_the_file_it_loads_or_gives_lines(
+def test_any_file_loads_or_gives_one_line_per_mistake(
     tree: dict[str, dict[str, object]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"any-{os.getpid()}.yaml"

@@ -1,4 +1,4 @@
-"""Every key: what it is by default, what it may be, and how it is shown."""
+"""Every key: its default, its allowed values, and how it is shown."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def test_every_key_is_in_the_example() -> None:
     assert [(section, key) for section in tree for key in tree[section]] == list(keys())
 
 
-def test_every_key_tells_editors_what_it_means() -> None:
+def test_every_key_has_a_description_for_editors() -> None:
     schema = Config.model_json_schema()
     for section, key in keys():
         definition = schema["$defs"][schema["properties"][section]["$ref"].removeprefix("#/$defs/")]
@@ -49,7 +49,7 @@ def test_every_key_tells_editors_what_it_means() -> None:
         assert definition["additionalProperties"] is False
 
 
-def test_editors_are_told_what_is_required() -> None:
+def test_the_json_schema_names_required_keys() -> None:
     schema = Config.model_json_schema()
     sink = schema["$defs"]["SinkConfig"]
     assert schema["required"] == ["source", "sink"]
@@ -57,8 +57,8 @@ def test_editors_are_told_what_is_required() -> None:
     assert sink["properties"]["kafka"]["required"] == ["bootstrap.servers"]
 
 
-def test_the_contract_of_names_and_defaults() -> None:
-    """As promised to users: adding keys is free, these stay."""
+def test_names_and_defaults_are_as_promised() -> None:
+    """This is promised to users: keys may be added, but these stay."""
     config = Config(source=SourceConfig(dsn=""), sink=SinkConfig(kafka=KAFKA))
     defaults = config.model_dump(by_alias=True)
     assert defaults["source"] == {
@@ -111,12 +111,12 @@ def test_the_contract_of_names_and_defaults() -> None:
 
 
 @pytest.mark.parametrize("word", ["true", "yes", "on", "TRUE", "Yes", True])
-def test_true_in_the_words_that_yaml_has_for_it(word: object) -> None:
+def test_yamls_words_for_true_are_accepted(word: object) -> None:
     assert SourceConfig.model_validate({"dsn": "", "binary": word}).binary is True
 
 
 @pytest.mark.parametrize("word", ["false", "no", "off", "Off", False])
-def test_false_in_the_words_that_yaml_has_for_it(word: object) -> None:
+def test_yamls_words_for_false_are_accepted(word: object) -> None:
     assert SourceConfig.model_validate({"dsn": "", "create": word}).create is False
 
 
@@ -128,12 +128,12 @@ def test_streaming_off_is_a_choice_not_a_boolean(text: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["a", "pgrelay_2", "0", "_", "a" * 63])
-def test_slot_names(name: str) -> None:
+def test_valid_slot_names_are_accepted(name: str) -> None:
     assert SourceConfig(dsn="", slot=name).slot == name
 
 
 @pytest.mark.parametrize("name", ["", "A", "a-b", "a.b", "ä", "a" * 64, "a\n"])
-def test_slot_names_that_postgres_refuses(name: str) -> None:
+def test_invalid_slot_names_are_refused(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         SourceConfig(dsn="", slot=name)
     assert reason(caught) == (
@@ -142,7 +142,7 @@ def test_slot_names_that_postgres_refuses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a" * 64, "ä" * 32])
-def test_publication_names_that_postgres_refuses(name: str) -> None:
+def test_invalid_publication_names_are_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="is not a valid publication name; use 1 to 63 bytes"):
         SourceConfig(dsn="", publications=("good", name))
 
@@ -158,20 +158,20 @@ def test_publication_names_that_postgres_refuses(name: str) -> None:
         ('public."*"', ("public", "*")),
     ],
 )
-def test_tables(entry: str, names: tuple[str, str | None]) -> None:
+def test_table_entries_are_split_into_schema_and_name(entry: str, names: tuple[str, str | None]) -> None:
     assert SourceConfig(dsn="", tables=(entry,)).table_names() == [names]
 
 
 @pytest.mark.parametrize(
     "entry", ["orders", "a.b.c", "*.orders", "*", "a.or*", ".b", "a.", "a b.c", '"a.b', ""]
 )
-def test_entries_that_are_no_table(entry: str) -> None:
+def test_invalid_table_entries_are_refused(entry: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(f"{entry!r} is not a table; write schema.table")):
         SourceConfig(dsn="", tables=(entry,))
 
 
 @pytest.mark.parametrize("version", ["auto", "1", "4", 1, 4])
-def test_protocol_versions(version: object) -> None:
+def test_protocol_versions_may_be_auto_or_numbers(version: object) -> None:
     read = SourceConfig.model_validate({"dsn": "", "protocol_version": version}).protocol_version
     assert read == (version if version == "auto" else int(str(version)))
 
@@ -185,7 +185,7 @@ def test_protocol_versions(version: object) -> None:
         (2, {"two_phase": True}, "true needs protocol_version 3 or higher, not 2"),
     ],
 )
-def test_a_feature_that_the_protocol_version_has_not(
+def test_a_feature_that_the_protocol_version_lacks_is_refused(
     version: int, keys: dict[str, object], line: str
 ) -> None:
     with pytest.raises(ValidationError) as caught:
@@ -204,18 +204,20 @@ def test_a_feature_that_the_protocol_version_has_not(
         ("auto", {"streaming": "parallel", "two_phase": True}),
     ],
 )
-def test_a_feature_that_the_protocol_version_has(version: object, keys: dict[str, object]) -> None:
+def test_a_feature_that_the_protocol_version_has_is_accepted(
+    version: object, keys: dict[str, object]
+) -> None:
     SourceConfig.model_validate({"dsn": "", "protocol_version": version, **keys})
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a/b", "{x}"])
-def test_prefixes_that_kafka_refuses(prefix: str) -> None:
+def test_prefixes_that_kafka_refuses_are_refused(prefix: str) -> None:
     with pytest.raises(ValidationError, match="can't begin a topic name; use letters, digits, dots"):
         Records(prefix=prefix)
 
 
 @pytest.mark.parametrize("topic", ["{table}", "{prefix}.{schema}.{table}", "cdc-{schema}_{table}.v1"])
-def test_topic_templates(topic: str) -> None:
+def test_valid_topic_templates_are_accepted(topic: str) -> None:
     assert Records(topic=topic).topic == topic
 
 
@@ -235,15 +237,15 @@ def test_topic_templates(topic: str) -> None:
         ("{table", "'{table': expected '}' before end of string; use {prefix}, {schema} and {table}"),
     ],
 )
-def test_topic_templates_that_are_refused(topic: str, line: str) -> None:
+def test_invalid_topic_templates_are_refused(topic: str, line: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Records(topic=topic)
     assert reason(caught) == line
 
 
 @pytest.mark.parametrize("topic", ["", ".", ".."])
-def test_a_route_to_what_is_no_topic(topic: str) -> None:
-    """As from ${ORDERS:-}; it was told at the first row of such a table."""
+def test_a_route_to_an_invalid_topic_is_refused(topic: str) -> None:
+    """${ORDERS:-} may give one. Without this check the first row of such a table would fail."""
     with pytest.raises(ValidationError) as caught:
         Route(match="public.orders", topic=topic)
     assert reason(caught) == f"{topic!r} names no topic; write one, such as {{prefix}}.orders"
@@ -261,7 +263,7 @@ def test_a_route_to_what_is_no_topic(topic: str) -> None:
         (None, None),
     ],
 )
-def test_listen(listen: str | None, address: tuple[str, int] | None) -> None:
+def test_listen_is_a_host_and_port_or_null(listen: str | None, address: tuple[str, int] | None) -> None:
     assert Http(listen=listen).address == address
 
 
@@ -272,19 +274,19 @@ def test_listen(listen: str | None, address: tuple[str, int] | None) -> None:
         *("a..b:80", ".:80", f"{'x' * 64}:80", "\udcff:80"),
     ],
 )
-def test_listen_that_is_no_address(listen: str) -> None:
+def test_an_invalid_listen_address_is_refused(listen: str) -> None:
     with pytest.raises(
         ValidationError, match=re.escape(f"{listen!r} is not host:port; write 127.0.0.1:8080")
     ):
         Http(listen=listen)
 
 
-def test_spool_dir_is_a_path_or_nothing() -> None:
+def test_spool_dir_is_a_path_or_null() -> None:
     assert Transactions.model_validate({"spool_dir": "/var/spool"}).spool_dir == Path("/var/spool")
     assert Transactions.model_validate({"spool_dir": "null"}).spool_dir is None
 
 
-def test_spool_dir_may_be_below_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_dir_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/relay")
     assert Transactions.model_validate({"spool_dir": "~/spool"}).spool_dir == Path("/home/relay/spool")
 
@@ -299,13 +301,13 @@ def test_spool_dir_may_be_below_the_home_directory(monkeypatch: pytest.MonkeyPat
         ("a\0b", "contains a NUL character, which no path can have; remove it"),
     ],
 )
-def test_spool_dirs_that_are_no_path(text: str, line: str) -> None:
+def test_invalid_spool_dirs_are_refused(text: str, line: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Transactions.model_validate({"spool_dir": text})
     assert reason(caught) == line
 
 
-def test_options_are_text_whatever_they_look_like() -> None:
+def test_kafka_options_of_any_type_become_text() -> None:
     options = SinkConfig.model_validate(
         {"kafka": {**KAFKA, "linger.ms": 5, "enable.idempotence": True, "x": 0.5, "y": "0.10"}}
     ).kafka
@@ -341,14 +343,14 @@ def test_secrets_are_not_in_the_repr() -> None:
     assert "hunter2" not in repr(secretive())
 
 
-def test_a_configuration_does_not_change() -> None:
+def test_a_configuration_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         secretive().source.slot = "other"
 
 
 def _choices() -> st.SearchStrategy[dict[str, dict[str, object]]]:
     section = st.fixed_dictionaries
-    text = st.text().filter(lambda text: "${" not in text)  # of a file it is a variable
+    text = st.text().filter(lambda text: "${" not in text)  # in a file it is a variable
     return section(
         {
             "source": section(

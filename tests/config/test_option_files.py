@@ -1,4 +1,4 @@
-"""Files that options name, and whether they can be read."""
+"""Whether the files that options name can be read."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from pgrelay.config.option_files import unreadable
 
 
-def test_files_and_folders_that_are_there(tmp_path: Path) -> None:
+def test_readable_files_and_folders_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").touch()
     options = {
         "ssl.ca.location": str(tmp_path / "ca.pem"),
@@ -26,5 +26,5 @@ def test_files_and_folders_that_are_there(tmp_path: Path) -> None:
         ("a\0b", "not a valid path"),
     ],
 )
-def test_one_that_is_not(path: str, why: str) -> None:
+def test_an_unreadable_file_is_named(path: str, why: str) -> None:
     assert unreadable({"client.id": "x", "ssl.ca.location": path}) == f"ssl.ca.location: {path}: {why}"

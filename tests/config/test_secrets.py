@@ -1,4 +1,4 @@
-"""What is shown of values that nobody should see."""
+"""How secret values are masked."""
 
 import pytest
 
@@ -21,14 +21,14 @@ from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_opt
         "SASL.PASSWORD",
     ],
 )
-def test_secret_names(name: str) -> None:
+def test_names_of_secrets_are_recognized(name: str) -> None:
     assert is_secret(name)
 
 
 @pytest.mark.parametrize(
     "name", ["sasl.username", "ssl.key.location", "client.id", "bootstrap.servers", "key.x", "key"]
 )
-def test_names_that_are_no_secret(name: str) -> None:
+def test_other_names_are_not_taken_for_secrets(name: str) -> None:
     assert not is_secret(name)
 
 
@@ -43,11 +43,11 @@ def test_names_that_are_no_secret(name: str) -> None:
         ("password=x not a dsn", "***"),
     ],
 )
-def test_a_connection_string(dsn: str, shown: str) -> None:
+def test_passwords_in_a_connection_string_are_masked(dsn: str, shown: str) -> None:
     assert mask_dsn(dsn) == shown
 
 
-def test_options() -> None:
+def test_secrets_in_options_are_masked() -> None:
     options = {
         "url": "https://me:pw@registry:8081/x,http://me:p@w@other",
         "sasl.password": "x",
@@ -81,7 +81,7 @@ def test_options() -> None:
         ("no host is called 10.0.0.2", "no host is called 10.0.0.2"),
     ],
 )
-def test_a_complaint_of_a_client(text: str, shown: str) -> None:
+def test_secrets_in_a_clients_error_are_masked(text: str, shown: str) -> None:
     options = {
         "sasl.oauthbearer.config": "a=hunter2 b=swordfish",
         "ssl.key.password": "",

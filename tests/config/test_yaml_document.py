@@ -1,4 +1,4 @@
-"""YAML without surprises: scalars stay what was written, and errors have a line number."""
+"""YAML without surprises: scalars are kept as written, and errors have a line number."""
 
 import pytest
 
@@ -26,7 +26,7 @@ CURE = "check the indentation, and quote values that contain special characters"
         ("a: !!int 3", {"a": "3"}),
     ],
 )
-def test_scalars_stay_text(text: str, tree: Tree) -> None:
+def test_scalars_are_kept_as_text(text: str, tree: Tree) -> None:
     assert parse_yaml(text, "f.yaml") == tree
 
 
@@ -58,12 +58,12 @@ def test_scalars_stay_text(text: str, tree: Tree) -> None:
         ("a: \x01", "f.yaml: contains control characters, which YAML doesn't allow; remove them"),
     ],
 )
-def test_an_error_is_one_line_with_its_number(text: str, line: str) -> None:
+def test_an_error_is_one_line_with_a_line_number(text: str, line: str) -> None:
     with pytest.raises(SetupError) as caught:
         parse_yaml(text, "f.yaml")
     assert str(caught.value) == line
 
 
-def test_brackets_beyond_reason_are_one_line() -> None:
+def test_too_many_nested_brackets_are_a_one_line_error() -> None:
     with pytest.raises(SetupError, match=r"^f\.yaml: nested too deeply; sections hold keys"):
         parse_yaml("a: " + "[" * 3000 + "]" * 3000, "f.yaml")

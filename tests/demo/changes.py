@@ -1,4 +1,4 @@
-"""Changes as the demo reads them, with what a test does not care about filled in."""
+"""Changes as the demo reads them, with defaults for what a test does not care about."""
 
 from pgrelay.demo.change import Change, Row
 

@@ -11,7 +11,7 @@ def parsed(record: dict[str, Any], key: dict[str, Any] | None, topic: str = "sho
     return parse_change(topic, None if key is None else json.dumps(key).encode(), value, None)
 
 
-def test_an_update() -> None:
+def test_an_update_is_parsed() -> None:
     change = parsed({"op": "u", "before": {"id": 7}, "after": {"id": 7, "status": "paid"}}, {"id": 7})
     assert change == Change(
         "orders",
@@ -25,7 +25,7 @@ def test_an_update() -> None:
     )
 
 
-def test_a_key_is_its_values_in_order() -> None:
+def test_a_key_is_its_values_in_column_order() -> None:
     assert parsed({"op": "c", "after": {}}, {"order_id": 7, "line": 2}).row_key == (7, 2)
 
 
@@ -40,7 +40,7 @@ def test_a_tombstone_belongs_to_its_delete() -> None:
     assert (tombstone.table, tombstone.key, tombstone.position) == ("orders", {"id": 7}, (200, 3))
 
 
-def test_a_message_is_read_as_text() -> None:
+def test_a_logical_messages_content_is_read_as_text() -> None:
     message = {"prefix": "till", "content": "Y2xvc2Vk"}
     change = parsed({"op": "m", "message": message}, {"prefix": "till"}, "shop.message")
     assert (change.table, change.after) == ("message", {"content": "closed"})

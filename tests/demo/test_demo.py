@@ -1,4 +1,4 @@
-"""The demo as a user runs it: on real servers, to its end and into an interruption."""
+"""The demo as a user runs it: on real servers, to its end and with an interruption."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _TIMEOUT_S = 120
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where the demo keeps its files, so that whatever it leaves behind is known by this name."""
+    """The demo's folder, by whose name everything is found that the demo leaves behind."""
     with tempfile.TemporaryDirectory(prefix="pgrelay-test-demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -40,7 +40,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = _TIMEOUT_S) -> tuple[str, str]:
-    """What it wrote to both ends; the test is skipped where the servers can't be had."""
+    """Its stdout and stderr; skips the test if the servers are not available."""
     out, err = process.communicate(timeout=timeout_s)
     if re.search("can't fetch|pip install", err) and not os.environ.get("CI"):
         pytest.skip(err)
@@ -52,14 +52,14 @@ def running_in(folder: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
-def test_ends_by_itself_with_the_proof_and_leaves_nothing(folder: Path) -> None:
+def test_ends_by_itself_with_the_proof_and_leaves_nothing_behind(folder: Path) -> None:
     process = start(folder, "--rows", "60")
     out, err = finish(process)
     assert (process.returncode, err) == (0, "")
     assert "the topics, folded, equal the 5 tables: " in out
     assert "rows at savepoints; none of them is in Kafka" in out
     assert "1 large transaction sent before commit" in out
-    # One line, unless the machine is so slow that the rest came in parts.
+    # One line, unless a slow machine shows the rest in parts.
     held_back = re.findall(r"… supplier_prices (\S+) more of transaction", out)
     assert sum(int(count.replace(",", "")) for count in held_back) == 4_991
     assert "60 row changes shown above" in out
@@ -69,7 +69,7 @@ def test_ends_by_itself_with_the_proof_and_leaves_nothing(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_an_interruption_is_an_end_like_any_other(folder: Path) -> None:
+def test_an_interrupted_demo_still_shows_the_proof(folder: Path) -> None:
     process = start(folder)
     assert process.stdout is not None
     for line in process.stdout:
@@ -83,7 +83,7 @@ def test_an_interruption_is_an_end_like_any_other(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_relay_that_ends_is_told_with_its_log(folder: Path) -> None:
+def test_the_log_of_a_relay_that_ended_is_shown(folder: Path) -> None:
     process = start(folder)
     assert process.stdout is not None
     for line in process.stdout:
@@ -102,7 +102,7 @@ def test_a_relay_that_ends_is_told_with_its_log(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_without_a_way_to_fetch_kafka_it_says_so(folder: Path) -> None:
+def test_without_network_it_says_that_kafka_can_not_be_fetched(folder: Path) -> None:
     process = start(folder, HOME=str(folder / "home"), https_proxy="http://127.0.0.1:9")
     out, err = process.communicate(timeout=_TIMEOUT_S)
     assert process.returncode == 2
@@ -114,7 +114,7 @@ def test_without_a_way_to_fetch_kafka_it_says_so(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_the_surroundings_lead_nowhere_else(folder: Path) -> None:
+def test_environment_variables_do_not_lead_to_other_servers(folder: Path) -> None:
     elsewhere = {
         "PGHOSTADDR": "192.0.2.1",
         "PGRELAY_SOURCE__DSN": "host=192.0.2.1",
@@ -125,7 +125,7 @@ def test_the_surroundings_lead_nowhere_else(folder: Path) -> None:
     assert (process.returncode, err) == (0, "")
 
 
-def test_servers_that_are_kept_can_be_reached_and_stopped_as_it_tells(folder: Path) -> None:
+def test_kept_servers_can_be_reached_and_stopped_with_the_printed_commands(folder: Path) -> None:
     process = start(folder, "--rows", "1", "--keep")
     out, err = finish(process)
     assert (process.returncode, err) == (0, "")
@@ -150,7 +150,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 @long
 @pytest.mark.xdist_group("spark")
-def test_with_spark_the_lake_stands_beside_the_tables(folder: Path) -> None:
+def test_with_spark_the_lake_equals_the_tables(folder: Path) -> None:
     process = start(folder, "--spark", "--rows", "20")
     out, err = finish(process, 2 * _TIMEOUT_S)
     assert (process.returncode, err) == (0, "")

@@ -1,4 +1,4 @@
-"""Folding, and the shop's own transactions on a real server, with which the fold is compared."""
+"""Folding, and comparing the fold with the shop's transactions on a real server."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from tests.demo.waiting import run_out
 from tests.unavailable import skip
 
 
-def test_rows_come_change_and_go() -> None:
+def test_rows_are_inserted_updated_and_deleted() -> None:
     fold = Fold()
     assert fold.apply(change("c", after={"id": 7, "status": "placed"})) is None
     assert fold.apply(change("u", after={"id": 7, "status": "paid"})) == {"id": 7, "status": "placed"}
@@ -26,14 +26,14 @@ def test_rows_come_change_and_go() -> None:
     assert fold.rows("orders") == []
 
 
-def test_a_value_that_was_not_sent_is_the_old_one() -> None:
+def test_a_value_that_was_not_sent_stays_the_old_one() -> None:
     fold = Fold()
     fold.apply(change("c", after={"id": 7, "status": "placed", "note": "long"}))
     fold.apply(change("u", after={"id": 7, "status": "paid"}))
     assert fold.rows("orders") == [{"id": 7, "status": "paid", "note": "long"}]
 
 
-def test_a_truncate_empties_its_table_alone() -> None:
+def test_a_truncate_empties_only_its_table() -> None:
     fold = Fold()
     fold.apply(change("c", after={"id": 7}))
     fold.apply(change("c", "products", after={"id": 7}))
@@ -67,13 +67,13 @@ def folded(connection: psycopg.Connection, table: str) -> Fold:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_same_rows_are_equal(connection: psycopg.Connection, table: str) -> None:
+def test_the_same_rows_compare_equal(connection: psycopg.Connection, table: str) -> None:
     comparison = compare(connection, folded(connection, table).rows(table), table)
     assert comparison.equal
     assert comparison.rows == len(rows_of(connection, table)) > 0
 
 
-def test_a_value_that_differs_is_missed_on_one_side_and_too_many_on_the_other(
+def test_a_different_value_is_one_missing_and_one_surplus_row(
     connection: psycopg.Connection,
 ) -> None:
     fold = folded(connection, "customers")
@@ -91,7 +91,7 @@ def test_missing_and_surplus_rows_are_counted(connection: psycopg.Connection) ->
     assert compare(connection, fold.rows("order_items"), "order_items").surplus == 1
 
 
-def test_nothing_that_a_savepoint_took_back_is_there(connection: psycopg.Connection) -> None:
+def test_rows_rolled_back_at_savepoints_are_not_in_the_table(connection: psycopg.Connection) -> None:
     skus = {row["sku"] for row in rows_of(connection, "supplier_prices")}
     taken_back = {
         key[0] for each in transactions(1, 60) for table, key in each.never if table == "supplier_prices"

@@ -20,7 +20,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def test_elsewhere_lines_are_plain_and_nothing_stays() -> None:
+def test_without_a_terminal_lines_are_plain_and_there_is_no_status_line() -> None:
     stream = io.StringIO()
     with Screen(stream) as screen:
         screen.stay(LINE)
@@ -29,7 +29,7 @@ def test_elsewhere_lines_are_plain_and_nothing_stays() -> None:
     assert stream.getvalue() == f"12:00 gone\n{'x' * 19}…\n{'y' * 30}\n"
 
 
-def test_on_a_terminal_the_line_that_stays_is_drawn_again_below_the_others() -> None:
+def test_on_a_terminal_the_status_line_is_redrawn_below_the_others() -> None:
     stream = Terminal()
     with Screen(stream) as screen:
         screen.stay([("", "3 records")])
@@ -42,7 +42,7 @@ def test_on_a_terminal_the_line_that_stays_is_drawn_again_below_the_others() -> 
     )
 
 
-def test_no_color_leaves_the_line_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_keeps_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
     with Screen(stream) as screen:
@@ -52,7 +52,7 @@ def test_no_color_leaves_the_line_that_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert "\x1b[3" not in stream.getvalue()
 
 
-def test_a_terminal_that_can_do_nothing_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
     with Screen(stream) as screen:
@@ -61,14 +61,14 @@ def test_a_terminal_that_can_do_nothing_gets_plain_lines(monkeypatch: pytest.Mon
     assert stream.getvalue() == "12:00 gone\n"
 
 
-def test_the_cursor_comes_back_whatever_happens() -> None:
+def test_the_cursor_comes_back_after_an_error() -> None:
     stream = Terminal()
     with pytest.raises(ZeroDivisionError), Screen(stream):
         raise ZeroDivisionError
     assert stream.getvalue().endswith("\x1b[?25h")
 
 
-def test_of_the_line_that_stays_pieces_go_that_do_not_fit() -> None:
+def test_pieces_of_the_status_line_that_do_not_fit_are_dropped() -> None:
     stream = Terminal()
     with Screen(stream) as screen:
         screen.stay([("", "3 records"), ("", "  12 ms"), ("", "  1,000/s")])
@@ -78,11 +78,11 @@ def test_of_the_line_that_stays_pieces_go_that_do_not_fit() -> None:
 @pytest.mark.parametrize(
     ("width", "expected"), [(10, "12:00 gone"), (9, "12:00 go…"), (6, "12:00…"), (1, "…")]
 )
-def test_clip(width: int, expected: str) -> None:
+def test_clip_cuts_styled_text_to_a_width(width: int, expected: str) -> None:
     assert "".join(text for _, text in clip(LINE, width)) == expected
 
 
-def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_cut_to_the_terminals_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda fallback: os.terminal_size((8, 24)))
     stream = io.StringIO()
     Screen(stream).show([LINE])

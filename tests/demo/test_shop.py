@@ -16,7 +16,7 @@ def test_the_same_seed_gives_the_same_shop() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 60, 300, 1_000])
-def test_any_number_of_rows_comes_out_even(rows: int) -> None:
+def test_any_number_of_rows_is_shown_exactly(rows: int) -> None:
     assert sum(each.shown for each in transactions(1, rows)) == rows
 
 
@@ -35,19 +35,19 @@ def test_the_first_sixty_rows_hold_everything_worth_seeing() -> None:
     assert max(each.changes for each in found) > IMPORTED
 
 
-def test_a_large_transaction_counts_as_what_is_shown_of_it() -> None:
+def test_a_large_transaction_counts_with_its_shown_rows() -> None:
     [large] = [each for each in transactions(1, 60) if each.changes > IMPORTED]
     assert large.shown == SHOWN_OF_ONE
 
 
-def test_no_two_transactions_take_back_the_same_rows() -> None:
+def test_no_two_transactions_roll_back_the_same_rows() -> None:
     found = list(transactions(1, 1_000))
     keys = [key for each in found for key in each.never]
     assert len(keys) == len(set(keys))
     assert len([each for each in found if each.changes > IMPORTED]) > 1
 
 
-def test_what_is_rolled_back_is_known_by_key() -> None:
+def test_rolled_back_rows_are_known_by_key() -> None:
     never = {key for each in transactions(1, 60) for key in each.never}
     assert ("supplier_prices", (f"HB-{IMPORTED + 1:05}",)) in never
     assert {table for table, _ in never} == {"supplier_prices", "order_items"}

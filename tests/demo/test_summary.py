@@ -20,7 +20,7 @@ def lines(outcome: Outcome) -> list[str]:
     return ["".join(text for _, text in line) for line in summary(outcome)]
 
 
-def test_a_good_end(outcome: Outcome) -> None:
+def test_the_summary_of_a_good_end(outcome: Outcome) -> None:
     assert outcome.good
     found = lines(outcome)
     assert found[2].split() == ["orders", "1", *"·····", "1"]
@@ -30,7 +30,7 @@ def test_a_good_end(outcome: Outcome) -> None:
     assert "relay        stopped with exit code 0" in found
 
 
-def test_a_difference_is_told_and_is_no_good_end(outcome: Outcome) -> None:
+def test_a_difference_is_reported_as_a_bad_end(outcome: Outcome) -> None:
     outcome = replace(outcome, comparisons=[Comparison("orders", 3, 2, 1), Comparison("products", 0, 0, 0)])
     assert not outcome.good
     text = "DIFFERENT    orders: 2 of its 3 rows not in the topic, 1 row of the topic not in the table"
@@ -38,11 +38,11 @@ def test_a_difference_is_told_and_is_no_good_end(outcome: Outcome) -> None:
     assert not any(line.startswith("equal") for line in lines(outcome))
 
 
-def test_a_row_that_was_rolled_back_and_came_is_no_good_end(outcome: Outcome) -> None:
+def test_a_rolled_back_row_in_kafka_is_a_bad_end(outcome: Outcome) -> None:
     outcome.tally.add(change("c", key={"id": 8}))
     assert not outcome.good
     assert "ROLLED BACK  1 of 1 row that savepoints rolled back are in Kafka" in lines(outcome)
 
 
-def test_a_relay_that_stops_badly_is_no_good_end(outcome: Outcome) -> None:
+def test_a_relays_exit_code_other_than_0_is_a_bad_end(outcome: Outcome) -> None:
     assert not replace(outcome, relay_exit_code=4).good

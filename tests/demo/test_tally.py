@@ -31,7 +31,7 @@ def test_counts_records_by_table_and_op(tally: Tally) -> None:
     assert tally.records["orders", "c"] == 1
 
 
-def test_a_row_that_was_rolled_back_is_noticed(clock: Clock) -> None:
+def test_a_rolled_back_row_in_kafka_is_noticed(clock: Clock) -> None:
     tally = Tally({("orders", (7,)), ("orders", (8,))}, clock)
     tally.add(change("c", key={"id": 6}))
     assert not tally.seen_anyway
@@ -39,7 +39,7 @@ def test_a_row_that_was_rolled_back_is_noticed(clock: Clock) -> None:
     assert tally.seen_anyway == {("orders", (7,))}
 
 
-def test_a_transaction_takes_as_long_as_its_last_record(tally: Tally, clock: Clock) -> None:
+def test_a_transactions_lag_is_that_of_its_last_record(tally: Tally, clock: Clock) -> None:
     for position, late_s in [((1, 0), 0.010), ((2, 0), 0.020), ((2, 1), 0.300), ((3, 0), 0.030)]:
         clock.now = COMMIT_US / 1e6 + late_s
         tally.add(change("c", position=position))
@@ -47,7 +47,7 @@ def test_a_transaction_takes_as_long_as_its_last_record(tally: Tally, clock: Clo
     assert round(tally.longest_ms) == 300
 
 
-def test_the_rate_is_that_of_the_last_seconds(tally: Tally, clock: Clock) -> None:
+def test_the_rate_covers_the_last_seconds(tally: Tally, clock: Clock) -> None:
     assert tally.rate() == 0
     for _ in range(100):
         tally.add(change("c"))
@@ -59,7 +59,7 @@ def test_the_rate_is_that_of_the_last_seconds(tally: Tally, clock: Clock) -> Non
     assert tally.rate() == 0
 
 
-def test_the_status_line(clock: Clock) -> None:
+def test_the_status_line_shows_the_counts(clock: Clock) -> None:
     tally = Tally({("orders", (8,))}, clock)
     clock.now += 0.012
     tally.add(change("c"))

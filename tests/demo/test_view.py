@@ -8,7 +8,7 @@ from tests.demo.changes import change
 
 
 def text(line: Line) -> str:
-    """The line after its time, without colour."""
+    """The line without its time and colours."""
     return "".join(piece for _, piece in line[1:]).rstrip()
 
 
@@ -28,20 +28,20 @@ def test_a_created_row_is_shown_without_its_key() -> None:
     )
 
 
-def test_a_composite_key() -> None:
+def test_a_composite_key_is_shown_with_slashes() -> None:
     item = change(
         "c", "order_items", {"order_id": 1001, "line": 2}, after={"order_id": 1001, "line": 2, "n": 3}
     )
     assert shown(item) == "c order_items     1001/2   n=3"
 
 
-def test_an_update_is_shown_as_what_changed_since_the_record_before_it() -> None:
+def test_an_update_shows_what_changed_since_the_previous_record() -> None:
     after = {"id": 7, "price": "11.90", "stock": 49}
     update = change("u", "products", after=after)
     assert shown(update, {**after, "stock": 50}) == "u products        7        stock 50 → 49"
 
 
-def test_an_update_that_brings_the_old_row_needs_no_other() -> None:
+def test_an_update_with_its_old_row_shows_what_changed() -> None:
     update = change("u", before={"id": 7, "status": "placed"}, after={"id": 7, "status": "paid"})
     assert shown(update, None) == "u orders          7        status placed → paid"
 
@@ -50,22 +50,22 @@ def test_an_update_of_an_unknown_row_is_shown_whole() -> None:
     assert shown(change("u", after={"id": 7, "stock": 49})) == "u orders          7        stock=49"
 
 
-def test_an_update_that_changes_nothing() -> None:
+def test_an_update_that_changes_nothing_says_so() -> None:
     row = {"id": 7, "stock": 49}
     assert shown(change("u", after=row), row) == "u orders          7        no value changed"
 
 
-def test_a_delete_shows_what_the_record_has_of_the_row() -> None:
+def test_a_delete_shows_only_the_columns_in_its_record() -> None:
     assert shown(change("d", before={"id": 7, "status": "paid"})) == "d orders          7        status=paid"
     assert shown(change("d", before={"id": 7}), {"id": 7, "status": "paid"}) == "d orders          7"
 
 
-def test_a_truncate_and_a_tombstone() -> None:
+def test_a_truncate_and_a_tombstone_are_shown() -> None:
     assert shown(change("t", key={})) == "t orders                   every row of the table"
     assert shown(change(TOMBSTONE)) == "∅ orders          7        tombstone"
 
 
-def test_values_stay_on_their_line() -> None:
+def test_values_are_shown_on_one_line() -> None:
     row = {"id": 7, "tags": ["a", "b"], "attributes": {"ö": 1}, "note": "two\nlines"}
     assert shown(change("c", after=row)).endswith(r'tags=["a","b"]  attributes={"ö":1}  note="two\nlines"')
 
@@ -80,7 +80,7 @@ def inserts(count: int, commit: int, table: str = "supplier_prices") -> list[Cha
     return [change("c", table, {"id": n}, after={"id": n}, position=(commit, n)) for n in range(count)]
 
 
-def test_of_a_large_transaction_only_the_beginning_is_shown() -> None:
+def test_only_the_beginning_of_a_large_transaction_is_shown() -> None:
     feed = Feed()
     lines = [line for each in inserts(5_000, 100) for line in feed.lines(each, None)]
     assert len(lines) == SHOWN_OF_ONE == feed.shown
@@ -88,7 +88,7 @@ def test_of_a_large_transaction_only_the_beginning_is_shown() -> None:
     assert texts(feed.rest()) == []
 
 
-def test_what_was_held_back_is_told_before_the_next_transaction() -> None:
+def test_the_hidden_rest_is_counted_before_the_next_transaction() -> None:
     feed = Feed()
     for each in inserts(SHOWN_OF_ONE + 1, 100):
         list(feed.lines(each, None))
@@ -97,7 +97,7 @@ def test_what_was_held_back_is_told_before_the_next_transaction() -> None:
     assert first.startswith("c orders")
 
 
-def test_tombstones_are_no_changes_of_their_own() -> None:
+def test_tombstones_do_not_count_as_changes() -> None:
     feed = Feed()
     assert len(list(feed.lines(change("d", before={}), None))) == 1
     assert len(list(feed.lines(change(TOMBSTONE), None))) == 1

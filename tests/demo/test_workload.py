@@ -6,7 +6,7 @@ from pgrelay.demo.workload import Workload
 from tests.demo.waiting import run_out
 
 
-def test_what_ends_it_too_soon_is_raised() -> None:
+def test_an_error_that_ends_the_workload_is_raised() -> None:
     workload = Workload("host=127.0.0.1 port=1 connect_timeout=1", transactions(1), 0)
     with pytest.raises(psycopg.OperationalError, match="connection failed"):
         run_out(workload)

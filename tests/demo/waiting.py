@@ -4,7 +4,7 @@ from pgrelay.demo.workload import Workload
 
 
 def run_out(workload: Workload) -> None:
-    """Run a workload until its transactions end. Raises what ended it before."""
+    """Run a workload until its transactions end. Raises the error that ended it before."""
     with workload:
         while workload.running:
             time.sleep(0.01)

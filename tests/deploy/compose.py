@@ -1,4 +1,4 @@
-"""deploy/compose/compose.yaml as Docker reads it: variables replaced, anchors merged."""
+"""deploy/compose/compose.yaml as Docker reads it, with variables replaced and anchors merged."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ FILE: Final = FOLDER / "compose.yaml"
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
-# All else has its default.
+# All other variables have their defaults.
 _GIVEN: Final = {"PGRELAY_PASSWORD": "p@ss/w#rd:%41"}
 
 
 class Compose:
-    """The services, with the default of every variable, but for a password that means much in a URI."""
+    """The services, with defaults for all variables except the password, which has URI characters."""
 
     def __init__(self) -> None:
         text = _VARIABLE.sub(lambda match: _GIVEN.get(match[1], match[2]), FILE.read_text())
@@ -31,7 +31,7 @@ class Compose:
         return list(self.services[service]["command"])
 
     def mounts(self, service: str) -> dict[str, Path]:
-        """What is mounted from the project: the path in the container -> the path here."""
+        """The project's mounts: the path in the container -> the path here."""
         volumes = [volume.split(":") for volume in self.services[service].get("volumes", [])]
         return {parts[1]: (FOLDER / parts[0]).resolve() for parts in volumes if parts[0].startswith(".")}
 

@@ -1,4 +1,4 @@
-"""deploy/kubernetes as it is written, by kind."""
+"""The manifests in deploy/kubernetes, by kind."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +13,13 @@ MONITORED: Final = FOLDER / "servicemonitor"
 
 
 def manifest(kind: str) -> dict[str, Any]:
-    """The one of this kind, in the base or besides."""
+    """The manifest of this kind, in the base or its additions."""
     [found] = [document for document in manifests() if document["kind"] == kind]
     return found
 
 
 def manifests(*folders: Path) -> list[dict[str, Any]]:
-    """What kustomization.yaml lists in these folders: the base, and what may be added to it."""
+    """The manifests that kustomization.yaml lists in these folders: the base and its additions."""
     return [
         yaml.safe_load((folder / name).read_text())
         for folder in folders or (BASE, MONITORED)
@@ -33,7 +33,7 @@ def kustomization(folder: Path = BASE) -> dict[str, Any]:
 
 
 def pod() -> dict[str, Any]:
-    """The template's spec."""
+    """The pod template's spec."""
     spec: dict[str, Any] = manifest("StatefulSet")["spec"]["template"]["spec"]
     return spec
 
@@ -44,6 +44,6 @@ def container() -> dict[str, Any]:
 
 
 def secret() -> dict[str, str]:
-    """What the example gives to the environment."""
+    """The environment variables in the example secret."""
     variables: dict[str, str] = yaml.safe_load((FOLDER / "secret.example.yaml").read_text())["stringData"]
     return variables

@@ -1,4 +1,4 @@
-"""The services of deploy/compose on embedded servers, each started by what the compose file says of it."""
+"""The services of deploy/compose on embedded servers, each started as the compose file says."""
 
 import os
 import subprocess
@@ -21,9 +21,9 @@ from pgrelay.embedded.registry import SchemaRegistry
 from tests.deploy.compose import Compose
 
 _TIMEOUT: Final = 60.0  # seconds to start
-_RUN_TIMEOUT: Final = 240.0  # seconds for a command to end by itself: Spark's takes longest
+_RUN_TIMEOUT: Final = 240.0  # seconds for a command to end by itself; Spark's takes longest
 
-# As the image has it: no password on the server's own socket, which is what init.sql is run by; one by TCP.
+# As in the image: no password on the server's own socket, which runs init.sql, but one over TCP.
 _RULES: Final = """\
 host all postgres all trust
 host all all all scram-sha-256
@@ -31,18 +31,18 @@ host all all all scram-sha-256
 
 
 class ComposedKafka(Kafka):
-    """A broker that has the given settings and no others: what the compose file lacks is missing."""
+    """A broker with only the given settings, so a setting that the compose file lacks is missing."""
 
     def _configure(self, data: Path, settings: Mapping[str, str]) -> Path:
         properties = super()._configure(data, settings)
-        if settings:  # none: only the storage is formatted
+        if settings:  # without settings, only the storage is formatted
             lines = {**settings, "log.dirs": str(data)}
             properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         return properties
 
 
 class Shop:
-    """What runs of the compose file, and `addresses`: where each `service:port` of it really is."""
+    """The running services of the compose file; `addresses` maps each `service:port` to its real address."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.compose = Compose()
@@ -51,24 +51,24 @@ class Shop:
         self._stack = stack
 
     def moved(self, text: str) -> str:
-        """The text with every `service:port` replaced by where that is."""
+        """The text with every `service:port` replaced by its real address."""
         for address in sorted(self.addresses, key=len, reverse=True):
             text = text.replace(address, self.addresses[address])
         return text
 
     def moved_file(self, service: str, inside: str) -> Path:
-        """A copy of a file that is mounted into a service, its addresses moved."""
+        """A copy of a file that is mounted into a service, with real addresses."""
         copy = self.folder / service / Path(inside).name
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(self.moved(self.compose.mounts(service)[inside].read_text()))
         return copy
 
     def variables(self, service: str) -> dict[str, str]:
-        """Those of the service, their addresses moved."""
+        """The service's variables, with real addresses."""
         return {name: self.moved(value) for name, value in self.compose.environment(service).items()}
 
     def postgres(self) -> Postgres:
-        """The server with the command's settings; init.sql was run as the image runs it."""
+        """The server with the command's settings, after init.sql was run as in the image."""
         _, *words = self.compose.command("postgres")
         assert words[::2] == ["-c"] * (len(words) // 2)
         settings = dict(setting.split("=", 1) for setting in words[1::2])
@@ -87,7 +87,7 @@ class Shop:
         return server
 
     def kafka(self) -> Kafka:
-        """The broker with the variables as the image reads them: KAFKA_NODE_ID is node.id, and so on."""
+        """The broker with the variables as in the image: KAFKA_NODE_ID is node.id, and so on."""
         inside, controller, host = free_ports(3)
         ports = {"9092": inside, "9093": controller, "9094": host}
         self.addresses |= {f"kafka:{port}": f"127.0.0.1:{ours}" for port, ours in ports.items()}
@@ -108,7 +108,7 @@ class Shop:
         return registry
 
     def relay(self, service: str) -> Daemon:
-        """pgrelay with the service's configuration and variables, and those of the image; streaming."""
+        """A streaming relay with the service's configuration and variables, and those of the image."""
         port = free_port()
         self.addresses[f"{service}:8080"] = f"127.0.0.1:{port}"
         config = self.moved_file(service, "/etc/pgrelay/relay.yaml")
@@ -122,7 +122,7 @@ class Shop:
     def daemon(
         self, service: str, command: list[str], ready: str, more: Mapping[str, str] | None = None
     ) -> Daemon:
-        """A process with the service's variables and `more`, once the URL `ready` answers 200."""
+        """Start a process with the service's variables and `more`; wait until the URL `ready` answers 200."""
         daemon = Daemon(service, self.folder / f"{service}.log")
         self._stack.callback(daemon.kill)
         with environment({**self.variables(service), **(more or {})}):
@@ -130,7 +130,7 @@ class Shop:
         return daemon
 
     def run(self, service: str, command: list[str | Path], **more: str) -> str:
-        """The output of a command with the service's variables, that must end well by itself."""
+        """The output of a command with the service's variables, which must end by itself with code 0."""
         with environment({**self.variables(service), **more}):
             done = subprocess.run(
                 command, capture_output=True, text=True, cwd=self.folder, timeout=_RUN_TIMEOUT
@@ -141,7 +141,7 @@ class Shop:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Our environment with these, and without what leads to other servers and relays."""
+    """Our environment with these variables, and without those that lead to other servers and relays."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("PGRELAY_", "PG"))]:
             patch.delenv(name)
@@ -151,7 +151,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def status(url: str) -> int:
-    """The HTTP status of an answer; 0 where there is none."""
+    """The HTTP status of the answer; 0 without an answer."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return int(answer.status)

@@ -1,4 +1,4 @@
-"""The alert rules: as promtool judges them, and each with its section in the runbook."""
+"""The alert rules, checked by promtool, and the section of each in the runbook."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ ALERTS: dict[str, dict[str, Any]] = {
 
 
 def asked(alert: str) -> set[str]:
-    """The metrics that an alert looks at; Prometheus's own `up` is none of ours."""
+    """The metrics that an alert uses, without Prometheus's own `up`."""
     return set(re.findall(r"\b(?:pgrelay|process)_\w+", ALERTS[alert]["expr"]))
 
 
@@ -44,12 +44,12 @@ def names(page: bytes) -> set[str]:
 
 
 def section(heading: str) -> str:
-    """What stands below a third-level heading of the runbook, up to the next; empty where there is none."""
+    """The text below a third-level heading of the runbook, up to the next; empty without such a heading."""
     found = re.search(rf"^### {heading}\n(.*?)(?=^##|\Z)", RUNBOOK.read_text(), re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
 
-def test_the_rules_are_sound() -> None:
+def test_promtool_accepts_the_rules() -> None:
     checked = promtool("check", "rules", RULES)
     assert checked.returncode == 0, checked.stdout
     assert f"{len(ALERTS)} rules found" in checked.stdout
@@ -61,31 +61,31 @@ def test_the_rules_fire_when_they_should_and_not_before() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_is_tested_to_fire(alert: str) -> None:
+def test_each_alert_is_tested_to_fire(alert: str) -> None:
     cases = [case for test in yaml.safe_load(TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
     assert any(case["alertname"] == alert and case.get("exp_alerts") for case in cases)
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_leads_to_its_section(alert: str) -> None:
+def test_each_alert_links_to_its_section_in_the_runbook(alert: str) -> None:
     assert ALERTS[alert]["annotations"]["runbook"] == f"docs/operations.md#{alert.lower()}"
     text = section(alert)
     for part in ("means", "look", "mend"):
         assert re.search(rf"^\*\*.*\b{part}\b.*\*\*", text, re.MULTILINE | re.IGNORECASE), part
 
 
-def test_the_runbook_has_no_section_for_an_alert_that_is_none() -> None:
+def test_every_section_of_the_runbook_has_its_alert() -> None:
     assert set(re.findall(r"^### (Pgrelay\w+)$", RUNBOOK.read_text(), re.MULTILINE)) == set(ALERTS)
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_asks_for_metrics_that_there_are(alert: str) -> None:
+def test_each_alert_uses_existing_metrics(alert: str) -> None:
     assert asked(alert) <= exposed_by_relays() | exposed_by_mirrors()
     if "pgrelay-mirror" in ALERTS[alert]["expr"]:
         assert asked(alert) <= exposed_by_mirrors()
 
 
-def test_what_the_relay_exposes_is_clean() -> None:
+def test_promtool_accepts_what_the_relay_exposes() -> None:
     metrics = Metrics()
     metrics.describe(version="1", slot="s", prefix="p")
     metrics.add_records("public.orders", "c", 1)

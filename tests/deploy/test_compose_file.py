@@ -1,4 +1,4 @@
-"""The compose file by itself: its schema, and that its parts fit together. test_compose_run.py runs them."""
+"""The compose file by itself: its schema, and whether its parts fit together. test_compose_run.py runs it."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ from tests.deploy.compose import FILE, ROOT, Compose
 
 COMPOSE = Compose()
 
-# Where each service listens. test_compose_run.py starts those that we have on other ports, and moves these.
+# Where each service listens. test_compose_run.py starts our own on other ports and replaces these.
 LISTENS = {
     "postgres": {5432},
     "kafka": {9092, 9093, 9094},
@@ -26,7 +26,7 @@ LISTENS = {
 }
 
 
-def test_the_schema_of_compose_files_accepts_it() -> None:
+def test_the_schema_of_compose_files_accepts_the_file() -> None:
     checker = Path(sys.executable).with_name("check-jsonschema")
     command: list[str | Path] = [checker, "--builtin-schema", "vendor.compose-spec", FILE]
     checked = subprocess.run(command, capture_output=True, text=True)
@@ -34,13 +34,13 @@ def test_the_schema_of_compose_files_accepts_it() -> None:
 
 
 @pytest.mark.parametrize("service", COMPOSE.services)
-def test_what_is_mounted_is_there(service: str) -> None:
+def test_mounted_files_exist(service: str) -> None:
     for path in COMPOSE.mounts(service).values():
         assert path.exists()
 
 
 @pytest.mark.parametrize("service", COMPOSE.services)
-def test_what_is_built_is_there(service: str) -> None:
+def test_dockerfiles_to_build_exist(service: str) -> None:
     build = COMPOSE.services[service].get("build")
     if build is not None:
         context = (FILE.parent / build["context"]).resolve()
@@ -49,19 +49,19 @@ def test_what_is_built_is_there(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", COMPOSE.services)
-def test_a_published_port_is_listened_on_and_is_the_hosts_own(service: str) -> None:
+def test_published_ports_are_listened_on_and_bound_to_127_0_0_1(service: str) -> None:
     assert set(COMPOSE.published(service)) <= LISTENS.get(service, set())
     for ports in COMPOSE.services[service].get("ports", []):
         assert ports.startswith("127.0.0.1:")
 
 
-def test_no_port_of_the_host_is_taken_twice() -> None:
+def test_no_port_of_the_host_is_used_twice() -> None:
     ports = [ports for service in COMPOSE.services.values() for ports in service.get("ports", [])]
     hosts = [ports.rpartition(":")[0] for ports in ports]
     assert len(set(hosts)) == len(hosts)
 
 
-def test_an_address_is_that_of_a_service_and_of_a_port_that_it_listens_on() -> None:
+def test_every_address_names_a_service_and_a_port_it_listens_on() -> None:
     names = "|".join(COMPOSE.services)
     found: set[tuple[str, int]] = set()
     for file in (FILE, *(path for service in COMPOSE.services for path in _files(service))):
@@ -71,7 +71,7 @@ def test_an_address_is_that_of_a_service_and_of_a_port_that_it_listens_on() -> N
     assert {(name, port) for name, port in found if port not in LISTENS[name]} == set()
 
 
-def test_a_service_waits_for_one_that_can_tell_its_health() -> None:
+def test_services_wait_only_for_those_with_a_health_check() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     for service in COMPOSE.services.values():
         for other, wait in service.get("depends_on", {}).items():
@@ -81,7 +81,7 @@ def test_a_service_waits_for_one_that_can_tell_its_health() -> None:
     assert "\nHEALTHCHECK " in dockerfile
 
 
-def test_kafka_and_registry_are_of_the_versions_that_tests_run() -> None:
+def test_kafka_and_registry_have_the_versions_that_tests_use() -> None:
     assert COMPOSE.services["kafka"]["image"].endswith(f":{KAFKA_VERSION}")
     assert COMPOSE.services["registry"]["image"].endswith(f":{REGISTRY_VERSION}")
 
@@ -102,7 +102,7 @@ def test_grafana_finds_its_dashboard_and_prometheus() -> None:
 
 
 def _files(service: str) -> list[Path]:
-    """The text files mounted into a service, those in folders included."""
+    """The text files mounted into a service, also those in folders."""
     found: list[Path] = []
     for path in COMPOSE.mounts(service).values():
         found += [path] if path.is_file() else [each for each in path.rglob("*.y*ml") if each.is_file()]

@@ -1,6 +1,6 @@
-"""Every service of the compose file but Grafana on embedded servers: its command, variables, files and ports.
+"""Every service of the compose file except Grafana on embedded servers: command, variables, files, ports.
 
-One shop for all tests: the servers, both relays, and a workload that is over and relayed when they begin.
+All tests share the servers, both relays, and a workload that has been relayed before they begin.
 """
 
 import json
@@ -28,7 +28,7 @@ from tests.integration.topics import read_topic
 from tests.integration.waiting import wait_until
 from tests.unavailable import skip
 
-# One worker runs them all, on one shop.
+# One worker runs them all, on the same servers.
 pytestmark = pytest.mark.xdist_group("compose")
 
 RELAYS = ["pgrelay", "pgrelay-avro"]
@@ -61,7 +61,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def _work(running: Running) -> None:
-    """Run the workload, for some transactions instead of a day, and wait until both relays have it."""
+    """Run some transactions of the workload, and wait until both relays have delivered them."""
     active = "SELECT count(*) FROM pg_replication_slots WHERE active"
     wait_until(lambda: running.query(active) == [(len(RELAYS),)], "both relays to stream")
     name, *options = running.shop.compose.command("workload")
@@ -93,7 +93,7 @@ def test_postgres_has_the_settings_of_the_command(running: Running) -> None:
     assert "wal_level=logical" in command
 
 
-def test_the_relays_come_as_a_role_of_few_rights_each_to_its_slot(running: Running) -> None:
+def test_the_relays_read_their_slots_with_a_role_of_few_rights(running: Running) -> None:
     assert running.query("SELECT rolsuper, rolreplication FROM pg_roles WHERE rolname = 'pgrelay'") == [
         (False, True)
     ]

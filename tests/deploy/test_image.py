@@ -1,4 +1,4 @@
-"""The Dockerfiles as far as no engine is needed; deploy/image/build builds and runs the image."""
+"""Tests of the Dockerfiles that need no engine; deploy/image/build builds and runs the image."""
 
 import json
 import os
@@ -29,12 +29,12 @@ def test_hadolint_finds_nothing(dockerfile: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What ENV sets in the last stage."""
+    """The variables that ENV sets in the last stage."""
     [block] = re.findall(r"^ENV ((?:.*\\\n)*.*)$", TEXT.rpartition("\nFROM ")[2], re.MULTILINE)
     return dict(pair.split("=", 1) for pair in block.replace("\\\n", " ").split())
 
 
-def test_its_variables_are_keys_of_the_configuration() -> None:
+def test_the_images_variables_are_keys_of_the_configuration() -> None:
     overrides = find_overrides(environment(), Config)
     assert {override.path for override in overrides} == {("transactions", "spool_dir"), ("http", "listen")}
 
@@ -44,14 +44,14 @@ def test_the_spool_is_the_volume() -> None:
     assert f"\nVOLUME {spool}\n" in TEXT
 
 
-def test_a_command_is_found_by_its_name() -> None:
-    """As in `kubectl exec pgrelay-0 -- pgrelay status`, which goes by no ENTRYPOINT."""
+def test_pgrelay_is_on_the_path_in_the_image() -> None:
+    """`kubectl exec pgrelay-0 -- pgrelay status` uses no ENTRYPOINT."""
     [program] = re.findall(r'^ENTRYPOINT \["(.*)"\]$', TEXT, re.MULTILINE)
     assert f" ln -s {program} /usr/local/bin/pgrelay\n" in TEXT
 
 
 def healthcheck(listen: str, **variables: str) -> int:
-    """The exit code of the HEALTHCHECK with this PGRELAY_HTTP__LISTEN, run by our own Python."""
+    """The exit code of the HEALTHCHECK with this PGRELAY_HTTP__LISTEN, run with our own Python."""
     [words] = re.findall(r"^HEALTHCHECK .* CMD (\[(?:.*\\\n)*.*\])$", TEXT, re.MULTILINE)
     python, *arguments = json.loads(words.replace("\\\n", ""))
     assert python == "/opt/pgrelay/bin/python"
@@ -70,27 +70,27 @@ def test_the_health_check_passes_while_the_relay_works_and_fails_while_it_is_stu
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "localhost", "0.0.0.0", "[::1]", "[::]"])
-def test_the_health_check_asks_where_the_relay_listens(host: str) -> None:
+def test_the_health_check_queries_the_address_that_the_relay_listens_on(host: str) -> None:
     if host.startswith("[") and not socket.has_ipv6:
         pytest.skip("needs IPv6")
     with StatusServer((host.strip("[]"), 0), Metrics(), Health(), dict) as server:
         assert healthcheck(f"{host}:{server.port}") == 0
 
 
-def test_the_health_check_asks_no_proxy() -> None:
-    """One that is in the environment since the relay asks its schema registry by it."""
+def test_the_health_check_uses_no_proxy() -> None:
+    """The environment may have one for the relay's requests to the schema registry."""
     with StatusServer(("127.0.0.1", 0), Metrics(), Health(), dict) as server:
-        # Port 1, where no server ever answers.
+        # No server ever answers on port 1.
         assert healthcheck(f"0.0.0.0:{server.port}", http_proxy="http://127.0.0.1:1", no_proxy="") == 0
 
 
-def test_the_health_check_fails_where_nobody_listens() -> None:
+def test_the_health_check_fails_if_nobody_listens() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         assert healthcheck(f"0.0.0.0:{held.getsockname()[1]}") == 1
 
 
-def test_the_health_check_ends_before_its_timeout_where_nobody_answers() -> None:
+def test_the_health_check_gives_up_before_its_timeout() -> None:
     [allowed] = re.findall(r"^HEALTHCHECK .*--timeout=(\d+)s", TEXT, re.MULTILINE)
     [waits] = re.findall(r"^ .*timeout=(\d+)\);.*\"\]$", TEXT, re.MULTILINE)
     assert int(waits) < int(allowed)

@@ -1,6 +1,6 @@
-"""The manifests by themselves: schemas of Kubernetes, and that the parts fit each other, image and relay.
+"""The manifests by themselves: Kubernetes's schemas, and whether they fit each other, image and relay.
 
-deploy/kubernetes/check judges what kustomize makes of them; test_kubernetes_run.py runs the configuration.
+deploy/kubernetes/check checks kustomize's output; test_kubernetes_run.py runs the configuration.
 """
 
 import re
@@ -31,7 +31,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 @pytest.fixture
 def relay_config(monkeypatch: pytest.MonkeyPatch) -> config.Config:
-    """The ConfigMap's file as the pod reads it."""
+    """The ConfigMap's configuration as the pod reads it."""
     for name, value in secret().items():
         monkeypatch.setenv(name, value)
     return config.load(BASE / "relay.yaml")
@@ -39,12 +39,12 @@ def relay_config(monkeypatch: pytest.MonkeyPatch) -> config.Config:
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
 @pytest.mark.parametrize("document", OURS, ids=lambda document: document["kind"])
-def test_the_schemas_of_kubernetes_accept_it(document: dict[str, Any], version: str) -> None:
+def test_the_schemas_of_kubernetes_accept_every_manifest(document: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(document, version, strict=True)
 
 
-def test_what_only_an_operator_knows_is_apart() -> None:
-    """Else kubectl apply ends with an error on a cluster that has none."""
+def test_custom_resources_are_in_a_separate_component() -> None:
+    """Otherwise kubectl apply would fail on a cluster without the operator."""
     [document] = manifests(MONITORED)
     assert document["apiVersion"].startswith("monitoring.coreos.com/")
     assert kustomization(MONITORED)["kind"] == "Component"
@@ -75,21 +75,21 @@ def test_every_selector_finds_the_pod_or_the_service() -> None:
         assert manifest(kind)["spec"][key] == {"matchLabels": LABELS}
 
 
-def test_the_job_is_called_as_alerts_expect() -> None:
+def test_the_jobs_name_is_that_of_the_alerts() -> None:
     assert LABELS[manifest("ServiceMonitor")["spec"]["jobLabel"]] == "pgrelay"
 
 
-def test_one_relay_and_a_budget_that_lets_it_go() -> None:
+def test_there_is_one_replica_and_the_budget_allows_its_eviction() -> None:
     assert manifest("StatefulSet")["spec"]["replicas"] == 1
     assert manifest("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
-def test_a_relay_that_is_never_ready_gets_its_mended_configuration() -> None:
-    """With OrderedReady a roll-out waits for the pod that it would replace."""
+def test_a_pod_that_is_never_ready_can_be_replaced() -> None:
+    """With OrderedReady a rollout would wait for the pod that it should replace."""
     assert manifest("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
 
 
-def test_the_port_is_the_images_and_everyone_names_it() -> None:
+def test_the_port_is_the_images_and_used_everywhere() -> None:
     [port] = container()["ports"]
     assert f"\nEXPOSE {port['containerPort']}\n" in DOCKERFILE
     [exposed] = manifest("Service")["spec"]["ports"]
@@ -108,7 +108,7 @@ def test_the_user_is_the_images() -> None:
     assert context["fsGroup"] == context["runAsGroup"]
 
 
-def test_the_mounts_are_where_the_image_looks() -> None:
+def test_the_mounts_are_at_the_images_paths() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
     assert f"\nVOLUME {mounts['spool']}\n" in DOCKERFILE
     [file] = kustomization()["configMapGenerator"][0]["files"]
@@ -116,17 +116,17 @@ def test_the_mounts_are_where_the_image_looks() -> None:
     assert {volume["name"] for volume in pod()["volumes"]} == set(mounts)
 
 
-def test_the_pod_is_given_longer_than_the_relay_takes_to_drain(relay_config: config.Config) -> None:
+def test_the_pods_grace_period_exceeds_the_relays_shutdown_grace(relay_config: config.Config) -> None:
     assert pod()["terminationGracePeriodSeconds"] >= relay_config.sink.shutdown_grace_s + 5
 
 
-def test_the_spool_fits_into_the_storage_that_the_pod_may_use() -> None:
+def test_the_spool_fits_into_the_pods_storage_limit() -> None:
     [spool] = [volume for volume in pod()["volumes"] if volume["name"] == "spool"]
     limit = container()["resources"]["limits"]["ephemeral-storage"]
     assert _gibibytes(spool["emptyDir"]["sizeLimit"]) < _gibibytes(limit)
 
 
-def test_the_policy_lets_the_relay_reach_what_it_is_configured_with(relay_config: config.Config) -> None:
+def test_the_network_policy_allows_the_configured_servers(relay_config: config.Config) -> None:
     allowed = {
         port["port"] for egress in manifest("NetworkPolicy")["spec"]["egress"] for port in egress["ports"]
     }
@@ -136,7 +136,7 @@ def test_the_policy_lets_the_relay_reach_what_it_is_configured_with(relay_config
     assert {int(port) for port in registries} == {8081, 8080} <= allowed
 
 
-def test_secrets_come_by_the_environment_only() -> None:
+def test_secrets_come_only_from_the_environment() -> None:
     [source] = container()["envFrom"]
     example = yaml.safe_load((FOLDER / "secret.example.yaml").read_text())
     assert source == {"secretRef": {"name": example["metadata"]["name"]}}
@@ -146,7 +146,7 @@ def test_secrets_come_by_the_environment_only() -> None:
         assert value not in text
 
 
-def test_the_durable_spool_takes_the_place_of_the_one_that_goes_with_the_pod() -> None:
+def test_the_durable_spool_replaces_the_pods_own() -> None:
     variant = kustomization(FOLDER / "durable-spool")
     assert variant["resources"] == ["../base"]
     [patch] = [yaml.safe_load(patch["patch"]) for patch in variant["patches"]]

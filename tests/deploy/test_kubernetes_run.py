@@ -1,4 +1,4 @@
-"""The configuration of the ConfigMap on embedded servers, as the StatefulSet runs it; a second replica."""
+"""The ConfigMap's configuration on embedded servers, as the StatefulSet runs it, with a second replica."""
 
 import signal
 import sys
@@ -31,7 +31,7 @@ _BY_HAND = (
 
 
 class Pods:
-    """Relays of the one configuration, each answering on a port of its own."""
+    """Relays with the same configuration, each with its own status port."""
 
     def __init__(self, stack: ExitStack, folder: Path, postgres: Postgres, kafka: Kafka) -> None:
         self.postgres = postgres
@@ -44,7 +44,7 @@ class Pods:
         self._config.write_text(text.replace("kafka:9092", kafka.bootstrap))
 
     def start(self) -> tuple[Daemon, str]:
-        """A relay that is alive, as its liveness probe sees it, and where it answers."""
+        """Start a relay and wait until its liveness probe passes; return it and its status address."""
         port = free_port()
         daemon = Daemon(f"pod {port}", self._folder / f"{port}.log")
         self._stack.callback(daemon.kill)

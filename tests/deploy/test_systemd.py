@@ -1,4 +1,4 @@
-"""The systemd unit: what systemd itself finds in it, and that it fits the relay. It is not started here."""
+"""The systemd unit: checked by systemd-analyze, and whether it fits the relay. It is not started here."""
 
 import re
 import shlex
@@ -27,8 +27,8 @@ def service() -> dict[str, str]:
     return dict(parser["Service"])
 
 
-def test_systemd_finds_nothing(service: dict[str, str], tmp_path: Path) -> None:
-    """But for the program, which is ours here."""
+def test_systemd_analyze_finds_no_fault(service: dict[str, str], tmp_path: Path) -> None:
+    """The program is replaced by ours."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("needs systemd-analyze")
     program, *_ = service["ExecStart"].split()
@@ -39,20 +39,20 @@ def test_systemd_finds_nothing(service: dict[str, str], tmp_path: Path) -> None:
     assert (verified.returncode, verified.stdout) == (0, "")
 
 
-def test_it_is_given_longer_than_the_relay_takes_to_drain(service: dict[str, str]) -> None:
+def test_the_stop_timeout_exceeds_the_relays_shutdown_grace(service: dict[str, str]) -> None:
     assert (
         float(service["TimeoutStopSec"].removesuffix("s"))
         >= SinkConfig.model_fields["shutdown_grace_s"].default + 5
     )
 
 
-def test_what_no_restart_heals_is_not_restarted(service: dict[str, str]) -> None:
+def test_exit_codes_that_no_restart_heals_prevent_one(service: dict[str, str]) -> None:
     assert service["Restart"] == "on-failure"
     assert service["RestartPreventExitStatus"].split() == ["2", "3", "4"]
 
 
-def test_a_command_beside_it_has_its_variables_its_spool_and_its_user(service: dict[str, str]) -> None:
-    """`reset` deletes the prepared transactions of the spool, so it must find them."""
+def test_the_documented_systemd_run_has_the_units_variables_and_user(service: dict[str, str]) -> None:
+    """`reset` deletes the prepared transactions in the spool, so it must find them."""
     [command] = re.findall(
         r"^systemd-run (?:.*\\\n)*.*$", (ROOT / "docs/deploy.md").read_text(), re.MULTILINE
     )
@@ -64,7 +64,7 @@ def test_a_command_beside_it_has_its_variables_its_spool_and_its_user(service: d
     assert words[-4:] == [program, "reset", *config]
 
 
-def test_the_spool_is_in_the_folder_that_systemd_makes(service: dict[str, str]) -> None:
+def test_the_spool_is_in_the_state_directory(service: dict[str, str]) -> None:
     variable, _, folder = service["Environment"].partition("=")
     [override] = find_overrides({variable: folder}, Config)
     assert override.path == ("transactions", "spool_dir")

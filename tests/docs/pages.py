@@ -1,4 +1,4 @@
-"""The pages that people read, and what is fenced in them."""
+"""The documentation's pages, and the fenced blocks in them."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _FENCE: Final = re.compile(r"( *)```(\w*) *")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is fenced: its language ("" where none is told), its text, and the line of its fence."""
+    """A fenced block: its language ("" without one), its text, and the line of its fence."""
 
     page: str
     line: int
@@ -26,20 +26,20 @@ class Block:
 
 @cache
 def pages() -> dict[str, str]:
-    """Every page of ours by its path below the root."""
+    """Every page by its path below the root."""
     paths = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")]
     return {str(path.relative_to(ROOT)): path.read_text() for path in sorted(paths)}
 
 
 @cache
 def blocks(*languages: str) -> tuple[Block, ...]:
-    """The blocks in one of these languages; every block where none is named."""
+    """The blocks in one of these languages; every block if none is named."""
     found = (block for page, text in pages().items() for block in _blocks(page, text))
     return tuple(block for block in found if not languages or block.language in languages)
 
 
 def prose(text: str) -> str:
-    """A page without its blocks."""
+    """A page without its fenced blocks."""
     kept, fenced = [], False
     for line in text.splitlines():
         if _FENCE.fullmatch(line):

@@ -1,4 +1,4 @@
-"""The record that docs/avro.md shows: its bytes, read by a reader that is not ours, are what it says."""
+"""The record in docs/avro.md: an independent reader reads its bytes as shown."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from tests.docs.pages import blocks
 _HEADER = b"\x00\x00\x00\x00\x02"  # the registry's wire format, schema 2
 
 
-def test_the_bytes_are_the_record() -> None:
+def test_the_bytes_read_back_as_the_record_shown() -> None:
     on_page = [block for block in blocks() if block.page == "docs/avro.md"]
     [value] = [bytes.fromhex(block.text) for block in on_page if block.language == "hex"]
     shown, written = [json.loads(block.text) for block in on_page if block.language == "json"]

@@ -1,6 +1,6 @@
-"""Commands that are shown exist: ours are parsed by our own parser, make's targets and modules are looked up.
+"""The commands shown exist: our parser parses ours, and make's targets and modules are looked up.
 
-Not run here, as each is run elsewhere, or belongs to somebody else:
+They are not run here, because they run elsewhere or belong to somebody else:
 
 - `pgrelay …`: tests/integration and tests/demo do; the quick start's are run by a test of its own.
 - `make …`, `python -m bench…`: they are what CI and the measurements run.
@@ -24,7 +24,7 @@ _PLACEHOLDERS = {"X/Y": "16/B374D848", "N": "2", "…": ""}
 
 
 def shown() -> Iterator[tuple[str, str]]:
-    """Where it stands, and the command, its comments and redirections left out."""
+    """Each command with its place, without comments and redirections."""
     for block in blocks(*_SHELL):
         yield from _of_block(block)
     for page, text in pages().items():
@@ -47,7 +47,7 @@ def of(program: str) -> list[tuple[str, str]]:
 
 
 def words(command: str) -> list[str]:
-    """The arguments, as a shell has them, up to a redirection or a pipe."""
+    """The arguments as a shell splits them, up to a redirection or a pipe."""
     cut = re.split(r" (?:>|\||&&) ?", command)[0]
     return [_PLACEHOLDERS.get(word, word) for word in shlex.split(cut, comments=True)[1:]]
 
@@ -59,7 +59,7 @@ def test_our_commands_parse(where: str, command: str, capsys: pytest.CaptureFixt
         return
     known = {action for group in parser()._actions if group.choices for action in group.choices}
     if len(arguments) == 1 and arguments[0] in known:
-        return  # the name of a command in a sentence
+        return  # only the name of a command in a sentence
     try:
         parser().parse_args(arguments)
     except SystemExit:
@@ -67,7 +67,7 @@ def test_our_commands_parse(where: str, command: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("where", "command"), of("make "))
-def test_make_has_the_target(where: str, command: str) -> None:
+def test_make_targets_exist(where: str, command: str) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = [word for word in words(command) if "=" not in word]
     assert targets, where
@@ -76,19 +76,19 @@ def test_make_has_the_target(where: str, command: str) -> None:
 
 
 @pytest.mark.parametrize(("where", "command"), of("python -m "))
-def test_the_module_is_there(where: str, command: str) -> None:
+def test_modules_exist(where: str, command: str) -> None:
     module = words(command)[1]
     assert importlib.util.find_spec(module) is not None, f"{where}: {module}"
 
 
 @pytest.mark.parametrize(("where", "command"), of("pip install "))
-def test_an_extra_is_declared(where: str, command: str) -> None:
+def test_extras_are_declared(where: str, command: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for extra in re.findall(r"\[([\w,]+)\]", command):
         assert set(extra.split(",")) <= set(project["optional-dependencies"]), where
 
 
-def test_there_are_some_of_each() -> None:
+def test_commands_of_every_kind_are_found() -> None:
     for program in (
         "pgrelay run",
         "pgrelay check",

@@ -1,4 +1,4 @@
-"""Configurations that are shown load, and keys that are named exist."""
+"""The configurations shown load, and the keys named exist."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _REFERENCE = re.compile(r"\$\{([A-Z_]+)\}")
 
 
 def configurations() -> list[Block]:
-    """Those whose top level are our sections; other YAML is somebody else's."""
+    """The blocks whose top level has our sections; other YAML is not a configuration of ours."""
     return [block for block in blocks("yaml") if _is_ours(yaml.safe_load(block.text))]
 
 
@@ -26,14 +26,14 @@ def _is_ours(document: Any) -> bool:
     return isinstance(document, dict) and set(document) <= _SECTIONS
 
 
-def test_there_are_some() -> None:
+def test_configurations_are_found() -> None:
     assert {"README.md", "docs/avro.md", "docs/security.md"} <= {block.page for block in configurations()}
 
 
 @pytest.mark.parametrize("block", configurations(), ids=str)
 def test_a_configuration_loads(block: Block, tmp_path: Path) -> None:
     document = yaml.safe_load(block.text)
-    # A part of one is shown without what every configuration needs.
+    # Add what every configuration needs, since many blocks show only a part.
     document.setdefault("source", {}).setdefault("dsn", "postgresql://localhost/app")
     document.setdefault("sink", {}).setdefault("kafka", {}).setdefault("bootstrap.servers", "localhost:9092")
     path = tmp_path / "relay.yaml"
@@ -42,7 +42,7 @@ def test_a_configuration_loads(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", [block for block in configurations() if "dsn" in block.text], ids=str)
-def test_a_whole_configuration_loads_as_it_stands(block: Block, tmp_path: Path) -> None:
+def test_a_whole_configuration_loads_unchanged(block: Block, tmp_path: Path) -> None:
     path = tmp_path / "relay.yaml"
     path.write_text(block.text)
     if "sink" not in yaml.safe_load(block.text):
@@ -55,17 +55,17 @@ SHOWN = [block.text for block in configurations() if "dsn" in block.text]
 
 
 @pytest.mark.parametrize("text", [*((ROOT / path).read_text() for path in SHIPPED), *SHOWN])
-def test_a_password_is_in_no_uri(text: str) -> None:
-    """There some of its characters would mean something else: the rest of it is then the host."""
+def test_no_password_is_in_a_uri(text: str) -> None:
+    """Some of its characters would mean something else there, so a part of it could become the host."""
     dsn = yaml.safe_load(text)["source"]["dsn"]
     assert "${" not in dsn
     assert "password" not in conninfo_to_dict(dsn)
 
 
-# A function, and an option of Debezium's.
+# A function, and an option of Debezium.
 _OTHERS = {"errors.verdict", "errors.tolerance"}
 
-# What records hold under `source`, ours or Debezium's, which is no key of ours.
+# Members of records under `source`, ours or Debezium's, which are no keys of ours.
 _MEMBERS = {
     "commit_lsn",
     "seq",
@@ -85,7 +85,7 @@ _MEMBERS = {
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page != "CHANGELOG.md"])
-def test_keys_that_are_named_exist(page: str) -> None:
+def test_keys_named_in_pages_exist(page: str) -> None:
     models = {name: field.annotation for name, field in Config.model_fields.items()}
     unknown = []
     for section, key in _KEY.findall(pages()[page]):

@@ -1,4 +1,4 @@
-"""Links lead somewhere: to files that are there, and headings that are in them."""
+"""Links lead to existing files, and to headings in them."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ _OTHER_SITES = ("https://", "http://", "mailto:")
 
 
 def anchors(text: str) -> set[str]:
-    """What GitHub calls a page's headings: lower case, hyphens for spaces, -1 behind a second of one name."""
+    """GitHub's anchors of a page's headings: lower case, hyphens for spaces, -1 after a repeated name."""
     found: set[str] = set()
     for line in prose(text).splitlines():
         if heading := _HEADING.fullmatch(line):
@@ -29,7 +29,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_links_lead_somewhere(page: str) -> None:
+def test_every_link_has_a_target(page: str) -> None:
     dead = []
     for target in (*_LINK.findall(prose(pages()[page])), *_IMAGE.findall(pages()[page])):
         if target.startswith(_OTHER_SITES):
@@ -60,6 +60,6 @@ def test_an_anchor_is_what_github_makes_of_a_heading() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page != "CHANGELOG.md"])
-def test_files_of_ours_that_are_named_are_there(page: str) -> None:
+def test_files_named_in_pages_exist(page: str) -> None:
     named = set(_OUR_FILE.findall(pages()[page]))
     assert [name for name in sorted(named) if not (ROOT / name.rstrip("./")).exists()] == []

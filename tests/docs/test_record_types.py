@@ -16,7 +16,7 @@ from tests.encode.json_values import numeric_typmod
 _CODE: Final = re.compile(r"`([^`]*)`")
 _SETTING: Final = re.compile(r"(numeric|time|binary|json): (\w+)")
 
-# SQL's names of types, where the catalogue has others.
+# SQL's names of types that have other names in the catalogue.
 _NAMES: Final = {
     "smallint": "int2",
     "integer": "int4",
@@ -41,7 +41,7 @@ _CHOICES: Final = [Encodings(*each) for each in _SETTINGS]
 
 @dataclass(frozen=True)
 class Line:
-    """A type's line. `encoding` is empty where the table leaves it to the lines above."""
+    """A type's line. `encoding` is empty if the table leaves it to the lines above."""
 
     of: ColumnType
     choices: Encodings
@@ -80,13 +80,13 @@ LINES: Final = list(lines())
 
 
 @pytest.mark.parametrize("line", LINES, ids=str)
-def test_a_type_is_written_as_its_line_says(line: Line) -> None:
+def test_each_type_is_written_as_its_line_says(line: Line) -> None:
     encoding = text_encoding(line.of, line.choices)
     assert line.encoding in ("", encoding.name)
     assert whole_converter(encoding)(line.printed.encode()).decode() == line.json
 
 
-def test_a_type_without_a_line_is_postgress_own_text_whatever_was_chosen() -> None:
+def test_a_type_without_a_line_is_postgress_text_under_every_setting() -> None:
     told = {line.of.oid for line in LINES}
     others = [of for of in _BUILT_IN.values() if of.oid not in told and not of.is_array]
     assert len(others) > 30
@@ -95,7 +95,7 @@ def test_a_type_without_a_line_is_postgress_own_text_whatever_was_chosen() -> No
         assert (encoding.kind in (QUOTED, TEXT), encoding.name) == (True, "string"), of.name
 
 
-def test_a_type_whose_line_names_no_setting_is_the_same_whatever_was_chosen() -> None:
+def test_a_type_whose_line_names_no_setting_is_the_same_under_every_one() -> None:
     settled = {line.of for line in LINES} - {line.of for line in LINES if line.choices != Encodings()}
     assert len(settled) > 20
     for of in settled:

@@ -1,4 +1,4 @@
-"""What the pages list is all that there is: metrics and calls."""
+"""The pages list every metric and call."""
 
 import re
 
@@ -13,7 +13,7 @@ from tests.docs.pages import pages
 
 
 def names(text: bytes) -> list[str]:
-    """But for those that Prometheus's client adds, of when another was made."""
+    """Without the _created metrics that Prometheus's client adds."""
     found = re.findall(r"^# TYPE (pgrelay_\w+)", text.decode(), re.MULTILINE)
     return [name for name in found if not name.endswith("_created")]
 
@@ -30,15 +30,15 @@ def rows(page: str) -> str:
 
 
 @pytest.mark.parametrize("metric", names(Exposition(Metrics()).render()))
-def test_a_metric_of_the_relay_has_a_line(metric: str) -> None:
+def test_every_metric_of_the_relay_has_a_line(metric: str) -> None:
     assert re.search(rf"`{metric}\b", rows("docs/operations.md"))
 
 
 @pytest.mark.parametrize("metric", names(of_mirrors()))
-def test_a_metric_of_mirrors_has_a_line(metric: str) -> None:
+def test_every_metric_of_mirrors_has_a_line(metric: str) -> None:
     assert re.search(rf"`{metric}\b", rows("docs/spark.md"))
 
 
 @pytest.mark.parametrize("call", spark.__all__)
-def test_a_call_of_spark_s_has_a_line(call: str) -> None:
+def test_every_call_of_the_spark_package_has_a_line(call: str) -> None:
     assert re.search(rf"`{call}\b", rows("docs/spark.md"))

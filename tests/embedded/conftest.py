@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that any account can reach, as Postgres needs it under root; pytest's own are closed."""
+    """A folder that any account can reach. Under root Postgres needs one; pytest's own are private."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -30,7 +30,7 @@ def test_a_folder_is_filled_once() -> None:
     assert (cached("name", fill) / "file").read_text() == "content"
 
 
-def test_those_who_come_while_it_is_filled_wait_for_it() -> None:
+def test_a_concurrent_request_waits_until_the_folder_is_filled() -> None:
     filling, may_end = threading.Event(), threading.Event()
 
     def slowly(target: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_failure_leaves_nothing_behind(folder: Path) -> None:
     assert (cached("name", _fill) / "file").exists()
 
 
-def test_the_folder_of_root_is_open_to_other_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roots_cache_folder_is_open_to_other_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, Path]] = []
     monkeypatch.setattr(Path, "mkdir", lambda self, **_: made.append(("mkdir", self)))
     monkeypatch.setattr(Path, "chmod", lambda self, mode: made.append((oct(mode), self)))
@@ -75,7 +75,9 @@ def test_the_folder_of_root_is_open_to_other_accounts(monkeypatch: pytest.Monkey
     assert made == [("mkdir", Path("/var/cache/pgrelay")), ("0o755", Path("/var/cache/pgrelay"))]
 
 
-def test_the_folder_of_others_is_in_their_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_accounts_have_their_cache_folder_in_their_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "pgrelay"
@@ -97,7 +99,7 @@ def test_a_cache_that_can_not_be_made_is_one_line_with_the_cure(
         cache_folder()
 
 
-def test_an_account_without_a_home_is_told_to_name_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_the_cure_is_to_set_a_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -1,4 +1,4 @@
-"""A server process's life, with shell scripts for servers."""
+"""The life of a server process, with shell scripts as servers."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def daemon(tmp_path: Path) -> Daemon:
 
 
 def _start(daemon: Daemon, script: str, *, timeout: float = 60.0) -> None:
-    """Ready once the script has written "up"."""
+    """Start the script; it is ready once it has written "up"."""
 
     def ready() -> bool:
         return "up" in daemon.log.read_text()
@@ -27,7 +27,7 @@ def _start(daemon: Daemon, script: str, *, timeout: float = 60.0) -> None:
 
 
 def _never_ready(daemon: Daemon, script: str) -> None:
-    """It is given up once the script has written "hm"."""
+    """Start a script that is never ready; give up once it has written "hm"."""
 
     def ready() -> bool:
         wait_until(lambda: "hm" in daemon.log.read_text(), "the script's word")
@@ -46,7 +46,7 @@ def test_starts_and_stops(daemon: Daemon) -> None:
     daemon.stop(signal.SIGTERM, timeout=10)
 
 
-def test_runs_in_a_session_of_its_own(daemon: Daemon) -> None:
+def test_runs_in_its_own_session(daemon: Daemon) -> None:
     _start(daemon, "echo up; exec sleep 60")
     assert daemon.pid is not None
     assert os.getsid(daemon.pid) == daemon.pid != os.getsid(0)
@@ -60,20 +60,20 @@ def test_is_not_started_twice(daemon: Daemon) -> None:
     daemon.kill()
 
 
-def test_an_early_end_is_told_with_the_log(daemon: Daemon) -> None:
+def test_the_error_for_an_early_end_shows_the_log(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match=r"Thing did not start: exit code 3; .*\ncannot bind"):
         _start(daemon, "echo cannot bind >&2; exit 3")
     assert not daemon.running
     assert daemon.exit_code == 3
 
 
-def test_no_answer_is_told_with_the_log(daemon: Daemon) -> None:
+def test_the_error_for_no_answer_shows_the_log(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match=r"Thing did not answer within 0\.1 s; .*\nhm"):
         _never_ready(daemon, "echo hm; exec sleep 60")
     assert not daemon.running
 
 
-def test_a_deaf_process_is_told(daemon: Daemon) -> None:
+def test_a_process_that_ignores_sigterm_is_an_error(daemon: Daemon) -> None:
     _start(daemon, "trap '' TERM; echo up; while :; do sleep 60; done")
     with pytest.raises(ServerFailed, match=r"Thing did not stop within 0\.1 s of SIGTERM"):
         daemon.stop(signal.SIGTERM, timeout=0.1)
@@ -82,7 +82,7 @@ def test_a_deaf_process_is_told(daemon: Daemon) -> None:
     daemon.kill()
 
 
-def test_a_failing_look_stops_it(daemon: Daemon) -> None:
+def test_an_error_in_the_ready_check_stops_the_process(daemon: Daemon) -> None:
     def ready() -> bool:
         raise KeyboardInterrupt
 
@@ -91,14 +91,14 @@ def test_a_failing_look_stops_it(daemon: Daemon) -> None:
     assert not daemon.running
 
 
-def test_a_failed_start_ends_in_the_way_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_failed_start_sends_the_given_signal(tmp_path: Path) -> None:
     daemon = Daemon("Thing", tmp_path / "thing.log", abort=signal.SIGUSR1)
     with pytest.raises(ServerFailed, match="did not answer"):
         _never_ready(daemon, "trap 'echo tidied; exit' USR1; echo hm; while :; do sleep 0.01; done")
     assert "tidied" in daemon.log.read_text()
 
 
-def test_one_that_is_paused_stands_still_at_once_until_it_is_resumed(daemon: Daemon) -> None:
+def test_a_paused_process_is_halted_until_it_is_resumed(daemon: Daemon) -> None:
     _start(daemon, "echo up; while :; do :; done")
     assert daemon.pid is not None
     for _ in range(20):
@@ -109,7 +109,7 @@ def test_one_that_is_paused_stands_still_at_once_until_it_is_resumed(daemon: Dae
     daemon.kill()
 
 
-def test_one_that_has_ended_can_not_be_paused(daemon: Daemon) -> None:
+def test_a_process_that_has_ended_can_not_be_paused(daemon: Daemon) -> None:
     with pytest.raises(ServerFailed, match="Thing is not running"):
         daemon.pause()
     _start(daemon, "echo up; exec sleep 60")
@@ -119,7 +119,7 @@ def test_one_that_has_ended_can_not_be_paused(daemon: Daemon) -> None:
         daemon.pause()
 
 
-def test_one_that_ends_as_it_is_paused_keeps_its_exit_code() -> None:
+def test_a_process_that_ends_while_it_is_paused_keeps_its_exit_code() -> None:
     with subprocess.Popen(["sh", "-c", "exit 3"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.read() == b""
@@ -127,7 +127,7 @@ def test_one_that_ends_as_it_is_paused_keeps_its_exit_code() -> None:
     assert process.returncode == 3
 
 
-def test_the_tail_of_a_log(tmp_path: Path) -> None:
+def test_log_tail_returns_the_last_lines(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert "does not exist" in log_tail(log)
     log.touch()
@@ -136,13 +136,13 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     assert log_tail(log).splitlines()[0] == "80 \ufffd"
 
 
-def test_a_tool_that_fails_is_told_with_its_output(tmp_path: Path) -> None:
+def test_the_error_for_a_failed_tool_shows_its_output(tmp_path: Path) -> None:
     run_tool(["sh", "-c", "exit 0"], cwd=tmp_path)
     with pytest.raises(ServerFailed, match=r"sh failed with exit code 3:\none\ntwo"):
         run_tool(["sh", "-c", "echo one; echo two >&2; exit 3"], cwd=tmp_path)
 
 
-def test_an_interrupted_tool_is_ended_with_its_children(
+def test_an_interrupted_tool_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(self: subprocess.Popen[str]) -> None:

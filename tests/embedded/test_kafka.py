@@ -44,7 +44,7 @@ def test_reads_every_compression(broker: Kafka, codec: str) -> None:
     assert len(read_topic(broker.bootstrap, codec)) == 1
 
 
-def test_data_survive_a_kill_and_a_restart(broker: Kafka) -> None:
+def test_data_survives_a_kill_and_a_restart(broker: Kafka) -> None:
     create_topic(broker.bootstrap, "kept")
     assert _produce(broker.bootstrap, "kept", b"before").flush(60) == 0
     broker.kill()
@@ -81,7 +81,7 @@ def test_the_second_listener_keeps_clients_on_the_proxy(broker: Kafka) -> None:
         producer.list_topics(timeout=60)
 
 
-def test_a_folder_given_keeps_the_data(tmp_path: Path, broker: Kafka) -> None:
+def test_a_given_folder_keeps_the_data(tmp_path: Path, broker: Kafka) -> None:
     with Kafka(tmp_path) as first:
         create_topic(first.bootstrap, "kept")
         assert _produce(first.bootstrap, "kept", b"value").flush(60) == 0
@@ -89,7 +89,7 @@ def test_a_folder_given_keeps_the_data(tmp_path: Path, broker: Kafka) -> None:
         assert [record.value for record in read_topic(second.bootstrap, "kept")] == [b"value"]
 
 
-def test_a_broken_setting_is_told_with_the_log(broker: Kafka) -> None:
+def test_the_error_for_a_wrong_setting_shows_the_log(broker: Kafka) -> None:
     kafka = Kafka(settings={"num.network.threads": "none"})
     with pytest.raises(ServerFailed, match=r"(?s)Kafka.*num\.network\.threads"), kafka:
         pass

@@ -1,4 +1,4 @@
-"""Avro records read back by fastavro, which is not ours, by the schema id that they carry."""
+"""Avro records read back by fastavro, an independent library, by the schema id that they carry."""
 
 import io
 import json
@@ -52,7 +52,7 @@ NUMBERS: Final = SchemaNumbers()
 
 
 def whole_value(schema: Schema, body: bytes) -> Any:
-    """The value of a body that holds it, and nothing more."""
+    """The value of a body that holds nothing else."""
     stream = io.BytesIO(body)
     value = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
     assert stream.read() == b"", "bytes are left over"
@@ -62,7 +62,7 @@ def whole_value(schema: Schema, body: bytes) -> Any:
 def avro_records(
     encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS, numbers: SchemaNumbers = NUMBERS
 ) -> list[Written]:
-    """The records of the events, every need being met."""
+    """The records of the events, with every need met."""
     found: list[Segment] = []
     encoder.feed(events)
     while True:

@@ -29,7 +29,7 @@ from tests.encode.stream import FACTS, Stream
 
 FILE: Final = Path(__file__).with_name("digests.json")
 SEED: Final = 7
-# So little that open transactions are spilled, and replayed in parts.
+# So small that open transactions are spilled, and replayed in parts.
 _MEMORY, _SLICE = 4_000, 2_000
 
 _FORMATS: Final[tuple[Literal["json", "avro"], ...]] = ("json", "avro")
@@ -64,7 +64,7 @@ OPTIONS_OF: Final = {
 
 
 def digest(options: RecordOptions, binary: bool) -> str:
-    """SHA-256 over all that is told of the stream: each record, announcement and end of a transaction."""
+    """SHA-256 over the encoder's output: each record, announcement and end of a transaction."""
     told = hashlib.sha256()
     encoder, numbers = encoder_of(options), SchemaNumbers()
     for events in _events(Stream(SEED, binary).fill()):
@@ -95,7 +95,7 @@ def _told(encoder: Encoder, numbers: SchemaNumbers) -> Iterator[object]:
         for out in encoder.encode(NOW):
             if isinstance(out, Segment):
                 yield from out.records
-                # Where a slice ends in between depends on how long the frames are.
+                # Where a slice ends within a transaction depends on the length of the frames.
                 if out.end_lsn is not None:
                     yield out.end_lsn
             else:

@@ -1,4 +1,4 @@
-"""Events through an encoder, as the relay drives it, and its records as a consumer reads them."""
+"""Drives an encoder as the relay does, and reads its records as a consumer does."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def encoder_of(options: RecordOptions = OPTIONS) -> Encoder:
 def outcomes(
     encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS, now_us: int = NOW
 ) -> Iterator[Segment | Reached | Announcement]:
-    """What comes of the events, every need being met: each relation has the same `facts`."""
+    """The outcomes of the events, with every need met: each relation has the same `facts`."""
     encoder.feed(events)
     yield from encoder.encode(now_us)
     while encoder.need is not None:
@@ -57,7 +57,7 @@ def transaction(
     scoped: bool = False,
     commit_us: int = NOON,
 ) -> list[Event]:
-    """A transaction of these messages, 16 bytes of WAL apart from `lsn` on."""
+    """A transaction of these messages, which are 16 bytes of WAL apart, starting at `lsn`."""
     frames = [build.xlog_data(message, lsn + 16 * number) for number, message in enumerate(messages)]
     begin = TransactionBegin(xid, commit_lsn, commit_us, streamed, scoped)
     return [begin, *frames, TransactionEnd(commit_lsn + 8)]
@@ -65,7 +65,7 @@ def transaction(
 
 @dataclass(frozen=True)
 class Written:
-    """A record as a consumer reads it: JSON parsed, its members in their order."""
+    """A record as a consumer reads it: parsed JSON with the members in order."""
 
     topic: str
     key: Any
@@ -81,7 +81,7 @@ def written(record: Record) -> Written:
 
 
 def _parsed(json_text: bytes | None) -> Any:
-    """Strictly: NaN is no JSON, and no member comes twice."""
+    """Strict: NaN is not JSON, and no member may come twice."""
     if json_text is None:
         return None
     return json.loads(json_text, parse_constant=_refuse, object_pairs_hook=_without_repeats)

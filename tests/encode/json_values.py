@@ -1,4 +1,4 @@
-"""What the tests of values share: the whole JSON value of a type's text or binary form."""
+"""Shared by the tests of values: the JSON of a type's text or binary form."""
 
 from itertools import product
 from typing import Final, Literal
@@ -14,7 +14,7 @@ _TIME: Final[tuple[Literal["iso", "debezium"], ...]] = ("iso", "debezium")
 _BINARY: Final[tuple[Literal["base64", "hex"], ...]] = ("base64", "hex")
 _JSON: Final[tuple[Literal["string", "inline"], ...]] = ("string", "inline")
 
-# Every choice that an operator can make.
+# Every combination of settings.
 ALL_CHOICES: Final = [
     Encodings(numeric, time, binary, json, checked)
     for numeric, time, binary, json, checked in product(_NUMERIC, _TIME, _BINARY, _JSON, (False, True))
@@ -22,7 +22,7 @@ ALL_CHOICES: Final = [
 
 
 def built_in(oid: int, typmod: int = -1) -> ColumnType:
-    """The built-in type of that OID, which must be one."""
+    """The built-in type with that OID, which must exist."""
     column = builtin_type(oid, typmod)
     assert column is not None
     return column
@@ -34,12 +34,12 @@ def from_text(column: ColumnType, value: bytes, choices: Encodings = DEFAULTS) -
 
 
 def from_binary(column: ColumnType, value: bytes, choices: Encodings = DEFAULTS) -> bytes:
-    """The JSON of a value that came in binary, a form that must be known."""
+    """The JSON of a value that came in binary, whose form must be known."""
     encoding = binary_encoding(column, choices)
     assert encoding is not None
     return whole_converter(encoding)(value)
 
 
 def numeric_typmod(precision: int, scale: int) -> int:
-    """The type modifier of numeric(precision, scale), scale in eleven bits of two's complement."""
+    """The type modifier of numeric(precision, scale); the scale is eleven bits in two's complement."""
     return ((precision << 16) | (scale & 0x7FF)) + 4

@@ -1,6 +1,6 @@
-"""A stream with every kind of change, table and transaction in it, each time the same, in text or in binary.
+"""A reproducible stream with every kind of change, table and transaction, in text or in binary.
 
-What is drawn comes of `Random.random`, whose sequence no version of Python changes.
+All draws come from `Random.random`, whose sequence is the same in every version of Python.
 """
 
 import struct
@@ -70,7 +70,7 @@ _ORDER: Final = [
     Column("mood", MOOD.oid),
     Column("note"),
 ]
-# The samples by type OID, less what Avro's logical types can't hold.
+# The samples by type OID, without those that Avro's logical types can't hold.
 _NOT_IN_AVRO: Final = (b"24:00:00", b"294276-12-31 23:59:59.999999+00")
 _OF_EACH: Final[dict[int, list[_Sent]]] = {}
 for _oid, _text, _hex in SAMPLES:
@@ -102,7 +102,7 @@ def _whole(number: int, layout: str) -> _Sent:
 
 
 def _price(cents: int) -> _Sent:
-    """As numeric_send does: digits to the base 10,000, no zeros at either end."""
+    """As numeric_send does: digits in base 10,000, without zeros at either end."""
     whole, rest = divmod(cents, 100)
     digits, weight = [whole // 10_000, whole % 10_000, rest * 100], 1
     while digits and digits[0] == 0:
@@ -170,7 +170,7 @@ def _key(row: _Row) -> _Row:
 
 
 class Stream:
-    """Frames as one connection would bring them."""
+    """Frames as they would come on one connection."""
 
     def __init__(self, seed: int, binary: bool) -> None:
         self.frames: list[bytes] = []

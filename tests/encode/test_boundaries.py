@@ -1,4 +1,4 @@
-"""The transaction topic: BEGIN and END of a transaction that has records, and each record's place in it."""
+"""The transaction topic: BEGIN and END around a transaction's records, and each record's place in it."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -22,7 +22,7 @@ ID: Final = "754:6144"
 
 
 def of(*messages: bytes, options: Any = TRANSACTIONS, **more: Any) -> list[Written]:
-    """The records of one transaction that knows both tables."""
+    """The records of one transaction in which both tables are described."""
     return records_of(transaction(*RELATIONS, *messages, **more), encoder_of(options))
 
 
@@ -49,20 +49,20 @@ def places(rows: list[Written]) -> list[tuple[int, int]]:
     return [(order["total_order"], order["data_collection_order"]) for order in orders]
 
 
-def test_begin_comes_before_the_first_record_and_end_after_the_last() -> None:
+def test_begin_precedes_the_first_record_and_end_follows_the_last() -> None:
     begin, row, end = of(build.insert(PEOPLE, ["1"]))
     assert row.topic == "app.public.people"
     assert begin.value == boundary("BEGIN", None, None)
     assert end.value == boundary("END", 1, {"public.people": 1})
 
 
-def test_boundaries_go_to_one_partition_of_their_topic_under_the_transactions_id() -> None:
+def test_boundaries_are_keyed_by_transaction_id_and_go_to_one_partition() -> None:
     begin, _, end = of(build.insert(PEOPLE, ["1"]))
     for record in (begin, end):
         assert (record.topic, record.key, record.partition) == ("app.transaction", {"id": ID}, 0)
 
 
-def test_records_are_counted_in_all_and_by_table() -> None:
+def test_records_are_counted_in_total_and_by_table() -> None:
     _, *rows, end = of(
         build.insert(PEOPLE, ["1"]),
         build.insert(PETS, ["1"]),
@@ -73,7 +73,7 @@ def test_records_are_counted_in_all_and_by_table() -> None:
     assert end.value == boundary("END", 4, {"public.people": 2, "public.pets": 2})
 
 
-def test_a_change_of_the_key_counts_twice_and_its_tombstone_not_at_all() -> None:
+def test_a_key_change_counts_twice_and_its_tombstone_not_at_all() -> None:
     _, *rows, end = of(build.update(PEOPLE, ["2"], key=["1"]))
     assert places(rows) == [(1, 1), (2, 2)]
     assert end.value == boundary("END", 2, {"public.people": 2})
@@ -86,7 +86,7 @@ def test_a_truncate_counts_once_for_each_table() -> None:
     assert end.value == boundary("END", 2, {"public.people": 1, "public.pets": 1})
 
 
-def test_a_transactional_message_counts_as_a_collection_of_its_own() -> None:
+def test_a_transactional_message_counts_as_its_own_collection() -> None:
     _, row, end = of(build.message("note", b"hi", lsn=0x1000))
     assert places([row]) == [(1, 1)]
     assert end.value == boundary("END", 1, {"message": 1})
@@ -101,19 +101,19 @@ def test_a_transaction_without_records_has_no_boundaries() -> None:
     assert of() == []
 
 
-def test_a_transaction_whose_tables_are_all_left_out_has_no_boundaries() -> None:
+def test_a_transaction_of_excluded_tables_only_has_no_boundaries() -> None:
     options = replace(TRANSACTIONS, selection=Selection(exclude=(r"public\.people",)))
     assert of(build.insert(PEOPLE, ["1"]), options=options) == []
 
 
-def test_what_is_left_out_is_not_counted() -> None:
+def test_changes_of_excluded_tables_are_not_counted() -> None:
     options = replace(TRANSACTIONS, selection=Selection(exclude=(r"public\.people",)))
     _, row, end = of(build.insert(PEOPLE, ["1"]), build.insert(PETS, ["1"]), options=options)
     assert places([row]) == [(1, 1)]
     assert end.value == boundary("END", 1, {"public.pets": 1})
 
 
-def test_counts_begin_anew_with_every_transaction() -> None:
+def test_counts_restart_with_every_transaction() -> None:
     encoder = encoder_of(TRANSACTIONS)
     records_of(transaction(*RELATIONS, build.insert(PEOPLE, ["1"])), encoder)
     _, row, end = records_of(transaction(build.insert(PEOPLE, ["2"]), xid=755, commit_lsn=0x2000), encoder)
@@ -122,14 +122,14 @@ def test_counts_begin_anew_with_every_transaction() -> None:
 
 
 @pytest.mark.parametrize("cut", range(2, 8))
-def test_a_transaction_that_is_encoded_in_pieces_has_one_begin_and_one_end(cut: int) -> None:
+def test_a_transaction_encoded_in_pieces_has_one_begin_and_one_end(cut: int) -> None:
     events = transaction(*RELATIONS, build.insert(PEOPLE, ["1"]), build.insert(PETS, ["1"]))
     encoder = encoder_of(TRANSACTIONS)
     pieces = records_of(events[:cut], encoder) + records_of(events[cut:], encoder)
     assert pieces == records_of(events, encoder_of(TRANSACTIONS))
 
 
-def test_a_streamed_transaction_gives_the_same() -> None:
+def test_a_streamed_transaction_has_the_same_boundaries() -> None:
     def changes(xid: int | None) -> list[bytes]:
         relation = build.relation(PEOPLE, "public", "people", "d", [Column("id", INT4, key=True)], xid=xid)
         return [
@@ -143,6 +143,6 @@ def test_a_streamed_transaction_gives_the_same() -> None:
     assert streamed == records_of(transaction(*changes(None)), encoder_of(TRANSACTIONS))
 
 
-def test_without_the_topic_a_records_transaction_is_null() -> None:
+def test_without_the_transaction_topic_a_records_transaction_is_null() -> None:
     (row,) = of(build.insert(PEOPLE, ["1"]), options=OPTIONS)
     assert row.value["transaction"] is None

@@ -1,4 +1,4 @@
-"""What the catalogue's types come to; a real catalogue's are tried in tests/integration."""
+"""How types from the catalogue resolve. tests/integration tries those of a real catalogue."""
 
 from dataclasses import replace
 from typing import Final
@@ -24,24 +24,24 @@ TYPES: Final = {
 }
 
 
-def test_a_domain_is_its_base_type_and_an_array_of_it_one_of_that() -> None:
+def test_a_domain_resolves_to_its_base_type_in_arrays_too() -> None:
     assert resolved(1, -1, TYPES) == built_in(1700, PRICE)
     assert resolved(2, -1, TYPES) == ColumnType(2, "_numeric", PRICE, built_in(1700, PRICE))
 
 
-def test_dimensions_are_those_of_the_domain_that_declares_them() -> None:
+def test_a_domain_inherits_the_dimensions_of_its_base_domain() -> None:
     board = replace(built_in(1007), dimensions=2)
     assert resolved(3, -1, TYPES) == board
     assert resolved(4, -1, TYPES) == board
     assert resolved(5, -1, TYPES) == ColumnType(5, "_board", element=board)
 
 
-def test_the_rest_is_as_its_row_says() -> None:
+def test_other_types_resolve_as_their_catalog_row_says() -> None:
     assert resolved(6, -1, TYPES) == ColumnType(6, "span", element=builtin_type(1700), typtype="r")
     assert resolved(7, -1, TYPES) == ColumnType(7, "lone", typtype="e", sends=False)
     assert resolved(8, 3, TYPES) == ColumnType(8, "unknown", 3)
     assert resolved(23, -1, TYPES) == builtin_type(23)
 
 
-def test_a_type_names_what_it_is_made_of() -> None:
+def test_parts_lists_the_types_that_a_type_is_made_of() -> None:
     assert [row.parts() for row in TYPES.values()] == [[1700], [1], [1007], [3], [3], [1700], []]

@@ -29,13 +29,13 @@ def test_a_truncate_is_one_record_for_every_partition() -> None:
 
 @pytest.mark.parametrize("cascade", [False, True])
 @pytest.mark.parametrize("restart_identity", [False, True])
-def test_its_options(cascade: bool, restart_identity: bool) -> None:
+def test_a_truncate_carries_its_options(cascade: bool, restart_identity: bool) -> None:
     message = build.truncate([16384], cascade=cascade, restart_identity=restart_identity)
     (record,) = records(ORDERS, message)
     assert record.value["truncate"] == {"cascade": cascade, "restart_identity": restart_identity}
 
 
-def test_several_tables_in_their_order() -> None:
+def test_a_truncate_of_several_tables_keeps_their_order() -> None:
     found = records(ORDERS, ITEMS, build.truncate([16385, 16384]))
     assert [record.topic for record in found] == ["app.public.items", "app.public.orders"]
     assert [record.value["source"]["table"] for record in found] == ["items", "orders"]
@@ -43,7 +43,7 @@ def test_several_tables_in_their_order() -> None:
     assert len({record.value["source"]["lsn"] for record in found}) == 1
 
 
-def test_the_segment_says_that_it_has_one() -> None:
+def test_a_segment_tells_whether_it_has_a_truncate() -> None:
     encoder = encoder_of()
     records_of(transaction(ORDERS, build.insert(16384, ["1"])), encoder)
     (without,) = segments(encoder, transaction(build.insert(16384, ["1"])))
@@ -51,21 +51,21 @@ def test_the_segment_says_that_it_has_one() -> None:
     assert (without.has_truncate, with_one.has_truncate) == (False, True)
 
 
-def test_no_table_at_all() -> None:
+def test_a_truncate_of_no_tables_has_no_records() -> None:
     assert records(ORDERS, build.truncate([])) == []
 
 
 # --- Logical messages
 
 
-def test_a_message_goes_to_a_topic_of_its_own_under_its_prefix() -> None:
+def test_a_logical_message_goes_to_the_message_topic_keyed_by_prefix() -> None:
     (record,) = records(build.message("audit", b"\0\xff"))
     assert (record.topic, record.key, record.partition) == ("app.message", {"prefix": "audit"}, BY_KEY)
     assert record.value["message"] == {"prefix": "audit", "content": "AP8="}
     assert (record.value["op"], record.value["before"], record.value["after"]) == ("m", None, None)
 
 
-def test_it_takes_its_place_among_the_rows_of_its_transaction() -> None:
+def test_a_transactional_message_keeps_its_place_among_the_rows() -> None:
     found = records(
         ORDERS, build.insert(16384, ["1"]), build.message("audit", b""), build.insert(16384, ["2"])
     )
@@ -76,7 +76,7 @@ def test_it_takes_its_place_among_the_rows_of_its_transaction() -> None:
     ]
 
 
-def test_one_outside_any_transaction_is_a_transaction_of_its_own() -> None:
+def test_a_nontransactional_message_is_a_transaction_of_its_own() -> None:
     message = build.message("audit", b"...", lsn=0x1800, transactional=False)
     (segment,) = [it for it in segments(encoder_of(), transaction(message, xid=None)) if it.records]
     assert segment.end_lsn == 0x1808
@@ -84,7 +84,7 @@ def test_one_outside_any_transaction_is_a_transaction_of_its_own() -> None:
     assert (record.value["source"]["txId"], record.value["source"]["seq"]) == (None, 0)
 
 
-def test_without_keys_messages_go_to_one_partition() -> None:
+def test_with_keys_off_messages_go_to_one_partition() -> None:
     (record,) = records(build.message("audit", b"..."), options=replace(OPTIONS, key=False))
     assert (record.key, record.partition) == (None, 0)
 
@@ -93,7 +93,7 @@ prefixes = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_si
 
 
 @given(prefixes, st.binary(max_size=40))
-def test_any_prefix_and_any_content(prefix: str, content: bytes) -> None:
+def test_any_prefix_and_content_come_through(prefix: str, content: bytes) -> None:
     (record,) = records(build.message(prefix, content))
     assert record.key == {"prefix": prefix}
     assert record.value["message"]["prefix"] == prefix
@@ -103,7 +103,7 @@ def test_any_prefix_and_any_content(prefix: str, content: bytes) -> None:
 # --- Headers
 
 
-def test_headers_on_truncates_and_messages() -> None:
+def test_truncates_and_messages_have_headers() -> None:
     options = replace(OPTIONS, headers=True)
     found = records(ORDERS, build.truncate([16384]), build.message("audit", b"..."), options=options)
     assert [record.headers for record in found] == [
@@ -112,7 +112,7 @@ def test_headers_on_truncates_and_messages() -> None:
     ]
 
 
-def test_the_txid_header_of_a_message_outside_transactions_is_null() -> None:
+def test_the_txid_header_of_a_nontransactional_message_is_null() -> None:
     message = build.message("audit", b"...", transactional=False)
     encoder = encoder_of(replace(OPTIONS, headers=True))
     (record,) = records_of(transaction(message, xid=None), encoder)

@@ -1,4 +1,4 @@
-"""What can be no record becomes a dead letter: it names the change, and stands in its place."""
+"""A change that can't be a record becomes a dead letter, which names the change and takes its place."""
 
 import json
 from dataclasses import replace
@@ -40,12 +40,12 @@ def headers_of(record: Record) -> dict[str, Any]:
 
 
 def taking(most_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
-    """`app.public.words` takes no more."""
+    """The limits of `app.public.words`."""
     limits = DeadLetterOptions(of_topic={"app.public.words": Limits(most_bytes, keyed)})
     return replace(SETTING_ASIDE, dead_letters=limits, **more)
 
 
-def test_a_value_that_can_not_be_encoded_is_set_aside_raw_beside_its_key() -> None:
+def test_a_value_that_can_not_be_encoded_is_a_raw_letter_with_its_key() -> None:
     (letter,) = relayed(build.insert(OID, ["1", LATIN, "n"]), lsn=0x16B374D848)
     topic, key, value, _, partition = letter
     assert (topic, partition) == ("app.dead_letter", 0)
@@ -53,7 +53,7 @@ def test_a_value_that_can_not_be_encoded_is_set_aside_raw_beside_its_key() -> No
     assert value == LATIN
 
 
-def test_its_headers_name_the_change_and_why() -> None:
+def test_a_letters_headers_name_the_change_and_the_error() -> None:
     _, letter = relayed(build.insert(OID, ["1", "a", None]), build.insert(OID, ["2", LATIN, None]))
     headers = headers_of(letter)
     assert headers.pop("error").startswith(b"public.words.word: a value of type text can't be encoded: ")
@@ -77,26 +77,26 @@ def test_its_headers_name_the_change_and_why() -> None:
         (build.delete(OID, old=["1", LATIN, "n"]), b"d"),
     ],
 )
-def test_every_change_of_a_row(message: bytes, op: bytes) -> None:
+def test_inserts_updates_and_deletes_can_be_letters(message: bytes, op: bytes) -> None:
     (letter,) = relayed(message)
     assert letter[2] == LATIN
     assert headers_of(letter)["op"] == op
 
 
-def test_one_in_a_streamed_transaction() -> None:
+def test_a_change_of_a_streamed_transaction_can_be_a_letter() -> None:
     relation = build.relation(OID, "public", "words", "d", COLUMNS, xid=755)
     insert = build.insert(OID, ["1", LATIN, "n"], xid=755)
     (letter,) = records(encoder_of(SETTING_ASIDE), transaction(relation, insert, streamed=True))
     assert json.loads(headers_of(letter)["row"])["note"] == "n"
 
 
-def test_a_key_that_can_not_be_encoded_is_none() -> None:
+def test_a_letter_whose_key_can_not_be_encoded_has_none() -> None:
     (letter,) = relayed(build.update(OID, [UNCHANGED, "a", "b"]))
     assert letter[1] is None
     assert headers_of(letter)["column"] == b"id"
 
 
-def test_the_rows_around_it_are_relayed_each_with_its_own_seq() -> None:
+def test_the_rows_around_a_letter_are_relayed_with_their_own_seq() -> None:
     before, letter, after = relayed(
         *[build.insert(OID, [number, text, None]) for number, text in (("1", "a"), ("2", LATIN), ("3", "b"))]
     )
@@ -104,7 +104,7 @@ def test_the_rows_around_it_are_relayed_each_with_its_own_seq() -> None:
     assert [before[0], after[0]] == ["app.public.words"] * 2
 
 
-def test_a_letter_that_was_delivered_is_not_repeated() -> None:
+def test_a_delivered_letter_is_not_repeated() -> None:
     events = transaction(WORDS, *[build.insert(OID, [str(number), LATIN, None]) for number in range(3)])
     encoder = encoder_of(SETTING_ASIDE)
     encoder.skip(0, 0x1800, 2)
@@ -114,7 +114,7 @@ def test_a_letter_that_was_delivered_is_not_repeated() -> None:
     )
 
 
-def test_without_the_policy_it_is_an_error_that_names_its_transaction() -> None:
+def test_without_dead_letters_it_is_an_error_that_names_the_transaction() -> None:
     encoder = encoder_of(replace(SETTING_ASIDE, dead_letters=None))
     with pytest.raises(RecordError) as caught:
         records(encoder, transaction(WORDS, build.insert(OID, ["1", LATIN, None])))
@@ -125,14 +125,14 @@ def test_without_the_policy_it_is_an_error_that_names_its_transaction() -> None:
     )
 
 
-# --- What is hidden stays hidden
+# --- Hidden values stay hidden
 
 
 WORD, NOTE = (r"public\.words\.word",), (r"public\.words\.note",)
 
 
 @pytest.mark.parametrize("selection", [Selection(drop=WORD), Selection(mask=WORD)], ids=["drop", "mask"])
-def test_a_value_that_is_not_to_be_seen_needs_no_encoding(selection: Selection) -> None:
+def test_a_dropped_or_masked_value_need_not_be_encodable(selection: Selection) -> None:
     options = replace(SETTING_ASIDE, selection=selection)
     (record,) = relayed(build.insert(OID, ["1", LATIN, None]), options=options)
     assert record[0] == "app.public.words"
@@ -143,14 +143,14 @@ def test_a_value_that_is_not_to_be_seen_needs_no_encoding(selection: Selection) 
     [Selection(drop=NOTE), Selection(mask=NOTE), Selection(hash=NOTE, hash_key=b"k")],
     ids=["drop", "mask", "hash"],
 )
-def test_and_is_in_no_letter(selection: Selection) -> None:
+def test_hidden_values_are_not_in_letters(selection: Selection) -> None:
     options = replace(SETTING_ASIDE, selection=selection)
     (letter,) = relayed(build.insert(OID, ["1", LATIN, "secret"]), options=options)
     assert json.loads(headers_of(letter)["row"]) == {"id": "1", "word": "K\\xf6ln"}
     assert b"secret" not in repr(letter).encode()
 
 
-def test_nor_is_a_hashed_value_that_can_not_be_encoded() -> None:
+def test_a_hashed_value_that_can_not_be_encoded_is_not_in_its_letter() -> None:
     options = replace(SETTING_ASIDE, selection=Selection(hash=(r"public\.words\.word",), hash_key=b"k"))
     (letter,) = relayed(build.insert(OID, ["1", LATIN, "n"]), options=options)
     assert letter[2] is None
@@ -161,7 +161,7 @@ def test_nor_is_a_hashed_value_that_can_not_be_encoded() -> None:
 # --- What a topic would refuse
 
 
-def test_a_record_that_its_topic_would_refuse_is_set_aside_whole() -> None:
+def test_a_record_too_large_for_its_topic_is_a_letter_with_its_whole_value() -> None:
     small, letter = relayed(
         build.insert(OID, ["1", "a", None]),
         build.insert(OID, ["2", "b" * 2_000, None]),
@@ -170,7 +170,7 @@ def test_a_record_that_its_topic_would_refuse_is_set_aside_whole() -> None:
     assert small[0] == "app.public.words"
     assert letter[0] == "app.dead_letter"
     assert json.loads(letter[2] or b"")["after"] == {"id": 2, "word": "b" * 2_000, "note": None}
-    # As it would have been: a letter has headers of its own.
+    # The record's size, since the letter has other headers.
     size = record_size(letter[1], letter[2] or b"", small[3])
     assert b"%d bytes, and topic app.public.words takes 2000" % size in headers_of(letter)["error"]
     assert headers_of(letter)["table"] == b"public.words"
@@ -178,7 +178,7 @@ def test_a_record_that_its_topic_would_refuse_is_set_aside_whole() -> None:
 
 @pytest.mark.parametrize("headers", [False, True])
 @pytest.mark.parametrize(("less", "topic"), [(0, "app.public.words"), (1, "app.dead_letter")])
-def test_all_that_the_producer_counts_does(headers: bool, less: int, topic: str) -> None:
+def test_a_records_size_counts_key_value_and_headers(headers: bool, less: int, topic: str) -> None:
     change = build.insert(OID, ["1", "a", None])
     _, key, value, sent, _ = relayed(change, options=taking(headers=headers))[0]
     most = record_size(key, value or b"", sent) - less
@@ -186,20 +186,20 @@ def test_all_that_the_producer_counts_does(headers: bool, less: int, topic: str)
     assert record[0] == topic
 
 
-def test_so_does_the_old_key_that_the_header_of_a_moved_row_tells() -> None:
+def test_a_records_size_counts_the_old_key_header_of_a_key_change() -> None:
     moved = build.update(OID, ["1", None, None], key=["2" * 2_000, None, None])
     letters = relayed(moved, options=taking(2_000))
     assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2
 
 
-def test_the_producers_own_limit_is_not_the_topics() -> None:
+def test_the_error_names_the_producers_limit_if_that_is_the_smaller_one() -> None:
     limits = DeadLetterOptions(everywhere=Limits(2_000, by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.insert(OID, ["1", "b" * 2_000, None]), options=options)
     assert b"and message.max.bytes in sink.kafka is 2000 (" in headers_of(letter)["error"]
 
 
-def test_a_letter_is_cut_to_what_every_topic_takes_and_says_so() -> None:
+def test_a_long_letter_is_cut_and_names_its_original_size() -> None:
     (letter,) = relayed(build.insert(OID, ["1", "b" * 1_000_000, None]), options=taking(500_000))
     _, _, value, _, _ = letter
     assert value is not None
@@ -207,7 +207,7 @@ def test_a_letter_is_cut_to_what_every_topic_takes_and_says_so() -> None:
     assert int(headers_of(letter)["value_bytes"]) > 1_000_000
 
 
-def test_a_row_beside_what_can_not_be_encoded_is_cut_so_too() -> None:
+def test_the_row_in_a_letters_headers_is_cut_too() -> None:
     columns = [*COLUMNS, *(Column(f"more_{number}") for number in range(60))]
     relation = build.relation(OID, "public", "words", "d", columns)
     # Control characters take six bytes each in JSON.
@@ -219,12 +219,12 @@ def test_a_row_beside_what_can_not_be_encoded_is_cut_so_too() -> None:
     assert "more_5" in json.loads(dict(headers or [])["row"] or b"")
 
 
-def test_a_deletes_tombstone_goes_with_it() -> None:
+def test_a_delete_in_a_letter_has_no_tombstone() -> None:
     letters = relayed(build.delete(OID, old=["1", "b" * 2_000, None]), options=taking(2_000))
     assert [letter[0] for letter in letters] == ["app.dead_letter"]
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
+def test_a_record_without_key_for_a_compacted_topic_is_a_letter() -> None:
     row, letter = relayed(
         build.insert(OID, ["1", "a", None]), build.truncate([OID]), options=taking(keyed=True)
     )
@@ -233,21 +233,21 @@ def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
     assert b"is compacted" in headers_of(letter)["error"]
 
 
-def test_logical_messages_too() -> None:
+def test_a_logical_message_can_be_a_letter() -> None:
     limits = DeadLetterOptions(everywhere=Limits(1_000))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.message("note", b"b" * 1_000), options=options)
     assert headers_of(letter)["table"] == b"message"
 
 
-# --- The transaction topic counts what its tables' topics have
+# --- The transaction topic counts the records in the tables' topics
 
 
 def transaction_records(*messages: bytes) -> list[Record]:
     return relayed(*messages, options=taking(2_000, transactions=True))
 
 
-def test_letters_count_as_no_event() -> None:
+def test_letters_do_not_count_in_the_transaction_topic() -> None:
     first, begin, row, last, end = transaction_records(
         build.insert(OID, ["1", LATIN, None]),
         build.insert(OID, ["2", "a", None]),
@@ -262,7 +262,7 @@ def test_letters_count_as_no_event() -> None:
     assert told["data_collections"] == [{"data_collection": "public.words", "event_count": 1}]
 
 
-def test_a_transaction_of_nothing_but_letters_has_no_boundaries() -> None:
+def test_a_transaction_of_letters_only_has_no_boundaries() -> None:
     topics = [
         record[0]
         for record in transaction_records(
@@ -275,7 +275,7 @@ def test_a_transaction_of_nothing_but_letters_has_no_boundaries() -> None:
 # --- For the log and the metrics
 
 
-def test_letters_are_counted_by_table_and_the_first_are_named() -> None:
+def test_letters_are_counted_by_table_and_the_first_20_are_kept() -> None:
     encoder = encoder_of(SETTING_ASIDE)
     records(encoder, transaction(WORDS, *[build.insert(OID, [str(n), LATIN, None]) for n in range(30)]))
     assert encoder.dead_letters.take_counts() == {"public.words": 30}
@@ -286,7 +286,7 @@ def test_letters_are_counted_by_table_and_the_first_are_named() -> None:
     assert encoder.dead_letters.take_latest() == []
 
 
-def test_a_letter_is_counted_as_no_record() -> None:
+def test_a_letter_is_not_counted_as_a_record() -> None:
     encoder = encoder_of(taking(2_000))
     large = "b" * 2_000
     changes = [
@@ -298,11 +298,11 @@ def test_a_letter_is_counted_as_no_record() -> None:
         build.delete(OID, old=["1", large, None]),
     ]
     records(encoder, transaction(WORDS, *changes))
-    # Of the change of a key the delete is small enough.
+    # The delete of the key change is small enough.
     assert encoder.take_counts() == [("public.words", "c", 1), ("public.words", "d", 1)]
 
 
-def test_nor_are_the_letters_of_truncates_and_messages() -> None:
+def test_letters_of_truncates_and_messages_are_not_counted_as_records() -> None:
     keyed = taking(keyed=True)
     assert keyed.dead_letters is not None
     encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, everywhere=Limits(1_000))))
@@ -312,10 +312,10 @@ def test_nor_are_the_letters_of_truncates_and_messages() -> None:
     assert encoder.take_counts() == []
 
 
-# --- Leaving out a whole transaction
+# --- Skipping a whole transaction
 
 
-def test_a_transaction_that_is_left_out_is_not_even_encoded() -> None:
+def test_a_skipped_transaction_is_not_encoded() -> None:
     encoder = encoder_of(replace(SETTING_ASIDE, dead_letters=None))
     encoder.leave_out(0x2800)
     events = [
@@ -329,7 +329,7 @@ def test_a_transaction_that_is_left_out_is_not_even_encoded() -> None:
 
 
 def message_and_transaction() -> list[Event]:
-    """The message ends where the transaction commits."""
+    """The message ends at the LSN where the transaction commits."""
     message = build.message("note", b"hi", lsn=0x1800, transactional=False)
     return [
         *transaction(message, xid=None, commit_lsn=0x1800),
@@ -337,15 +337,15 @@ def message_and_transaction() -> list[Event]:
     ]
 
 
-def test_a_transaction_is_left_out_without_the_message_that_ends_where_it_commits() -> None:
+def test_skipping_a_transaction_keeps_a_message_that_ends_at_its_commit() -> None:
     encoder = encoder_of(SETTING_ASIDE)
     encoder.leave_out(0x1800)
     assert [key for _, key, *_ in records(encoder, message_and_transaction())] == [b'{"prefix":"note"}']
     assert encoder.left_out == (1, 0x1808)
 
 
-def test_a_message_is_left_out_and_nothing_behind_it_is_taken() -> None:
-    """What can't be relayed there would spoil the commit that covers this."""
+def test_after_a_skipped_message_nothing_more_is_encoded() -> None:
+    """A failure behind it would prevent the commit that covers the skip."""
     encoder = encoder_of(SETTING_ASIDE)
     encoder.leave_out(0x1800, message=True)
     assert records(encoder, message_and_transaction()) == []
@@ -355,7 +355,7 @@ def test_a_message_is_left_out_and_nothing_behind_it_is_taken() -> None:
     assert not encoder.pending
 
 
-def test_a_transaction_that_never_comes_is_not_left_out() -> None:
+def test_nothing_is_skipped_if_the_lsn_never_comes() -> None:
     encoder = encoder_of(SETTING_ASIDE)
     encoder.leave_out(0x1000)
     assert len(records(encoder, transaction(WORDS, build.insert(OID, ["1", "a", None])))) == 1

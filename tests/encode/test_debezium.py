@@ -1,4 +1,4 @@
-"""Debezium's envelope: before, after, source, op, the times, transaction; these members, in this order."""
+"""Debezium's envelope: before, after, source, op, the times and transaction, in this order."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ SOURCE: Final = [
 
 
 def values(events: list[Event], encoder: Encoder) -> list[bytes]:
-    """The values as they are, without tombstones."""
+    """The raw values, without tombstones."""
     found = [value for segment in segments(encoder, events) for _, _, value, _, _ in segment.records]
     return [value for value in found if value is not None]
 
@@ -72,15 +72,15 @@ REST: Final = ["source", "op", "ts_ms", "ts_us", "transaction"]
         (build.message("audit", b"..."), "m", [*ROWS, "message", *REST]),
     ],
 )
-def test_members_are_always_there_in_the_same_order(message: bytes, op: str, members: list[str]) -> None:
+def test_every_op_has_its_members_in_a_fixed_order(message: bytes, op: str, members: list[str]) -> None:
     value = records(ORDERS, message)[0].value
     assert value["op"] == op
     assert list(value) == members
     assert list(value["source"]) == SOURCE
 
 
-def test_nothing_of_one_record_stays_in_the_next() -> None:
-    """Neither the unchanged columns, nor the rows, nor what a truncate has."""
+def test_no_record_keeps_anything_from_the_one_before() -> None:
+    """This concerns unchanged columns, rows, and a truncate's member."""
     alone = [
         json.loads(values(transaction(ORDERS, message, lsn=0x1000), encoder_of())[0])
         for message in (build.update(OID, ["1", "tea", UNCHANGED]), build.truncate([OID]), insert())
@@ -100,7 +100,7 @@ def test_nothing_of_one_record_stays_in_the_next() -> None:
 # --- Source
 
 
-def test_lsn_is_the_changes_own_and_the_commits_is_beside_it() -> None:
+def test_lsn_is_the_changes_own_and_commit_lsn_the_commits() -> None:
     first, second = sources(ORDERS, insert(1), insert(2))
     assert (first["lsn"], second["lsn"]) == (0x1010, 0x1020)
     assert (first["commit_lsn"], second["commit_lsn"]) == (0x1800, 0x1800)
@@ -120,8 +120,8 @@ def test_seq_counts_the_records_of_a_transaction_from_0() -> None:
     assert [record.value["source"]["seq"] for record in first + second] == [0, 1, 2, 0]
 
 
-def test_sequence_is_the_last_commit_and_the_changes_own_lsn() -> None:
-    """A JSON array within a string, as Debezium has it; null where nothing was committed yet."""
+def test_sequence_holds_the_previous_commit_and_the_changes_lsn() -> None:
+    """It is a JSON array in a string, as in Debezium, with null if nothing was committed yet."""
     encoder = encoder_of()
     first = records_of(transaction(ORDERS, insert(1), insert(2)), encoder)
     records_of(transaction(commit_lsn=0x1900), encoder)
@@ -133,7 +133,7 @@ def test_sequence_is_the_last_commit_and_the_changes_own_lsn() -> None:
     ]
 
 
-def test_times_are_the_commits_in_source_and_the_relays_outside() -> None:
+def test_the_source_has_the_commits_time_and_the_envelope_the_relays() -> None:
     (record,) = records_of(transaction(ORDERS, insert(), commit_us=NOON + 1_999), encoder_of())
     assert (record.value["source"]["ts_us"], record.value["source"]["ts_ms"]) == (
         NOON + 1_999,
@@ -142,7 +142,7 @@ def test_times_are_the_commits_in_source_and_the_relays_outside() -> None:
     assert (record.value["ts_us"], record.value["ts_ms"]) == (NOW, NOW // 1000)
 
 
-def test_each_transaction_tells_its_own_id_and_time() -> None:
+def test_each_transaction_has_its_own_id_and_time() -> None:
     encoder = encoder_of()
     records_of(transaction(ORDERS, insert(1), insert(2)), encoder)
     (record,) = records_of(transaction(insert(3), xid=755, commit_us=NOON + 5_000), encoder)
@@ -150,7 +150,7 @@ def test_each_transaction_tells_its_own_id_and_time() -> None:
     assert (source["txId"], source["ts_us"], source["ts_ms"]) == (755, NOON + 5_000, NOON // 1000 + 5)
 
 
-def test_the_relays_time_is_that_of_the_batch() -> None:
+def test_the_relays_time_is_that_of_each_encode_call() -> None:
     encoder = encoder_of()
     begin, relation, row, end = transaction(ORDERS, insert())
     found = []
@@ -159,7 +159,7 @@ def test_the_relays_time_is_that_of_the_batch() -> None:
     assert [record.value["ts_us"] for record in found] == [NOW, NOW + 1]
 
 
-def test_a_message_outside_transactions_has_no_transaction_id() -> None:
+def test_a_nontransactional_message_has_no_transaction_id() -> None:
     message = build.message("audit", b"...", lsn=0x1800, transactional=False)
     (record,) = records_of(transaction(message, xid=None, lsn=0x1800), encoder_of())
     source = record.value["source"]
@@ -167,7 +167,7 @@ def test_a_message_outside_transactions_has_no_transaction_id() -> None:
     assert (source["schema"], source["table"]) == ("", "")
 
 
-def test_the_origin_is_that_of_the_transaction() -> None:
+def test_every_record_has_its_transactions_origin() -> None:
     encoder = encoder_of()
     first = records_of(transaction(ORDERS, build.origin(0x77, 'site "ü"'), insert(), insert()), encoder)
     second = records_of(transaction(insert(), commit_lsn=0x1900), encoder)
@@ -178,7 +178,7 @@ names = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=
 
 
 @given(names, names, names)
-def test_any_identifier_comes_out_as_it_is(schema: str, table: str, column: str) -> None:
+def test_any_identifier_is_kept(schema: str, table: str, column: str) -> None:
     relation = build.relation(OID, schema, table, "n", [Column(column)])
     (record,) = records(relation, build.insert(OID, ["tea"]), options=replace(OPTIONS, database=table))
     source = record.value["source"]
@@ -186,8 +186,8 @@ def test_any_identifier_comes_out_as_it_is(schema: str, table: str, column: str)
     assert record.value["after"] == {column: "tea"}
 
 
-def test_identifiers_that_are_no_utf8_keep_their_bytes_as_escaped_surrogates() -> None:
-    """Of a database in SQL_ASCII."""
+def test_identifiers_that_are_not_utf8_become_escaped_surrogates() -> None:
+    """They come from a database in SQL_ASCII."""
     relation = build.relation(OID, "public", b"caf\xe9", "n", [Column("id"), Column("\udce9")])
     ((record,),) = [
         segment.records
@@ -199,7 +199,7 @@ def test_identifiers_that_are_no_utf8_keep_their_bytes_as_escaped_surrogates() -
     assert b'"after":{"id":"1","\\udce9":"x"}' in record[2]
 
 
-# --- The same, however it came
+# --- The same records from streams and repetitions
 
 
 def test_a_streamed_transaction_gives_the_same_bytes() -> None:
@@ -223,8 +223,8 @@ def test_a_streamed_transaction_gives_the_same_bytes() -> None:
     ]
 
 
-def test_a_transaction_that_is_sent_again_gives_the_same_records_but_for_the_relays_own_time() -> None:
-    """And `sequence`, which looks back to a commit that need not be sent again."""
+def test_a_transaction_sent_again_differs_only_in_the_relays_time() -> None:
+    """And in `sequence`, which names an earlier commit that may not be sent again."""
     encoder = encoder_of()
     records_of(transaction(ORDERS, insert(1), commit_lsn=0x1700), encoder)
     events = transaction(ORDERS, insert(2), build.delete(OID, key=["2", None, None]))

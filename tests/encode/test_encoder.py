@@ -1,4 +1,4 @@
-"""Events to segments: what the encoder needs and when, and which Relation each row is read by."""
+"""Events to segments: what the encoder needs and when, and with which Relation each row is read."""
 
 import gc
 from dataclasses import replace
@@ -63,12 +63,12 @@ def test_a_transaction_is_a_segment() -> None:
     assert len(segment.records) == 2
 
 
-def test_one_without_records_is_a_segment_too() -> None:
+def test_a_transaction_without_records_is_a_segment_too() -> None:
     (segment,) = segments(encoder_of(), transaction())
     assert (segment.begin is not None, segment.records, segment.end_lsn) == (True, [], 0x1808)
 
 
-def test_a_transaction_that_comes_in_pieces_goes_on_in_further_segments() -> None:
+def test_a_transaction_in_pieces_has_several_segments() -> None:
     encoder = encoder_of()
     records_of(transaction(relation("id"), insert(0)), encoder)
     begin, first, second, end = transaction(insert(1), insert(2))
@@ -93,7 +93,7 @@ def test_positions_keep_their_place_between_transactions() -> None:
     ]
 
 
-def test_events_are_fed_once_those_before_are_encoded() -> None:
+def test_feeding_before_the_earlier_events_are_encoded_is_an_error() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(relation("id"), insert(1)))
     encoder.encode(NOW)
@@ -102,7 +102,7 @@ def test_events_are_fed_once_those_before_are_encoded() -> None:
         encoder.feed([])
 
 
-def test_the_position_is_that_of_the_next_record() -> None:
+def test_the_position_names_the_next_record() -> None:
     encoder = encoder_of()
     begin, *rows, end = transaction(relation("id"), insert(1), insert(2))
     list(outcomes(encoder, [begin, *rows]))
@@ -113,7 +113,7 @@ def test_the_position_is_that_of_the_next_record() -> None:
 # --- Facts
 
 
-def test_a_relation_stops_until_its_facts_are_learnt() -> None:
+def test_encoding_stops_at_a_relation_until_its_facts_are_learnt() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(relation("id"), insert(1)))
     (segment,) = encoder.encode(NOW)
@@ -124,7 +124,7 @@ def test_a_relation_stops_until_its_facts_are_learnt() -> None:
     assert segment.records == []
 
 
-def test_nothing_goes_on_before_a_need_is_answered() -> None:
+def test_encoding_does_not_go_on_before_a_need_is_answered() -> None:
     encoder = encoder_of()
     encoder.feed(transaction(relation("id"), insert(1)))
     encoder.encode(NOW)
@@ -142,15 +142,15 @@ def test_facts_are_asked_for_once_for_each_relation_message() -> None:
     assert facts_asked(encoder, events) == []
 
 
-def test_a_streamed_transaction_that_sends_a_relation_again_asks_for_nothing() -> None:
+def test_a_relation_repeated_in_a_stream_needs_no_facts() -> None:
     encoder = encoder_of()
     facts_asked(encoder, transaction(relation("id"), insert(1)))
     events = transaction(relation("id", xid=755), insert(1, xid=755), streamed=True)
     assert facts_asked(encoder, events) == []
 
 
-def test_under_full_they_are_asked_for_every_time() -> None:
-    """The primary key is the catalogue's, and may change without another Relation."""
+def test_under_full_facts_are_asked_for_every_time() -> None:
+    """The primary key is only in the catalogue, and may change without a new Relation."""
     encoder = encoder_of()
     events = transaction(relation("id", identity="f"), insert(1))
     assert facts_asked(encoder, events) == ["public.table_16384"]
@@ -158,10 +158,10 @@ def test_under_full_they_are_asked_for_every_time() -> None:
 
 
 @pytest.mark.parametrize("format", ["json", "avro"])
-def test_the_dimensions_of_arrays_are_asked_for_every_time_where_they_matter(
+def test_in_avro_array_dimensions_are_asked_for_every_time(
     format: Literal["json", "avro"],
 ) -> None:
-    """An ALTER COLUMN TYPE that only adds brackets changes no Relation."""
+    """An ALTER COLUMN TYPE that only adds brackets sends no new Relation."""
     grid = build.relation(16384, "public", "grids", "d", [Column("id", INT4, True), Column("grid", 1007)])
     encoder = encoder_of(replace(OPTIONS, format=format))
     events = transaction(grid, build.truncate([16384]))
@@ -177,21 +177,21 @@ def test_under_full_a_new_primary_key_is_used() -> None:
     assert (without.key, with_one.key) == (None, {"id": 1})
 
 
-def test_asking_again_and_again_under_full_makes_no_new_plans() -> None:
-    """A table that is streamed often would fill the memory with them."""
+def test_the_same_facts_again_make_no_new_plan() -> None:
+    """A table that is often in streams would fill the memory with plans."""
     encoder = encoder_of()
     for _ in range(3):
         records_of(transaction(relation("id", identity="f"), insert(1)), encoder)
     assert encoder.take_counts() == [("public.table_16384", "c", 3)]
 
 
-def test_a_table_that_is_altered_again_and_again_leaves_no_plans_behind() -> None:
+def test_replaced_plans_are_freed() -> None:
     encoder = encoder_of()
     before = plans_alive()
     for number in range(20):
         records_of(transaction(relation("id", f"column_{number}"), build.insert(OID, ["1", "2"])), encoder)
         assert encoder.take_counts() == [("public.table_16384", "c", 1)]
-    # The last, and the one before it.
+    # The last one, and the one before it.
     assert plans_alive() - before == 2
 
 
@@ -200,7 +200,7 @@ def plans_alive() -> int:
     return sum(isinstance(it, Plan) for it in gc.get_objects())
 
 
-def test_a_collision_of_topics_is_told_when_the_facts_are_learnt() -> None:
+def test_a_topic_collision_is_an_error_when_the_facts_are_learnt() -> None:
     encoder = encoder_of(replace(OPTIONS, topic="{prefix}.same"))
     list(outcomes(encoder, transaction(relation("id"), insert(1))))
     encoder.feed(transaction(relation("id", oid=ITEMS), insert(1, ITEMS)))
@@ -209,7 +209,7 @@ def test_a_collision_of_topics_is_told_when_the_facts_are_learnt() -> None:
         encoder.learn(RelationFacts())
 
 
-def test_facts_that_nobody_asked_for() -> None:
+def test_facts_that_were_not_asked_for_are_an_error() -> None:
     with pytest.raises(AssertionError, match="no facts are needed"):
         encoder_of().learn(RelationFacts())
 
@@ -234,7 +234,7 @@ def test_a_table_is_announced_before_its_first_record() -> None:
     assert len(segment.records) == 1
 
 
-def test_the_topic_of_messages_is_needed_before_the_first_and_never_again() -> None:
+def test_the_message_topic_is_needed_once_before_the_first_message() -> None:
     encoder = encoder_of()
     events = transaction(build.message("audit", b"1"), build.message("audit", b"2"))
     encoder.feed(events)
@@ -251,7 +251,7 @@ def test_the_topic_of_messages_is_needed_before_the_first_and_never_again() -> N
     assert encoder.need is None
 
 
-def test_stopping_changes_neither_seq_nor_order() -> None:
+def test_needs_change_neither_seq_nor_order() -> None:
     changes = [relation("id"), insert(1), build.message("audit", b""), relation("other"), insert(2)]
     found = records_of(transaction(*changes), encoder_of())
     assert [(record.value["op"], record.value["source"]["seq"]) for record in found] == [
@@ -261,34 +261,34 @@ def test_stopping_changes_neither_seq_nor_order() -> None:
     ]
 
 
-# --- Each row by the Relation that preceded it
+# --- Each row is read with the Relation that preceded it
 
 
-def test_a_relation_that_changes_inside_a_transaction() -> None:
+def test_a_relation_may_change_inside_a_transaction() -> None:
     changes = [relation("a"), insert(1), relation("b"), insert(2), relation("a"), insert(3)]
     assert afters(transaction(*changes), encoder_of()) == [{"a": 1}, {"b": 2}, {"a": 3}]
 
 
-def test_a_relation_holds_until_the_next() -> None:
+def test_a_relation_holds_until_the_next_one() -> None:
     encoder = encoder_of()
     assert afters(transaction(relation("a"), insert(1)), encoder) == [{"a": 1}]
     assert afters(transaction(insert(2)), encoder) == [{"a": 2}]
 
 
-def test_one_that_comes_between_transactions_holds_for_those_that_follow() -> None:
-    """As those of a transaction that is being prepared do."""
+def test_a_relation_between_transactions_holds_for_the_following_ones() -> None:
+    """Those of a transaction that is being prepared come so."""
     encoder = encoder_of()
     events = [*transaction(relation("a"), insert(1)), xlog_data(relation("b"))]
     assert afters(events, encoder) == [{"a": 1}]
     assert afters(transaction(insert(2)), encoder) == [{"b": 2}]
 
 
-def test_one_that_comes_between_transactions_and_again_inside_the_next() -> None:
+def test_a_relation_inside_a_transaction_replaces_one_before_it() -> None:
     events = [xlog_data(relation("a")), *transaction(relation("b"), insert(1))]
     assert afters(events, encoder_of()) == [{"b": 1}]
 
 
-def test_a_streams_relations_are_the_sessions() -> None:
+def test_a_streamed_transactions_relations_hold_for_the_session() -> None:
     encoder = encoder_of()
     streamed = transaction(relation("a", xid=755), insert(1, xid=756), streamed=True)
     assert afters(streamed, encoder) == [{"a": 1}]
@@ -296,14 +296,14 @@ def test_a_streams_relations_are_the_sessions() -> None:
 
 
 def test_a_scoped_transactions_relations_end_with_it() -> None:
-    """It was prepared when the table was another."""
+    """It was prepared when the table was different."""
     encoder = encoder_of()
     records_of(transaction(relation("new"), insert(1)), encoder)
     assert afters(transaction(relation("old"), insert(2), scoped=True), encoder) == [{"old": 2}]
     assert afters(transaction(insert(3)), encoder) == [{"new": 3}]
 
 
-def test_a_scoped_transaction_knows_none_of_the_sessions() -> None:
+def test_a_scoped_transaction_does_not_see_the_sessions_relations() -> None:
     encoder = encoder_of()
     records_of(transaction(relation("id"), insert(1)), encoder)
     encoder.feed(transaction(insert(2), scoped=True))
@@ -311,22 +311,22 @@ def test_a_scoped_transaction_knows_none_of_the_sessions() -> None:
         encoder.encode(NOW)
 
 
-def test_a_scoped_one_leaves_what_came_between_transactions_alone() -> None:
+def test_a_scoped_transaction_leaves_the_sessions_relations_alone() -> None:
     encoder = encoder_of()
     events = [xlog_data(relation("new")), *transaction(relation("old"), insert(1), scoped=True)]
     assert afters(events, encoder) == [{"old": 1}]
     assert afters(transaction(insert(2)), encoder) == [{"new": 2}]
 
 
-def test_types_need_nothing() -> None:
+def test_type_messages_need_no_facts() -> None:
     mood = build.type_(16400, "public", "mood")
     assert afters([xlog_data(mood), *transaction(mood, relation("a"), insert(1))], encoder_of()) == [{"a": 1}]
 
 
-# --- Tables that are left out
+# --- Excluded tables
 
 
-def test_tables_that_are_left_out_have_no_records_and_need_nothing() -> None:
+def test_excluded_tables_have_no_records_and_need_no_facts() -> None:
     encoder = encoder_of(replace(OPTIONS, selection=Selection(exclude=(r"public\.table_16384",))))
     events = transaction(
         relation("id"), insert(1), build.truncate([OID]), relation("id", oid=ITEMS), insert(2, ITEMS)
@@ -355,7 +355,7 @@ def test_records_are_counted_by_table_and_op() -> None:
     assert encoder.take_counts() == []
 
 
-def test_counts_outlive_the_plan_that_another_one_replaces() -> None:
+def test_counts_survive_the_replacement_of_their_plan() -> None:
     encoder = encoder_of()
     events = transaction(relation("id", identity="f"), insert(1))
     records_of(events, encoder)
@@ -363,8 +363,8 @@ def test_counts_outlive_the_plan_that_another_one_replaces() -> None:
     assert encoder.take_counts() == [("public.table_16384", "c", 1)] * 2
 
 
-def test_the_session_s_plan_counts_on_when_a_scoped_transaction_replaces_it() -> None:
-    """That one brought the same Relation message, and the primary key had changed since."""
+def test_counts_survive_replacement_by_a_scoped_transactions_plan() -> None:
+    """It brings the same Relation message, but the primary key had changed meanwhile."""
     encoder = encoder_of()
     full = relation("id", identity="f")
     records_of(transaction(full, insert(1)), encoder)
@@ -375,7 +375,7 @@ def test_the_session_s_plan_counts_on_when_a_scoped_transaction_replaces_it() ->
         assert encoder.take_counts() == [("public.table_16384", "c", 1)]
 
 
-def test_encoding_may_stop_at_the_end_of_a_transaction() -> None:
+def test_encoding_can_stop_at_the_end_of_a_transaction() -> None:
     encoder = encoder_of()
     segments(encoder, transaction(relation("id"), insert(1)))
     encoder.feed([*transaction(insert(2), commit_lsn=0x1800), *transaction(insert(3), commit_lsn=0x2800)])

@@ -1,4 +1,4 @@
-"""Bytes that are not what the protocol says, values that can't be encoded: an error, never half a record."""
+"""Bytes against the protocol, and values that can't be encoded: an error, never half a record."""
 
 import struct
 from dataclasses import replace
@@ -29,7 +29,7 @@ ROW: Final = ["1", "tea", "t"]
 def knowing(
     relation: bytes = ORDERS, facts: RelationFacts | None = None, options: RecordOptions = OPTIONS
 ) -> Encoder:
-    """An encoder that has had all that it needs for the relation's rows, and for messages."""
+    """An encoder with every need met for the relation's rows and for messages."""
     encoder = encoder_of(options)
     known = transaction(relation, build.truncate([OID]), build.message("audit", b""))
     list(outcomes(encoder, known, facts or RelationFacts()))
@@ -37,7 +37,7 @@ def knowing(
 
 
 def refused(encoder: Encoder, message: bytes, streamed: bool = False) -> PgrelayError:
-    """What the message raises inside a transaction, of which no record may be left."""
+    """The error that the message raises inside a transaction, which must leave no record."""
     encoder.feed([TransactionBegin(754, 0x1800, NOON, streamed), xlog_data(message, LSN)])
     with pytest.raises(PgrelayError) as caught:
         encoder.encode(NOW)
@@ -49,7 +49,7 @@ def refusal(encoder: Encoder, message: bytes, streamed: bool = False) -> str:
     return str(refused(encoder, message, streamed)).removesuffix(" (LSN 16/B374D848)")
 
 
-def test_what_is_whole_ahead_of_it_is_on_its_way_first() -> None:
+def test_a_whole_transaction_before_a_refused_one_comes_out_first() -> None:
     encoder = knowing()
     encoder.feed(
         [
@@ -95,7 +95,7 @@ OPTIONS_OF: Final = {
     "json, flat": replace(OPTIONS, envelope="flat"),
     "avro": replace(OPTIONS, format="avro"),
     "avro, flat": replace(OPTIONS, format="avro", envelope="flat"),
-    # What can't be a record is set aside, but never what is no message.
+    # A change that can't be a record is set aside, but a malformed message never is.
     "dead letters": replace(OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(checked=True)),
     "columns hidden": replace(OPTIONS, selection=Selection(drop=(r".*\.item",), mask=(r".*\.paid",))),
 }
@@ -113,14 +113,14 @@ def test_every_truncation_is_refused(name: str, options: RecordOptions) -> None:
 
 @each_message
 @each_options
-def test_bytes_left_over_are_refused(name: str, options: RecordOptions) -> None:
+def test_bytes_left_at_the_end_are_refused(name: str, options: RecordOptions) -> None:
     message = refusal(knowing(options=options), MESSAGES[name] + b"\0", streamed=name.endswith("streamed"))
     assert "is oversized" in message
 
 
 @each_message
 @each_options
-def test_the_whole_message_is_not(name: str, options: RecordOptions) -> None:
+def test_a_whole_message_is_accepted(name: str, options: RecordOptions) -> None:
     encoder = knowing(options=options)
     encoder.feed(
         [TransactionBegin(754, 0x1800, NOON, name.endswith("streamed")), xlog_data(MESSAGES[name], LSN)]
@@ -135,7 +135,7 @@ def test_every_truncation_of_a_relation_is_refused() -> None:
     assert "oversized" in refusal(encoder_of(), ORDERS + b"\0")
 
 
-def test_a_truncated_relation_between_transactions_is_refused_before_any_row_is_read_by_it() -> None:
+def test_a_truncated_relation_between_transactions_is_refused_at_once() -> None:
     for size in range(1, len(ORDERS)):
         encoder = encoder_of()
         encoder.feed([xlog_data(ORDERS[:size], LSN), *transaction(build.insert(OID, ROW))])
@@ -144,7 +144,7 @@ def test_a_truncated_relation_between_transactions_is_refused_before_any_row_is_
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 3])
-def test_a_columns_length_that_goes_beyond_the_message(size: int) -> None:
+def test_a_column_length_beyond_the_message_is_refused(size: int) -> None:
     row = b"I" + struct.pack("!I", OID) + b"N\0\3t" + struct.pack("!i", size) + b"1"
     assert "is truncated" in refusal(knowing(), row)
 
@@ -153,13 +153,13 @@ def test_a_columns_length_that_goes_beyond_the_message(size: int) -> None:
 
 
 @pytest.mark.parametrize("row", [ROW[:2], [*ROW, "more"], []], ids=["fewer", "more", "none"])
-def test_another_number_of_columns(row: list[str]) -> None:
+def test_another_number_of_columns_is_refused(row: list[str]) -> None:
     assert refusal(knowing(), build.insert(OID, row)) == (
         f"a row of public.orders has {len(row)} columns, its Relation 3"
     )
 
 
-def test_a_column_of_unknown_kind() -> None:
+def test_a_column_of_unknown_kind_is_refused() -> None:
     row = build.insert(OID, [None, None, None]).replace(b"nnn", b"nxn")
     assert refusal(knowing(), row) == "a row of public.orders has a column of unknown kind 'x', item"
 
@@ -183,7 +183,7 @@ def test_a_column_of_unknown_kind() -> None:
         ),
     ],
 )
-def test_a_tuple_of_the_wrong_kind(message: bytes, expected: str) -> None:
+def test_a_tuple_of_the_wrong_kind_is_refused(message: bytes, expected: str) -> None:
     assert refusal(knowing(), message) == expected
 
 
@@ -197,7 +197,7 @@ def test_a_tuple_of_the_wrong_kind(message: bytes, expected: str) -> None:
         build.truncate([OID, 99]),
     ],
 )
-def test_a_change_of_a_table_that_no_relation_described(message: bytes) -> None:
+def test_a_change_without_a_relation_is_refused(message: bytes) -> None:
     assert refusal(knowing(), message) == "a change of relation 99, which no Relation message described"
 
 
@@ -205,14 +205,14 @@ def test_a_change_of_a_table_that_no_relation_described(message: bytes) -> None:
 
 
 @pytest.mark.parametrize("message", [build.begin(0x1800), build.commit(0x1800, 0x1808), build.stream_stop()])
-def test_a_message_that_is_no_change(message: bytes) -> None:
+def test_a_message_that_is_not_a_change_is_refused(message: bytes) -> None:
     assert refusal(knowing(), message) == f"message {chr(message[0])!r} is not a change"
 
 
 @pytest.mark.parametrize(
     "message", [build.insert(OID, ROW), build.truncate([OID]), build.message("audit", b"")]
 )
-def test_a_change_outside_any_transaction(message: bytes) -> None:
+def test_a_change_outside_any_transaction_is_refused(message: bytes) -> None:
     encoder = knowing()
     encoder.feed([xlog_data(message, LSN)])
     with pytest.raises(ProtocolError) as caught:
@@ -223,13 +223,13 @@ def test_a_change_outside_any_transaction(message: bytes) -> None:
 # --- Values that can't be encoded
 
 
-def test_a_value_that_postgres_does_not_print() -> None:
+def test_a_value_that_postgres_never_prints_is_a_record_error() -> None:
     error = refused(knowing(), build.insert(OID, ["1", "tea", "maybe"]))
     assert isinstance(error, RecordError)
     assert str(error).startswith("public.orders.paid: a value of type bool can't be encoded: ")
 
 
-def test_the_records_before_it_are_whole() -> None:
+def test_the_records_before_a_refused_value_are_whole() -> None:
     encoder = knowing()
     encoder.feed(transaction(build.insert(OID, ROW)))
     (segment,) = encoder.encode(NOW)
@@ -238,7 +238,7 @@ def test_the_records_before_it_are_whole() -> None:
     assert len(segment.records) == 1
 
 
-def test_a_binary_form_that_is_not_known_names_table_column_and_cure() -> None:
+def test_the_error_for_an_unknown_binary_form_names_column_and_cure() -> None:
     relation = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
     facts = RelationFacts(types={16400: ColumnType(16400, "geometry")})
     error = refused(knowing(relation, facts), build.insert(OID, ["1", Binary(b"\1\1")]))
@@ -255,7 +255,7 @@ PLACES: Final = build.relation(OID, "public", "orders", "d", [Column("id", INT4,
 def asked_for_binary(
     facts: RelationFacts, format: Literal["json", "avro"] = "json", selection: Selection = OPTIONS.selection
 ) -> Encoder:
-    """One that is about to relay a table's first row, which has no such value."""
+    """An encoder about to relay a table's first row, which has no such value."""
     encoder = encoder_of(replace(OPTIONS, format=format, binary_values=True, selection=selection))
     encoder.feed(transaction(PLACES, build.insert(OID, ["1", None])))
     encoder.encode(NOW)
@@ -266,7 +266,7 @@ def asked_for_binary(
 
 
 @pytest.mark.parametrize("format", ["json", "avro"])
-def test_where_binary_is_asked_for_the_table_is_refused_before_any_row(
+def test_with_binary_on_a_table_with_an_unknown_form_is_refused_at_once(
     format: Literal["json", "avro"],
 ) -> None:
     with pytest.raises(SetupError) as caught:
@@ -278,12 +278,12 @@ def test_where_binary_is_asked_for_the_table_is_refused_before_any_row(
 
 
 @pytest.mark.parametrize("hidden", [Selection(drop=(r".*\.at",)), Selection(mask=(r".*\.at",))])
-def test_a_table_is_not_refused_for_a_column_whose_values_are_not_read(hidden: Selection) -> None:
+def test_with_binary_on_a_dropped_or_masked_column_is_not_checked(hidden: Selection) -> None:
     asked_for_binary(GEOMETRY, selection=hidden)
 
 
-def test_a_partition_is_not_refused_whose_root_s_rows_come() -> None:
-    """Whose column is left out by the root's name, and whose Relation comes as well."""
+def test_with_binary_on_a_partition_published_as_its_root_is_not_checked() -> None:
+    """The column is dropped by the root's name, but the partition's Relation comes as well."""
     encoder = encoder_of(replace(OPTIONS, binary_values=True))
     encoder.feed(transaction(PLACES))
     encoder.encode(NOW)
@@ -292,7 +292,7 @@ def test_a_partition_is_not_refused_whose_root_s_rows_come() -> None:
     assert encoder.need is None
 
 
-def test_a_hashed_column_is_read() -> None:
+def test_with_binary_on_a_hashed_column_is_checked() -> None:
     with pytest.raises(SetupError, match=r"public\.orders\.at"):
         asked_for_binary(GEOMETRY, selection=Selection(hash=(r".*\.at",), hash_key=b"k"))
 
@@ -302,11 +302,11 @@ def test_a_hashed_column_is_read() -> None:
     [RelationFacts(types={16400: ColumnType(16400, "query_int", sends=False)}), RelationFacts()],
     ids=["no binary form", "dropped since"],
 )
-def test_a_table_is_not_refused_for_a_type_that_comes_as_text(facts: RelationFacts) -> None:
+def test_with_binary_on_a_type_that_comes_as_text_is_accepted(facts: RelationFacts) -> None:
     asked_for_binary(facts)
 
 
-def test_the_same_type_as_text_is_its_text() -> None:
+def test_a_type_with_an_unknown_binary_form_is_relayed_as_text() -> None:
     relation = build.relation(OID, "public", "orders", "d", [Column("id", INT4, True), Column("at", 16400)])
     encoder = knowing(relation, RelationFacts(types={16400: ColumnType(16400, "geometry")}))
     encoder.feed(transaction(build.insert(OID, ["1", "0101"])))

@@ -1,4 +1,4 @@
-"""What every envelope keeps of its transaction."""
+"""What every envelope keeps about its transaction."""
 
 from dataclasses import replace
 from typing import Final
@@ -33,8 +33,8 @@ def test_a_transaction_begins_at_seq_0(envelope: Envelope) -> None:
     assert (envelope.xid, envelope.origin, envelope.in_transaction) == (b"null", b"null", False)
 
 
-def test_transactions_are_numbered(envelope: Envelope) -> None:
-    """So that what a plan has cached of one is never taken for the next one's, whatever its commit LSN."""
+def test_every_transaction_has_a_new_serial(envelope: Envelope) -> None:
+    """So what a plan cached for one is never used for the next, whatever its commit LSN."""
     serials = set()
     for _ in range(3):
         envelope.begin(TransactionBegin(754, 0x1800, NOON), skip_below=0)

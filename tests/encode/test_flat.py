@@ -1,4 +1,4 @@
-"""The flat envelope: the row alone, and beside it `__op`, `__deleted`, `__commit_lsn`, `__seq`, `__ts_ms`."""
+"""The flat envelope: the row, then `__op`, `__deleted`, `__commit_lsn`, `__seq` and `__ts_ms`."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -27,7 +27,7 @@ def flat(*messages: bytes) -> list[Written]:
 
 
 def beside(op: str, seq: int = 0, *, deleted: bool = False) -> dict[str, Any]:
-    """What follows the columns of a record of the transaction that commits at 0x1800."""
+    """The members after the columns, in a record of the transaction that commits at 0x1800."""
     return {
         "__op": op,
         "__deleted": deleted,
@@ -37,7 +37,7 @@ def beside(op: str, seq: int = 0, *, deleted: bool = False) -> dict[str, Any]:
     }
 
 
-def test_a_column_that_is_called_as_what_stands_beside_it_is_refused() -> None:
+def test_a_column_named_like_a_metadata_member_is_refused() -> None:
     taken = build.relation(OID, "public", "people", "d", [Column("id", INT4, key=True), Column("__op")])
     insert = build.insert(OID, ["1", "mine"])
     with pytest.raises(
@@ -49,7 +49,7 @@ def test_a_column_that_is_called_as_what_stands_beside_it_is_refused() -> None:
     assert records(taken, insert)[0].value["after"] == {"id": 1, "__op": "mine"}
 
 
-def test_a_value_is_the_row_and_then_what_stands_beside_it() -> None:
+def test_a_value_is_the_row_followed_by_the_metadata() -> None:
     events = transaction(PEOPLE, build.insert(OID, ["1", "Ada", None]))
     (segment,) = [segment for segment in segments(encoder_of(FLAT), events) if segment.records]
     ((topic, key, value, _, _),) = segment.records
@@ -61,13 +61,13 @@ def test_a_value_is_the_row_and_then_what_stands_beside_it() -> None:
 
 
 @pytest.mark.parametrize("relation", [PEOPLE, PEOPLE_FULL])
-def test_an_update_is_the_new_row_alone(relation: bytes) -> None:
+def test_an_update_is_only_the_new_row(relation: bytes) -> None:
     old = None if relation is PEOPLE else ["1", "Ada", "x"]
     (update,) = flat(relation, build.update(OID, ["1", "Ada L", "x"], old=old))
     assert update.value == {"id": 1, "name": "Ada L", "big": "x"} | beside("u")
 
 
-def test_a_delete_is_what_the_server_sent_of_the_old_row_marked_as_deleted() -> None:
+def test_a_delete_is_the_old_key_marked_as_deleted() -> None:
     deleted, tombstone = flat(PEOPLE, build.delete(OID, key=["1", None, None]))
     assert deleted.value == {"id": 1} | beside("d", deleted=True)
     assert (tombstone.key, tombstone.value) == ({"id": 1}, None)
@@ -89,12 +89,12 @@ def test_a_change_of_the_key_is_a_delete_and_a_create() -> None:
     assert created.headers == {"__debezium.oldkey": b'{"id":1}'}
 
 
-def test_unchanged_columns_are_absent_and_named() -> None:
+def test_unchanged_columns_are_absent_and_listed() -> None:
     (update,) = flat(PEOPLE, build.update(OID, ["1", "Ada", UNCHANGED]))
     assert update.value == {"id": 1, "name": "Ada", "__unchanged": ["big"]} | beside("u")
 
 
-def test_only_a_record_with_unchanged_columns_names_any() -> None:
+def test_only_a_record_with_unchanged_columns_lists_any() -> None:
     _, whole = flat(PEOPLE, build.update(OID, ["1", "Ada", UNCHANGED]), build.update(OID, ["1", "Ada", "x"]))
     assert whole.value == {"id": 1, "name": "Ada", "big": "x"} | beside("u", seq=1)
 
@@ -104,7 +104,7 @@ def test_an_unchanged_column_is_filled_in_from_the_old_row() -> None:
     assert update.value == {"id": 1, "name": "Ada", "big": "x"} | beside("u")
 
 
-def test_a_table_without_columns_has_what_stands_beside_it_alone() -> None:
+def test_a_row_without_columns_is_only_the_metadata() -> None:
     (created,) = flat(build.relation(OID, "public", "marks", "d", []), build.insert(OID, []))
     assert (created.key, created.partition) == (None, 0)
     assert created.value == beside("c")
@@ -117,7 +117,7 @@ def test_a_truncate_goes_to_every_partition() -> None:
     assert truncated.value == {"__truncate": content} | beside("t")
 
 
-def test_a_logical_message() -> None:
+def test_a_logical_message_is_in_its_own_member() -> None:
     (message,) = flat(build.message("note", b"hi", lsn=0x1000))
     assert (message.topic, message.key) == ("app.message", {"prefix": "note"})
     assert message.value == {"__message": {"prefix": "note", "content": "aGk="}} | beside("m")

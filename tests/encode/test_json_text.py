@@ -9,7 +9,7 @@ from pgrelay.encode.json_text import json_array, json_name
 
 
 @given(st.text(st.characters(exclude_characters="\0"), max_size=20))
-def test_any_name_is_json(name: str) -> None:
+def test_any_name_is_valid_json(name: str) -> None:
     assert json.loads(json_name(name)) == name
 
 
@@ -18,7 +18,7 @@ def test_names_stay_readable() -> None:
 
 
 @given(st.binary(max_size=20))
-def test_names_that_are_no_utf8_are_json_all_the_same(raw: bytes) -> None:
+def test_names_that_are_not_utf8_are_valid_json(raw: bytes) -> None:
     name = raw.decode("utf-8", "surrogateescape")
     assert json.loads(json_name(name).decode()) == name
 

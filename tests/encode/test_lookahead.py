@@ -1,4 +1,4 @@
-"""Many new tables at once: what is asked for ahead changes nothing but the number of questions."""
+"""Many new tables at once: asking ahead changes only the number of questions."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def relation(table: int, identity: str = "d", xid: int | None = None, column: st
 
 
 def first_rows(xid: int | None = None) -> list[bytes]:
-    """Each table described and written to, one after the other."""
+    """A Relation and an insert for each table in turn."""
     return [
         message
         for table in range(TABLES)
@@ -34,7 +34,7 @@ def first_rows(xid: int | None = None) -> list[bytes]:
 
 
 def eager(encoder: Encoder, events: list[Event]) -> tuple[list[Record], list[str]]:
-    """The records where all is answered that is asked for ahead, and what was asked for: F, A."""
+    """The records if everything asked for ahead is answered, and the questions: F, A."""
     asked: list[str] = []
     encoder.feed(events)
     out = encoder.encode(NOW)
@@ -59,8 +59,8 @@ def test_all_tables_of_a_transaction_are_asked_for_at_once(streamed: bool) -> No
 
 
 @pytest.mark.parametrize("xid", [None, 755])
-def test_a_table_that_is_truncated_first_is_told_as_of_that(xid: int | None) -> None:
-    """Else the truncate would stand ahead of the schema, which holds from the first row on."""
+def test_a_table_truncated_first_is_announced_as_of_the_truncate(xid: int | None) -> None:
+    """Otherwise the truncate would come before the schema."""
     streamed = xid is not None
     events = [
         *transaction(*first_rows(xid)[:2], streamed=streamed, commit_lsn=0x1000),
@@ -79,7 +79,7 @@ def test_a_table_that_is_truncated_first_is_told_as_of_that(xid: int | None) -> 
     assert json.loads(ahead.record[2] or b"")["lsn"] == 0x2000
 
 
-def test_those_of_the_transactions_behind_it_too() -> None:
+def test_tables_of_the_following_transactions_are_asked_for_too() -> None:
     rows = first_rows()
     events = [
         event
@@ -100,12 +100,12 @@ def test_those_of_the_transactions_behind_it_too() -> None:
     assert {one.topic for one in announced} == {f"app.public.t{number}" for number in range(TABLES)}
 
 
-def test_a_relation_without_rows_is_not() -> None:
+def test_a_relation_without_rows_is_not_announced_ahead() -> None:
     _, asked = eager(encoder_of(), transaction(relation(0), relation(1), build.insert(100, ["1"])))
     assert asked == ["F1", "F1", "A1"]
 
 
-def test_nor_is_one_that_is_described_twice_and_not_alike() -> None:
+def test_a_table_described_twice_differently_is_not_announced_ahead() -> None:
     events = transaction(
         relation(0),
         build.insert(100, ["1"]),
@@ -119,15 +119,15 @@ def test_nor_is_one_that_is_described_twice_and_not_alike() -> None:
     assert [json.loads(record[1] or b"") for record in records] == [{"id": 1}, {"id": 1}, {"key": 2}]
 
 
-def test_nor_is_a_table_that_is_left_out() -> None:
+def test_an_excluded_table_is_not_asked_for_ahead() -> None:
     options = replace(OPTIONS, selection=Selection(exclude=(r"public\.t[1-9]",)))
     records, asked = eager(encoder_of(options), transaction(*first_rows()))
     assert asked == ["F1", "A1"]
     assert [record[0] for record in records] == ["app.public.t0"]
 
 
-def test_what_is_wrong_with_a_table_is_told_in_its_turn() -> None:
-    """Rows of others come before it."""
+def test_a_tables_error_waits_for_its_turn() -> None:
+    """Rows of other tables come before it."""
     options = replace(OPTIONS, routes=((r"public\.t3", "app.public.t0"),))
     encoder = encoder_of(options)
     encoder.feed(transaction(*first_rows()))
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_table_is_told_in_its_turn() -> None:
     assert len(encoder.need.ahead) == TABLES - 2
 
 
-def test_under_full_what_was_learnt_ahead_is_used_once() -> None:
+def test_under_full_facts_learnt_ahead_are_used_once() -> None:
     keyed = RelationFacts(primary_key=("id",))
     rows = [relation(0), build.insert(100, ["0"]), relation(1, "f"), build.insert(101, ["1"])]
     encoder = encoder_of()
@@ -155,7 +155,7 @@ def test_under_full_what_was_learnt_ahead_is_used_once() -> None:
     assert isinstance(encoder.need, FactsNeeded)
 
 
-def test_what_is_asked_ahead_names_the_transactions_that_brought_it() -> None:
+def test_a_need_names_the_transaction_of_each_relation_ahead() -> None:
     """The catalogue may not show all of them yet."""
     events = [
         *transaction(*first_rows()[:4], xid=7, commit_lsn=0x1000),

@@ -1,4 +1,4 @@
-"""Partitions that are published as a FULL root, and are not: their old rows are nulls but for the key."""
+"""Partitions published as a FULL root without being FULL: outside of the key their old rows are nulls."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,7 +23,7 @@ ROOT: Final = build.relation(ROOT_OID, "public", "orders", "f", ALL_KEY)
 LOW: Final = build.relation(LOW_OID, "public", "low", "d", COLUMNS)
 LOW_FULL: Final = build.relation(LOW_OID, "public", "low", "f", ALL_KEY)
 HIGH: Final = build.relation(HIGH_OID, "public", "high", "f", ALL_KEY)
-# The catalogue as it is by now: every partition is FULL.
+# The catalogue's present state: every partition is FULL.
 FACTS: Final = RelationFacts(primary_key=("id",))
 
 INSERTED: Final = build.insert(ROOT_OID, ["1", "tea", "B"])
@@ -41,8 +41,8 @@ def relayed(*messages: bytes, encoder: Encoder | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("change", [DELETED, MOVED], ids=["delete", "key change"])
-def test_an_old_row_of_a_partition_that_was_not_full_yet_is_refused(change: bytes) -> None:
-    """Though it is FULL by now, as the operator was told to make it."""
+def test_an_old_row_from_before_a_partition_was_full_is_refused(change: bytes) -> None:
+    """Even if it is FULL by now, as the error told the operator to make it."""
     with pytest.raises(
         RecordError, match=r"public\.orders: an old row has only the columns that .* public\.low"
     ) as told:
@@ -50,18 +50,18 @@ def test_an_old_row_of_a_partition_that_was_not_full_yet_is_refused(change: byte
     assert (told.value.table, told.value.lsn, told.value.commit_lsn) == ("public.orders", 0x1030, 0x1800)
 
 
-def test_its_first_change_is_refused_as_well() -> None:
-    """As after a restart: what is refused comes first then."""
+def test_the_first_change_of_a_partition_that_was_not_full_is_refused() -> None:
+    """As after a restart, when the refused change comes first."""
     with pytest.raises(RecordError, match=r"partition public\.low"):
         relayed(ROOT, LOW, DELETED)
 
 
-def test_rows_that_show_that_they_are_whole_pass() -> None:
+def test_old_rows_with_other_values_than_the_key_pass() -> None:
     unkeyed = build.update(ROOT_OID, ["1", "tea", None])
     assert relayed(ROOT, LOW, INSERTED, unkeyed, DELETED_WHOLE) == ["c", "u", "d"]
 
 
-def test_whole_rows_that_are_all_null_pass() -> None:
+def test_old_rows_of_nulls_pass_if_no_partition_was_seen_not_full() -> None:
     assert relayed(ROOT, INSERTED, DELETED) == ["c", "d"]
     assert relayed(ROOT, HIGH, INSERTED, DELETED) == ["c", "d"]
 
@@ -70,12 +70,12 @@ def test_a_partition_that_has_become_full_is_trusted_again() -> None:
     assert relayed(ROOT, LOW, INSERTED, ROOT, LOW_FULL, DELETED) == ["c", "d"]
 
 
-def test_one_partition_described_does_not_clear_another() -> None:
+def test_one_full_partition_does_not_clear_another() -> None:
     with pytest.raises(RecordError, match=r"partition public\.low"):
         relayed(ROOT, LOW, INSERTED, ROOT, HIGH, INSERTED, DELETED)
 
 
-def test_a_changed_root_has_the_same_partitions() -> None:
+def test_a_new_relation_of_the_root_keeps_its_partitions() -> None:
     more = [*ALL_KEY, Column("note", key=True)]
     changed = build.relation(ROOT_OID, "public", "orders", "f", more)
     deleted = build.delete(ROOT_OID, old=["1", None, None, None])
@@ -83,12 +83,12 @@ def test_a_changed_root_has_the_same_partitions() -> None:
         relayed(ROOT, LOW, INSERTED, changed, HIGH, deleted)
 
 
-def test_a_partition_whose_rows_are_all_key_loses_nothing() -> None:
+def test_a_partition_whose_key_has_every_column_passes() -> None:
     relation = build.relation(LOW_OID, "public", "low", "i", ALL_KEY)
     assert relayed(ROOT, relation, DELETED) == ["d"]
 
 
-def test_tables_truncated_together_are_no_partitions_of_each_other() -> None:
+def test_tables_truncated_together_are_not_taken_for_partitions() -> None:
     encoder = encoder_of()
     truncate = build.truncate([ROOT_OID, LOW_OID])
     relayed(ROOT, LOW, truncate, encoder=encoder)
@@ -96,14 +96,14 @@ def test_tables_truncated_together_are_no_partitions_of_each_other() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 6))
-def test_it_is_seen_wherever_the_stream_was_cut(cut: int) -> None:
+def test_a_refusal_does_not_depend_on_how_the_events_are_cut(cut: int) -> None:
     encoder = encoder_of()
     events = transaction(ROOT, LOW, INSERTED, DELETED)
     with pytest.raises(RecordError, match=r"partition public\.low"):
         ops(encoder, events[:cut]), ops(encoder, events[cut:])
 
 
-def test_a_streamed_transaction_tells_it_too() -> None:
+def test_an_old_row_in_a_streamed_transaction_is_refused_too() -> None:
     xid = 754
     relations = [
         build.relation(ROOT_OID, "public", "orders", "f", ALL_KEY, xid),
@@ -114,7 +114,7 @@ def test_a_streamed_transaction_tells_it_too() -> None:
         ops(encoder_of(), transaction(*relations, deleted, streamed=True))
 
 
-def test_as_a_dead_letter_it_keeps_its_key() -> None:
+def test_as_a_dead_letter_the_old_row_keeps_its_key() -> None:
     letters = DeadLetterOptions(Limits(most_bytes=1_000_000, by_producer=True), {})
     encoder = encoder_of(replace(OPTIONS, dead_letters=letters))
     letter: Written

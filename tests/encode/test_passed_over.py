@@ -1,4 +1,4 @@
-"""What was delivered before a crash is left out of the repetition, and nothing else is different."""
+"""After a crash, what was delivered already is skipped, and nothing else differs."""
 
 from dataclasses import replace
 from typing import Final
@@ -53,7 +53,7 @@ def skipping(lsn: int, cut_lsn: int | None = None, cut_seq: int | None = None) -
 
 
 def of_transaction(commit_lsn: int) -> list[Record]:
-    """BEGIN, the records and END of one transaction, when nothing is skipped."""
+    """BEGIN, the records and END of one transaction if nothing is skipped."""
     everything = relayed(encoder_of(ALL_KINDS), stream())
     share = len(everything) // 3
     return everything[share * ((commit_lsn - FIRST) // 0x1000) :][:share]
@@ -64,29 +64,29 @@ def seq(record: Record) -> int:
     return int(headers["seq"] or b"")
 
 
-def test_every_change_has_its_seq() -> None:
+def test_each_change_has_its_own_seq() -> None:
     _, *rows, _ = of_transaction(SECOND)
     assert {seq(record) for record in rows} == set(range(COUNT))
     assert len(rows) == COUNT + 2  # the tombstones
 
 
-def test_nothing_is_skipped_where_nothing_was_delivered() -> None:
+def test_nothing_is_skipped_if_nothing_was_delivered() -> None:
     everything = of_transaction(FIRST) + of_transaction(SECOND) + of_transaction(THIRD)
     assert relayed(skipping(0x1000), stream()) == everything
 
 
-def test_what_ended_before_the_position_is_skipped_whole() -> None:
+def test_transactions_that_ended_by_the_position_are_skipped() -> None:
     assert relayed(skipping(FIRST + 8), stream()) == of_transaction(SECOND) + of_transaction(THIRD)
     assert relayed(skipping(SECOND + 8), stream()) == of_transaction(THIRD)
     assert relayed(skipping(THIRD + 8), stream()) == []
 
 
-def test_a_transaction_whose_commit_begins_at_the_position_is_not_skipped() -> None:
+def test_a_transaction_that_commits_at_the_position_is_not_skipped() -> None:
     assert relayed(skipping(SECOND), stream()) == of_transaction(SECOND) + of_transaction(THIRD)
 
 
 @pytest.mark.parametrize("cut", range(COUNT + 1))
-def test_the_transaction_that_was_cut_goes_on_at_the_seq_that_it_had_reached(cut: int) -> None:
+def test_a_cut_transaction_goes_on_at_its_seq(cut: int) -> None:
     begin, *rows, end = of_transaction(SECOND)
     rest = [record for record in rows if seq(record) >= cut]
     expected = [*([] if cut else [begin]), *rest, end, *of_transaction(THIRD)]
@@ -94,20 +94,20 @@ def test_the_transaction_that_was_cut_goes_on_at_the_seq_that_it_had_reached(cut
 
 
 @pytest.mark.parametrize("cut", range(COUNT + 1))
-def test_what_is_skipped_is_not_counted_as_a_record(cut: int) -> None:
+def test_skipped_changes_are_not_counted_as_records(cut: int) -> None:
     encoder = skipping(FIRST + 8, SECOND, cut)
     relayed(encoder, stream())
     assert sum(count for _, _, count in encoder.take_counts()) == (COUNT - cut) + COUNT
 
 
-def test_the_position_in_a_transaction_counts_what_is_skipped() -> None:
+def test_the_position_counts_skipped_changes() -> None:
     encoder = skipping(FIRST + 8, SECOND, 5)
     events = transaction(*RELATIONS, *CHANGES[:2], commit_lsn=SECOND)[:-1]
     assert relayed(encoder, events) == []
     assert encoder.position == (SECOND, 3)
 
 
-def test_a_transaction_that_was_cut_in_the_middle_of_a_piece_goes_on_likewise() -> None:
+def test_a_cut_transaction_encoded_in_pieces_goes_on_at_its_seq() -> None:
     events = stream()
     whole = relayed(skipping(FIRST + 8, SECOND, 4), events)
     for piece in range(1, len(events)):
@@ -115,7 +115,7 @@ def test_a_transaction_that_was_cut_in_the_middle_of_a_piece_goes_on_likewise() 
         assert relayed(encoder, events[:piece]) + relayed(encoder, events[piece:]) == whole
 
 
-def test_a_streamed_transaction_goes_on_likewise() -> None:
+def test_a_cut_streamed_transaction_goes_on_at_its_seq() -> None:
     def changes(xid: int | None) -> list[bytes]:
         relation = build.relation(PEOPLE, "public", "people", "d", [Column("id", INT4, key=True)], xid=xid)
         rows = [build.insert(PEOPLE, [str(number)], xid=xid) for number in range(5)]
@@ -128,7 +128,7 @@ def test_a_streamed_transaction_goes_on_likewise() -> None:
     assert relayed(skipping(FIRST, SECOND, 3), streamed) == expected
 
 
-def test_a_message_outside_transactions_is_skipped_as_one_of_its_own() -> None:
+def test_a_nontransactional_message_is_skipped_by_its_own_lsn() -> None:
     def message(lsn: int) -> list[Event]:
         content = build.message("note", b"hi", lsn=lsn, transactional=False)
         return transaction(content, xid=None, commit_lsn=lsn, lsn=lsn)
@@ -138,7 +138,7 @@ def test_a_message_outside_transactions_is_skipped_as_one_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("cut", [None, 2])
-def test_a_transaction_that_commits_where_a_message_ends_is_not_skipped_with_it(cut: int | None) -> None:
+def test_a_transaction_committing_where_a_skipped_message_ends_is_kept(cut: int | None) -> None:
     content = build.message("note", b"hi", lsn=SECOND, transactional=False)
     message = transaction(content, xid=None, commit_lsn=SECOND, lsn=SECOND)
     follows = transaction(*RELATIONS, *CHANGES, commit_lsn=SECOND)
@@ -147,7 +147,7 @@ def test_a_transaction_that_commits_where_a_message_ends_is_not_skipped_with_it(
     assert len(expected) == len(of_transaction(SECOND)) - (0 if cut is None else 4)  # BEGIN and a tombstone
 
 
-# --- In each envelope, and with what the values say
+# --- In each envelope, by the values' own commit LSN and seq
 
 FLAT: Final = replace(OPTIONS, envelope="flat")
 NOTHING: Final = (0, None, None)
@@ -164,7 +164,7 @@ def seqs(
     skip: tuple[int, int | None, int | None],
     options: RecordOptions = OPTIONS,
 ) -> list[tuple[int, int, bool]]:
-    """Commit LSN and seq of each record that is not left out, and whether it is a tombstone."""
+    """Commit LSN and seq of each record that is not skipped, and whether it is a tombstone."""
     encoder = encoder_of(replace(options, headers=True))
     encoder.skip(*skip)
     found = [record for record in records_of(events, encoder) if "seq" in record.headers]
@@ -175,12 +175,12 @@ def seqs(
 
 
 @pytest.mark.parametrize("options", [OPTIONS, FLAT], ids=["debezium", "flat"])
-def test_nothing_is_left_out_of_what_was_not_delivered(options: RecordOptions) -> None:
+def test_no_envelope_skips_undelivered_records(options: RecordOptions) -> None:
     assert seqs(ONE + TWO, NOTHING, options) == ALL_OF_ONE + ALL_OF_TWO
 
 
-def test_whole_transactions_that_end_where_delivery_stood() -> None:
-    """The first ends at 0x1808, where the second commits: that one is not whole."""
+def test_whole_transactions_are_skipped_by_their_end_lsn() -> None:
+    """The first ends at 0x1808, where the second commits, so the second is not complete."""
     assert seqs(ONE + TWO, (0x1808, None, None)) == ALL_OF_TWO
     assert seqs(ONE + TWO, (0x1810, None, None)) == []
 
@@ -194,19 +194,21 @@ def test_whole_transactions_that_end_where_delivery_stood() -> None:
         (3, []),
     ],
 )
-def test_the_records_of_a_transaction_that_was_cut(seq: int, left: list[tuple[int, int, bool]]) -> None:
-    """A tombstone goes with its delete. The rest have the seq that they always had."""
+def test_records_of_a_cut_transaction_are_skipped_below_its_seq(
+    seq: int, left: list[tuple[int, int, bool]]
+) -> None:
+    """A tombstone goes with its delete. The others keep their seq."""
     assert seqs(ONE + TWO, (0x1808, 0x1808, seq)) == left
 
 
-def test_the_cut_concerns_that_transaction_alone() -> None:
+def test_a_cut_applies_to_one_transaction_only() -> None:
     second = transaction(RELATIONS[0], *ROWS, commit_lsn=0x1808, xid=755)
     third = transaction(*ROWS, commit_lsn=0x1900, xid=756)
     left = seqs(second + third, (0x1808, 0x1808, 2))
     assert left == [*ALL_OF_TWO[3:], *((0x1900, seq, tombstone) for _, seq, tombstone in ALL_OF_ONE)]
 
 
-def test_the_relations_of_what_is_left_out_hold_for_what_follows() -> None:
+def test_relations_of_skipped_transactions_still_hold() -> None:
     encoder = encoder_of()
     encoder.skip(0x1810, None, None)
     assert records_of(ONE, encoder) == []
@@ -214,7 +216,7 @@ def test_the_relations_of_what_is_left_out_hold_for_what_follows() -> None:
     assert record.value["after"] == {"id": 3}
 
 
-def test_the_boundaries_of_a_transaction_that_was_cut() -> None:
+def test_a_cut_transaction_has_only_its_end_boundary() -> None:
     """BEGIN was delivered with the first record; END was not."""
     encoder = encoder_of(replace(OPTIONS, transactions=True))
     encoder.skip(0x1800, 0x1800, 2)
@@ -228,7 +230,7 @@ def test_the_boundaries_of_a_transaction_that_was_cut() -> None:
     assert (found[1].value["status"], found[1].value["event_count"]) == ("END", 3)
 
 
-def test_the_boundaries_of_a_transaction_that_is_left_out() -> None:
+def test_a_skipped_transaction_has_no_boundaries() -> None:
     encoder = encoder_of(replace(OPTIONS, transactions=True))
     encoder.skip(0x1808, None, None)
     assert records_of(ONE, encoder) == []

@@ -1,4 +1,4 @@
-"""Plans: what is known of a relation before its first row."""
+"""Plans: what is known about a relation before its first row."""
 
 from dataclasses import replace
 from typing import Final
@@ -46,32 +46,32 @@ def test_the_key_is_the_replica_identitys(identity: str) -> None:
     assert (keys(made), made.keyed) == (["b", "c"], True)
 
 
-def test_under_full_it_is_the_primary_key_though_every_column_is_marked() -> None:
+def test_under_full_the_key_is_the_primary_key() -> None:
     columns = [column("a", key=True), column("b", key=True)]
     made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("b",)))
     assert (keys(made), made.keyed) == (["b"], True)
 
 
-def test_under_full_without_a_primary_key_there_is_none() -> None:
+def test_under_full_without_a_primary_key_there_is_no_key() -> None:
     made = plan(column("a", key=True), identity="f")
     assert (keys(made), made.keyed) == ([], False)
 
 
-def test_a_primary_key_that_is_not_among_the_columns_is_none() -> None:
-    """A column list may leave it out, and a rename may come between the message and the catalogue."""
+def test_a_primary_key_that_is_not_among_the_columns_is_not_used() -> None:
+    """A column list may omit it, or it was renamed between the message and the catalogue query."""
     made = plan(column("a", key=True), identity="f", facts=RelationFacts(primary_key=("id",)))
     assert not made.keyed
 
 
 @pytest.mark.parametrize("missing", ["item_id", "total"], ids=["renamed", "generated"])
-def test_nor_is_one_that_is_there_in_part(missing: str) -> None:
-    """A part of a key is that of other rows too, whose records one tombstone would take with it."""
+def test_a_partly_present_primary_key_is_not_used(missing: str) -> None:
+    """Several rows may share a part of a key, and one tombstone would delete all their records."""
     columns = [column("tenant", key=True), column("id", key=True)]
     made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("tenant", missing)))
     assert (keys(made), made.keyed) == ([], False)
 
 
-def test_a_primary_key_counts_only_under_full() -> None:
+def test_the_primary_key_is_used_only_under_full() -> None:
     made = plan(column("a"), column("b", key=True), facts=RelationFacts(primary_key=("a",)))
     assert keys(made) == ["b"]
 
@@ -80,7 +80,7 @@ def test_without_a_replica_identity_there_is_no_key() -> None:
     assert not plan(column("a"), identity="n").keyed
 
 
-def test_keys_that_are_not_wanted() -> None:
+def test_with_keys_off_there_is_no_key() -> None:
     made = plan(column("a", key=True), options=replace(OPTIONS, key=False))
     assert (keys(made), made.keyed) == (["a"], False)
 
@@ -93,13 +93,13 @@ def test_a_built_in_type_has_its_modifier() -> None:
     assert price.type == builtin_type(NUMERIC, 393222)
 
 
-def test_another_type_is_the_catalogues() -> None:
+def test_any_other_type_comes_from_the_catalogue() -> None:
     mood = ColumnType(MOOD, "mood", typtype="e")
     assert column_type(column("mood", type_oid=MOOD), RelationFacts(types={MOOD: mood})) == mood
 
 
-def test_a_type_of_an_extension_has_its_columns_modifier() -> None:
-    """As PostGIS's geometry(Point,4326), or vector(3)."""
+def test_an_extensions_type_has_its_columns_modifier() -> None:
+    """For example PostGIS's geometry(Point,4326), or vector(3)."""
     vector = ColumnType(MOOD, "vector")
     vectors = ColumnType(MOOD + 1, "_vector", element=vector)
     facts = RelationFacts(types={MOOD: vector, MOOD + 1: vectors})
@@ -110,14 +110,14 @@ def test_a_type_of_an_extension_has_its_columns_modifier() -> None:
     assert (one.typmod, many.typmod, many.element_type().typmod, any_size.typmod) == (3, 3, 3, -1)
 
 
-def test_a_type_that_nobody_knows_is_taken_as_its_text() -> None:
-    """It was dropped since, and so was the column."""
+def test_an_unknown_type_is_taken_as_text() -> None:
+    """It was dropped since, together with the column."""
     (gone,) = plan(column("gone", type_oid=MOOD, typmod=7)).columns
     assert gone.type == ColumnType(MOOD, "unknown", 7, sends=False)
     assert (gone.kind, gone.encoding, gone.binary_known) == (types.TEXT, "string", False)
 
 
-def test_a_domain_is_as_its_base_type() -> None:
+def test_a_domain_is_encoded_as_its_base_type() -> None:
     price = ColumnType(NUMERIC, "numeric", 393222)
     facts = RelationFacts(types={MOOD: price})
     options = replace(OPTIONS, encodings=Encodings(numeric="precise"))
@@ -127,7 +127,7 @@ def test_a_domain_is_as_its_base_type() -> None:
     assert made.type_oid == MOOD
 
 
-def test_the_operators_choices_decide_the_encoding() -> None:
+def test_the_settings_decide_the_encoding() -> None:
     number = column("n", type_oid=NUMERIC)
     (as_string,) = plan(number).columns
     (as_number,) = plan(number, options=replace(OPTIONS, encodings=Encodings(numeric="double"))).columns
@@ -137,23 +137,23 @@ def test_the_operators_choices_decide_the_encoding() -> None:
 # --- Names
 
 
-def test_members_of_a_column() -> None:
+def test_a_column_has_its_json_member_names_ready() -> None:
     (made,) = plan(column('a"b')).columns
     assert made.member == b'"a\\"b":'
     assert made.member_null == b'"a\\"b":null,'
     assert made.table == "public.orders"
 
 
-# --- Columns that must not be seen
+# --- Hidden columns
 
 
-def test_a_key_that_is_dropped_or_masked_is_refused() -> None:
+def test_a_dropped_or_masked_key_column_is_refused() -> None:
     selection = Selection(drop=(r".*\.a",))
     with pytest.raises(SetupError, match=r"records\.columns\.drop: public\.orders\.a belongs to the key"):
         plan(column("a", key=True), options=replace(OPTIONS, selection=selection))
 
 
-def test_under_full_only_the_primary_key_is() -> None:
+def test_under_full_only_primary_key_columns_may_not_be_hidden() -> None:
     options = replace(OPTIONS, selection=Selection(mask=(r".*\.a",)))
     columns = [column("a", key=True), column("b", key=True)]
     made = plan(*columns, identity="f", facts=RelationFacts(primary_key=("b",)), options=options)

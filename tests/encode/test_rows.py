@@ -1,4 +1,4 @@
-"""One tuple to one JSON object and its key: every kind of column, any names, any number of columns."""
+"""One tuple to one JSON object and its key, for any kinds, names and numbers of columns."""
 
 import json
 from dataclasses import replace
@@ -92,22 +92,22 @@ def test_a_row_without_columns() -> None:
     assert (rows.write([]), rows.key) == ("{}", "{}")
 
 
-def test_a_row_is_appended_to_what_stands_there() -> None:
+def test_a_row_is_appended_to_the_output() -> None:
     out = BytesWriter()
     out.write(b'{"after":')
     RowWriter(False).write(out, ORDERS, tuple_data(["1", None, None]), 0, False, None, None)
     assert out.getvalue() == b'{"after":{"id":1,"item":null,"photo":null}'
 
 
-def test_nothing_of_one_row_stays_in_the_next() -> None:
+def test_no_row_keeps_anything_from_the_one_before() -> None:
     rows = Rows(ORDERS)
     rows.write(["1", UNCHANGED, None])
     rows.write(["2", "tea", None])
     assert (rows.key, rows.unchanged) == ('{"id":2}', [])
 
 
-def test_sixteen_hundred_columns() -> None:
-    """The most that Postgres allows."""
+def test_a_row_may_have_1600_columns() -> None:
+    """Postgres's limit."""
     columns = [Column(f"column_{number}", INT4, key=number % 400 == 0) for number in range(1600)]
     rows = Rows(planned(*columns))
     row = json.loads(rows.write([str(number) for number in range(1600)]))
@@ -119,7 +119,7 @@ texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 
 
 @given(st.dictionaries(texts, st.one_of(st.none(), texts), max_size=8), st.booleans())
-def test_any_names_and_any_texts(row: dict[str, str | None], key: bool) -> None:
+def test_any_names_and_texts_come_through(row: dict[str, str | None], key: bool) -> None:
     rows = Rows(planned(*(Column(name, key=key) for name in row)))
     written = rows.write(list(row.values()))
     assert list(json.loads(written).items()) == list(row.items())
@@ -127,8 +127,8 @@ def test_any_names_and_any_texts(row: dict[str, str | None], key: bool) -> None:
 
 
 @pytest.mark.parametrize("choices", ALL_CHOICES, ids=str)
-def test_the_loop_writes_what_the_type_s_encoding_gives(choices: Encodings) -> None:
-    """Whether it writes a value by itself or by its converter."""
+def test_every_value_is_written_as_its_types_encoding_gives_it(choices: Encodings) -> None:
+    """The fast path in the loop and the converters agree."""
     columns = [Column(f"column_{number}", oid) for number, (oid, _, _) in enumerate(SAMPLES)]
     rows = Rows(planned(*columns, options=replace(OPTIONS, encodings=choices)))
     members = (
@@ -142,26 +142,26 @@ def test_the_loop_writes_what_the_type_s_encoding_gives(choices: Encodings) -> N
 # --- Old keys
 
 
-def test_the_other_columns_of_an_old_key_are_absent() -> None:
+def test_an_old_key_has_only_key_columns() -> None:
     rows = Rows(ORDERS)
     assert rows.write(["1", None, None], key_only=True) == '{"id":1}'
     assert rows.key == '{"id":1}'
 
 
-def test_an_old_key_that_comes_with_values_for_other_columns_has_its_key_alone() -> None:
+def test_other_values_in_an_old_key_are_ignored() -> None:
     assert Rows(ORDERS).write(["1", "tea", UNCHANGED], key_only=True) == '{"id":1}'
 
 
 # --- Unchanged TOAST
 
 
-def test_unchanged_columns_are_left_out_and_listed() -> None:
+def test_unchanged_columns_are_absent_and_listed() -> None:
     rows = Rows(ORDERS)
     assert rows.write(["1", UNCHANGED, UNCHANGED]) == '{"id":1}'
     assert rows.unchanged == ["item", "photo"]
 
 
-def test_a_placeholder_stands_for_them() -> None:
+def test_a_placeholder_replaces_unchanged_columns() -> None:
     rows = Rows(ORDERS, placeholder=True)
     marker = '"__debezium_unavailable_value"'
     assert rows.write(["1", UNCHANGED, UNCHANGED]) == f'{{"id":1,"item":{marker},"photo":{marker}}}'
@@ -169,7 +169,7 @@ def test_a_placeholder_stands_for_them() -> None:
 
 
 @pytest.mark.parametrize("placeholder", [False, True])
-def test_the_old_row_fills_them_in(placeholder: bool) -> None:
+def test_the_old_row_fills_in_unchanged_columns(placeholder: bool) -> None:
     rows = Rows(ORDERS, placeholder)
     kept: list[OldValue | None] = []
     rows.write(["1", "tea", Binary(b"\0\xff")], keep=kept)
@@ -177,7 +177,7 @@ def test_the_old_row_fills_them_in(placeholder: bool) -> None:
     assert (rows.key, rows.unchanged) == ('{"id":1}', [])
 
 
-def test_only_what_is_unchanged_is_filled_in() -> None:
+def test_the_old_row_fills_in_only_unchanged_columns() -> None:
     rows = Rows(ORDERS)
     kept: list[OldValue | None] = []
     rows.write(["1", "tea", "\\x00"], keep=kept)
@@ -185,7 +185,7 @@ def test_only_what_is_unchanged_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize("value", [None, UNCHANGED])
-def test_an_old_row_without_the_value_leaves_it_unchanged(value: Any) -> None:
+def test_an_old_row_without_the_value_leaves_a_column_unchanged(value: Any) -> None:
     rows = Rows(ORDERS)
     kept: list[OldValue | None] = []
     rows.write(["1", value, None], keep=kept)
@@ -193,7 +193,7 @@ def test_an_old_row_without_the_value_leaves_it_unchanged(value: Any) -> None:
     assert rows.unchanged == ["item"]
 
 
-def test_an_old_key_fills_in_the_key_alone() -> None:
+def test_an_old_key_fills_in_only_the_key() -> None:
     rows = Rows(ORDERS)
     kept: list[OldValue | None] = []
     rows.write(["1", None, None], key_only=True, keep=kept)
@@ -201,12 +201,12 @@ def test_an_old_key_fills_in_the_key_alone() -> None:
     assert rows.unchanged == ["item", "photo"]
 
 
-def test_a_key_that_was_not_sent() -> None:
+def test_a_key_column_that_was_not_sent_is_an_error() -> None:
     with pytest.raises(RecordError, match=r"public\.orders\.id: a key column came without its value"):
         Rows(ORDERS).write([UNCHANGED, "tea", None])
 
 
-# --- Columns that must not be seen
+# --- Hidden columns
 
 
 def hiding(selection: Selection) -> Rows:
@@ -218,19 +218,19 @@ VALUES: Final[list[Row]] = [["1", "tea", "\\x00"], ["1", None, None], ["1", UNCH
 
 
 @pytest.mark.parametrize("row", VALUES)
-def test_a_dropped_column_is_never_there(row: Row) -> None:
+def test_a_dropped_column_is_absent(row: Row) -> None:
     rows = hiding(Selection(drop=(r".*\.(item|photo)",)))
     assert (rows.write(row), rows.unchanged) == ('{"id":1}', [])
 
 
 @pytest.mark.parametrize("row", VALUES)
-def test_a_masked_column_tells_not_even_whether_it_is_null(row: Row) -> None:
+def test_a_masked_column_does_not_reveal_nulls(row: Row) -> None:
     rows = hiding(Selection(mask=(r".*\.(item|photo)",), mask_with='"x"'))
     assert rows.write(row) == '{"id":1,"item":"\\"x\\"","photo":"\\"x\\""}'
     assert rows.unchanged == []
 
 
-def test_a_hashed_key_is_hashed_in_row_and_key_alike() -> None:
+def test_a_hashed_key_column_is_the_same_in_row_and_key() -> None:
     rows = hiding(Selection(hash=(r".*\.id",), hash_key=b"k"))
     row = json.loads(rows.write(["1", "tea", None]))
     assert json.loads(rows.key) == {"id": row["id"]}
@@ -241,7 +241,7 @@ def test_a_hashed_key_is_hashed_in_row_and_key_alike() -> None:
 
 
 @pytest.mark.parametrize("row", [["1", "tea"], ["1", "tea", None, None]])
-def test_another_number_of_columns(row: Row) -> None:
+def test_another_number_of_columns_is_refused(row: Row) -> None:
     with pytest.raises(
         ProtocolError, match=rf"a row of public\.orders has {len(row)} columns, its Relation 3"
     ):

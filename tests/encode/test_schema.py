@@ -34,7 +34,7 @@ def relation(*columns: Column, identity: str = "d", name: str = "people") -> byt
 
 
 def announced(encoder: Encoder, events: list[Event], facts: RelationFacts = NO_FACTS) -> list[Written | int]:
-    """What comes of the events in order: schema records, and between them how many rows."""
+    """The events' schema records in order, and between them the number of rows."""
     came: list[Written | int] = []
     for outcome in outcomes(encoder, events, facts):
         if isinstance(outcome, Announcement):
@@ -68,7 +68,7 @@ def names(schema: Any) -> list[str]:
 
 
 class TestRecord:
-    def test_it_tells_all_that_a_consumer_needs(self) -> None:
+    def test_a_schema_record_holds_what_a_consumer_needs(self) -> None:
         record, _ = announced(encoder_of(), transaction(relation(ID, NAME), ROWS))
         assert isinstance(record, Written)
         assert (record.topic, record.key, record.partition) == (
@@ -124,7 +124,7 @@ class TestRecord:
             (Encodings("precise", "debezium"), "variable-decimal", "decimal-base64", "epoch-days"),
         ],
     )
-    def test_the_encodings_are_those_in_force(
+    def test_each_column_names_its_encoding(
         self, choices: Encodings, numeric: str, price: str, date: str
     ) -> None:
         columns = (
@@ -136,13 +136,13 @@ class TestRecord:
         assert [column["encoding"] for column in schema["columns"]] == [numeric, price, date]
         assert [column["type_modifier"] for column in schema["columns"]] == [-1, numeric_typmod(8, 2), -1]
 
-    def test_a_domain_keeps_its_oid_and_has_its_base_types_name_and_modifier(self) -> None:
+    def test_a_domain_has_its_own_oid_and_its_base_types_name_and_modifier(self) -> None:
         facts = RelationFacts(types={16500: ColumnType(NUMERIC, "numeric", numeric_typmod(8, 2))})
         (column,) = schema_of(Column("price", 16500), facts=facts)["columns"]
         told = (column["type_oid"], column["type_name"], column["type_modifier"])
         assert told == (16500, "numeric", numeric_typmod(8, 2))
 
-    def test_dropped_columns_are_not_told_and_hidden_ones_are_strings(self) -> None:
+    def test_dropped_columns_are_absent_and_hidden_ones_are_strings(self) -> None:
         selection = Selection(drop=(r".*\.name",), mask=(r".*\.age",), hash=(r".*\.id",), hash_key=b"k")
         schema = schema_of(ID, NAME, AGE, options=replace(OPTIONS, selection=selection))
         assert {column["name"]: column["encoding"] for column in schema["columns"]} == {
@@ -151,9 +151,7 @@ class TestRecord:
         }
 
     @pytest.mark.parametrize("format", ["json", "avro"])
-    def test_only_masked_and_hashed_columns_are_told_to_be_hidden(
-        self, format: Literal["json", "avro"]
-    ) -> None:
+    def test_only_masked_and_hashed_columns_are_marked_hidden(self, format: Literal["json", "avro"]) -> None:
         selection = Selection(mask=(r".*\.age",), hash=(r".*\.id",), hash_key=b"k")
         schema = schema_of(ID, NAME, AGE, options=replace(OPTIONS, format=format, selection=selection))
         assert {column["name"]: column.get("hidden") for column in schema["columns"]} == {
@@ -162,7 +160,7 @@ class TestRecord:
             "age": True,
         }
 
-    def test_names_that_are_no_utf_8_stay_json(self) -> None:
+    def test_names_that_are_not_utf8_are_valid_json(self) -> None:
         column = Column(b"caf\xe9".decode("utf-8", "surrogateescape"))
         assert names(schema_of(column)) == ["caf\udce9"]
 
@@ -174,16 +172,16 @@ class TestWhen:
         assert [it if isinstance(it, int) else it.key for it in came] == [{"topic": "app.public.people"}, 2]
 
     def test_a_table_without_rows_is_not_announced(self) -> None:
-        """With publish_via_partition_root partitions are described too, and their rows sent as the root's."""
+        """With publish_via_partition_root partitions are described too, but their rows come as the root's."""
         assert schemas(encoder_of(), transaction(relation(ID))) == []
 
-    def test_the_same_relation_again_is_no_news(self) -> None:
+    def test_the_same_relation_again_is_not_announced(self) -> None:
         encoder = encoder_of()
         row = build.insert(OID, ["1"])
         assert len(schemas(encoder, transaction(relation(ID), row))) == 1
         assert schemas(encoder, transaction(relation(ID), row, commit_lsn=0x2000)) == []
 
-    def test_a_change_is_announced_where_it_happened(self) -> None:
+    def test_a_change_is_announced_at_its_place(self) -> None:
         first = [relation(ID, NAME), build.insert(OID, ["1", "Ada"])]
         then = [relation(ID, NAME, AGE), build.insert(OID, ["2", "Bob", "7"])]
         old, rows, new, more = announced(encoder_of(), transaction(*first, *then))
@@ -227,7 +225,7 @@ class TestWhen:
         ]
 
     def test_a_table_that_gets_its_name_back_is_announced_again(self) -> None:
-        """Another had it meanwhile, and was the last that was told of it."""
+        """Another table had the name meanwhile, and was announced last."""
         other = build.relation(OID + 1, "public", "people", "d", [ID])
         shapes = [(relation(ID, NAME), OID), (other, OID + 1), (relation(ID, NAME), OID)]
         encoder = encoder_of()
@@ -238,19 +236,19 @@ class TestWhen:
         ]
         assert [names(it) for it in came] == [["id", "name"], ["id"], ["id", "name"]]
 
-    def test_under_full_a_new_primary_key_is_announced_though_the_relation_is_the_same(self) -> None:
+    def test_under_full_a_new_primary_key_is_announced(self) -> None:
         encoder = encoder_of()
         people = relation(ID, NAME, identity="f")
         schemas(encoder, transaction(people, ROWS), RelationFacts())
         (schema,) = schemas(encoder, transaction(people, ROWS, commit_lsn=0x2000), RelationFacts(("id",)))
         assert [column["key"] for column in schema["columns"]] == [True, False]
 
-    def test_a_table_that_is_left_out_is_never_announced(self) -> None:
+    def test_an_excluded_table_is_never_announced(self) -> None:
         options = replace(OPTIONS, selection=Selection(exclude=(r"public\.people",)))
         events = transaction(relation(ID), build.insert(OID, ["1"]))
         assert announced(encoder_of(options), events) == []
 
-    def test_a_new_session_announces_anew(self) -> None:
+    def test_a_new_session_announces_again(self) -> None:
         events = transaction(relation(ID), build.insert(OID, ["1"]))
         assert schemas(encoder_of(), events) == schemas(encoder_of(), events) != []
 
@@ -261,7 +259,7 @@ class TestPrepared:
     OLD: Final = relation(ID)
     NEW: Final = relation(ID, NAME)
 
-    def test_its_older_shape_is_announced_for_it_and_the_newer_one_again_behind_it(self) -> None:
+    def test_the_older_shape_is_announced_and_then_the_newer_one_again(self) -> None:
         encoder = encoder_of()
         assert [names(it) for it in schemas(encoder, transaction(self.NEW, ROWS))] == [["id", "name"]]
         prepared = transaction(self.OLD, build.insert(OID, ["1"]), commit_lsn=0x2000, scoped=True)
@@ -270,15 +268,15 @@ class TestPrepared:
         (schema,) = schemas(encoder, later)
         assert (names(schema), schema["lsn"]) == (["id", "name"], 0x3000)
 
-    def test_the_same_shape_is_no_news(self) -> None:
+    def test_the_same_shape_is_not_announced(self) -> None:
         encoder = encoder_of()
         schemas(encoder, transaction(self.NEW, ROWS))
         prepared = transaction(self.NEW, build.insert(OID, ["1", "Ada"]), commit_lsn=0x2000, scoped=True)
         assert schemas(encoder, prepared) == []
         assert schemas(encoder, transaction(build.insert(OID, ["2", "Bob"]), commit_lsn=0x3000)) == []
 
-    def test_what_came_with_a_prepare_is_told_when_a_row_needs_it(self) -> None:
-        """The prepared transaction may be rolled back; then nobody ever hears of its relation."""
+    def test_a_relation_sent_with_a_prepare_is_announced_when_a_row_needs_it(self) -> None:
+        """If the prepared transaction is rolled back, its relation is never announced."""
         encoder = encoder_of()
         schemas(encoder, transaction(self.OLD, build.insert(OID, ["1"])))
         assert schemas(encoder, [build.xlog_data(self.NEW)]) == []
@@ -290,20 +288,20 @@ class TestPrepared:
         assert isinstance(told, Written)
         assert (names(told.value), told.value["lsn"], rows) == (["id", "name"], 0x3000, 2)
 
-    def test_a_truncate_needs_it_too(self) -> None:
+    def test_a_truncate_needs_a_relation_sent_with_a_prepare_too(self) -> None:
         encoder = encoder_of()
         events = [build.xlog_data(self.NEW), *transaction(build.truncate([OID]))]
         told, rows = announced(encoder, events)
         assert isinstance(told, Written)
         assert (names(told.value), rows) == (["id", "name"], 1)
 
-    def test_a_relation_that_was_told_since_supersedes_it(self) -> None:
+    def test_a_newer_relation_supersedes_one_sent_with_a_prepare(self) -> None:
         encoder = encoder_of()
         schemas(encoder, [build.xlog_data(self.OLD)])
         (schema,) = schemas(encoder, transaction(self.NEW, build.insert(OID, ["1", "Ada"])))
         assert names(schema) == ["id", "name"]
 
-    def test_the_prepared_transaction_itself_has_its_own(self) -> None:
+    def test_the_prepared_transaction_uses_its_own_relation(self) -> None:
         encoder = encoder_of()
         schemas(encoder, [build.xlog_data(self.NEW)])
         prepared = transaction(self.OLD, build.insert(OID, ["1"]), commit_lsn=0x2000, scoped=True)

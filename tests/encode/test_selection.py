@@ -1,4 +1,4 @@
-"""Which tables are relayed, and columns whose values are dropped, masked or hashed while they are encoded."""
+"""Which tables are relayed, and which columns are dropped, masked or hashed during encoding."""
 
 import hmac
 import json
@@ -66,12 +66,12 @@ class TestTables:
             ((r"public\..*",), (r".*\.orders",), False),  # exclude wins
         ],
     )
-    def test_a_table_is_taken_where_an_include_matches_and_no_exclude(
+    def test_a_table_is_relayed_if_an_include_matches_and_no_exclude(
         self, include: tuple[str, ...], exclude: tuple[str, ...], taken: bool
     ) -> None:
         assert Selection(include, exclude).takes("public.orders") is taken
 
-    def test_changes_of_a_table_that_is_left_out_have_no_records(self) -> None:
+    def test_changes_of_an_excluded_table_have_no_records(self) -> None:
         selection = Selection(exclude=(r"public\.cards",))
         events = transaction(
             CARDS,
@@ -82,14 +82,14 @@ class TestTables:
         )
         assert records_of(events, encoder_of(options(selection))) == []
 
-    def test_a_transaction_of_nothing_but_such_changes_still_ends(self) -> None:
-        """So that the slot moves past it."""
+    def test_a_transaction_of_excluded_tables_only_still_ends(self) -> None:
+        """So the slot moves past it."""
         selection = Selection(exclude=(r"public\.cards",))
         events = transaction(CARDS, build.insert(OID, ["1", SECRET, None]))
         last = segments(encoder_of(options(selection)), events)[-1]
         assert last.end_lsn == 0x1808
 
-    def test_a_truncate_of_several_tables_skips_those_that_are_left_out(self) -> None:
+    def test_a_truncate_of_several_tables_skips_excluded_ones(self) -> None:
         others = build.relation(OID + 1, "public", "others", "d", [ID])
         (record,) = records(
             CARDS,
@@ -99,7 +99,7 @@ class TestTables:
         )
         assert (record.topic, record.value["source"]["seq"]) == ("app.public.others", 0)
 
-    def test_seq_counts_the_records_that_are_there(self) -> None:
+    def test_seq_does_not_count_excluded_changes(self) -> None:
         others = build.relation(OID + 1, "public", "others", "d", [ID])
         (record,) = records(
             CARDS,
@@ -125,7 +125,7 @@ class TestTreatment:
             ("two", False, "mask"),
         ],
     )
-    def test_the_first_list_that_matches_decides(self, column: str, key: bool, treatment: str) -> None:
+    def test_the_first_matching_list_decides(self, column: str, key: bool, treatment: str) -> None:
         selection = Selection(
             drop=(r"public\.t\.dropped", r".*\.all_three"),
             mask=(r"public\.t\.masked", r".*\.all_three", r".*\.two"),
@@ -134,7 +134,7 @@ class TestTreatment:
         assert selection.treatment("public.t", column, key) == treatment
 
     @pytest.mark.parametrize(("list_", "selection"), [("drop", DROP), ("mask", MASK)])
-    def test_a_key_column_may_not_be_hidden(self, list_: str, selection: Selection) -> None:
+    def test_a_key_column_may_not_be_dropped_or_masked(self, list_: str, selection: Selection) -> None:
         with pytest.raises(SetupError, match=rf"records\.columns\.{list_}: public\.cards\.card .*the key"):
             selection.treatment("public.cards", "card", True)
 
@@ -146,13 +146,15 @@ class TestTreatment:
         ],
         ids=["replica identity", "primary key under full"],
     )
-    def test_nor_is_it_when_the_relation_comes(self, relation: bytes, facts: RelationFacts) -> None:
+    def test_a_dropped_key_column_is_refused_when_the_relation_comes(
+        self, relation: bytes, facts: RelationFacts
+    ) -> None:
         with pytest.raises(SetupError, match=r"public\.cards\.card"):
             list(outcomes(encoder_of(options(DROP)), transaction(relation), facts))
 
 
 class TestDrop:
-    def test_the_column_is_nowhere(self) -> None:
+    def test_a_dropped_column_is_in_no_record(self) -> None:
         insert = build.insert(OID, ["1", SECRET, "hi"])
         update = build.update(OID, ["1", UNCHANGED, "ho"])
         created, updated = values(DROP, insert, update)
@@ -160,13 +162,13 @@ class TestDrop:
         assert updated["after"] == {"id": 1, "note": "ho"}
         assert "unchanged" not in updated
 
-    def test_nor_in_the_old_row(self) -> None:
+    def test_a_dropped_column_is_not_in_the_old_row(self) -> None:
         old: Row = ["1", SECRET, "hi"]
         changes = build.update(OID, ["1", SECRET, "ho"], old=old), build.delete(OID, old=old)
         updated, deleted = values(DROP, *changes, relation=CARDS_FULL)
         assert updated["before"] == deleted["before"] == {"id": 1, "note": "hi"}
 
-    def test_a_row_may_have_nothing_left(self) -> None:
+    def test_a_row_may_lose_its_only_column(self) -> None:
         lone = build.relation(OID, "public", "cards", "d", [CARD])
         (created,) = values(DROP, build.insert(OID, [SECRET]), relation=lone)
         assert created["after"] == {}
@@ -174,33 +176,33 @@ class TestDrop:
 
 class TestMask:
     @pytest.mark.parametrize("value", [SECRET, None, UNCHANGED, "", Binary(b"\xff")], ids=repr)
-    def test_the_constant_stands_for_every_value(self, value: Any) -> None:
-        """Even whether there is one is not told."""
+    def test_the_constant_replaces_every_value(self, value: Any) -> None:
+        """It doesn't even reveal whether there is one."""
         (updated,) = values(MASK, build.update(OID, ["1", value, None]))
         assert updated["after"] == {"id": 1, "card": "***", "note": None}
         assert "unchanged" not in updated
 
-    def test_in_the_old_row_too(self) -> None:
+    def test_the_constant_replaces_values_in_the_old_row(self) -> None:
         (deleted,) = values(MASK, build.delete(OID, old=["1", SECRET, "hi"]), relation=CARDS_FULL)
         assert deleted["before"] == {"id": 1, "card": "***", "note": "hi"}
 
-    def test_the_columns_that_the_old_key_lacks_stay_absent(self) -> None:
+    def test_columns_absent_from_the_old_key_stay_absent(self) -> None:
         (deleted,) = values(MASK, build.delete(OID, key=["1", None, None]))
         assert deleted["before"] == {"id": 1}
 
     @pytest.mark.parametrize("text", ["", 'hidden "for good"', "verdeckt ä"])
-    def test_the_constant_is_the_operators(self, text: str) -> None:
+    def test_the_constant_can_be_configured(self, text: str) -> None:
         (created,) = values(replace(MASK, mask_with=text), build.insert(OID, ["1", SECRET, None]))
         assert created["after"]["card"] == text
 
-    def test_it_is_a_string_whatever_the_columns_type(self) -> None:
+    def test_the_constant_is_a_string_for_every_type(self) -> None:
         numbers = build.relation(OID, "public", "cards", "d", [ID, Column("card", INT4)])
         (created,) = values(MASK, build.insert(OID, ["1", "4929"]), relation=numbers)
         assert created["after"]["card"] == "***"
 
 
 class TestHash:
-    def test_a_value_becomes_the_hmac_of_its_json(self) -> None:
+    def test_a_hashed_value_is_the_hmac_of_its_json(self) -> None:
         (created,) = values(HASH, build.insert(OID, ["1", SECRET, None]))
         assert created["after"] == {"id": 1, "card": digest(SECRET), "note": None}
 
@@ -213,7 +215,7 @@ class TestHash:
             (NUMERIC, "1.50", b"\x00\x02\x00\x00\x00\x00\x00\x02\x00\x01\x13\x88", "1.50"),
         ],
     )
-    def test_text_and_binary_give_the_same(
+    def test_text_and_binary_give_the_same_hash(
         self, type_oid: int, text: str, binary: bytes, value: object
     ) -> None:
         relation = build.relation(OID, "public", "cards", "d", [ID, Column("card", type_oid)])
@@ -230,7 +232,7 @@ class TestHash:
         assert unchanged["after"] == {"id": 1, "note": "hi"}
         assert unchanged["unchanged"] == ["card"]
 
-    def test_what_is_filled_in_from_the_old_row_is_hashed(self) -> None:
+    def test_a_value_filled_in_from_the_old_row_is_hashed(self) -> None:
         update = build.update(OID, ["1", UNCHANGED, None], old=["1", SECRET, None])
         (updated,) = values(HASH, update, relation=CARDS_FULL)
         assert updated["before"]["card"] == updated["after"]["card"] == digest(SECRET)
@@ -250,7 +252,7 @@ class TestHash:
         (created,) = values(other, build.insert(OID, ["1", SECRET, None]))
         assert created["after"]["card"] != digest(SECRET)
 
-    def test_the_key_is_not_shown(self) -> None:
+    def test_the_hash_key_is_not_in_the_repr(self) -> None:
         assert "pepper" not in repr(options(HASH))
 
     def test_a_value_that_cannot_be_encoded_is_not_shown_in_the_error(self) -> None:

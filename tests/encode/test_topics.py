@@ -1,4 +1,4 @@
-"""Topic names: legal for Kafka, as plain as can be, and never the same for two tables by accident."""
+"""Topic names: legal for Kafka, plain where possible, and never accidentally the same for two tables."""
 
 import re
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def fits(identifier: str) -> bool:
-    """Whether Postgres could have it: 1 to 63 bytes."""
+    """Whether Postgres allows it: 1 to 63 bytes."""
     return 0 < len(identifier.encode("utf-8", "surrogateescape")) <= 63
 
 
-# What is likely to be confused with the template or the escapes, then anything at all, then what is no UTF-8.
+# Names easily confused with the template or the escapes, then any names, then names that are not UTF-8.
 tricky = st.text(st.sampled_from("ab._-2e \"'"), min_size=1, max_size=12)
 anything = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=63)
 not_utf8 = st.binary(min_size=1, max_size=63).map(
@@ -72,17 +72,17 @@ def test_plain_names_stay_as_they_are(schema: str, table: str) -> None:
         ("..2e..", "app.public...2e2e..2e..2e2e.."),
     ],
 )
-def test_other_characters_are_their_bytes(table: str, name: str) -> None:
+def test_other_characters_are_written_as_their_bytes(table: str, name: str) -> None:
     assert topic("public", table) == name
 
 
 @given(tables)
-def test_every_topic_is_one_that_kafka_takes(pair: tuple[str, str]) -> None:
+def test_every_topic_is_legal_for_kafka(pair: tuple[str, str]) -> None:
     assert LEGAL.fullmatch(topic(*pair))
 
 
 @given(tables)
-def test_a_table_has_one_topic(pair: tuple[str, str]) -> None:
+def test_a_table_always_has_the_same_topic(pair: tuple[str, str]) -> None:
     first, second = topics_of([pair, pair])
     assert first == second == topic(*pair)
 
@@ -121,7 +121,9 @@ def test_an_escaped_identifier_can_be_read_back(one: str, other: str) -> None:
     ],
     ids=str,
 )
-def test_tables_that_are_easily_confused(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_tables_with_similar_names_have_different_topics(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
     first, second = topics_of([one, other])
     assert folded(first) != folded(second)
 
@@ -133,7 +135,7 @@ def test_the_longest_plain_names_fit() -> None:
     assert topic("s" * 63, "t" * 63) == f"app.{'s' * 63}.{'t' * 63}"
 
 
-def test_a_name_of_249_characters_stays_and_a_longer_one_ends_in_a_digest() -> None:
+def test_a_name_longer_than_249_characters_ends_in_a_digest() -> None:
     schema = "é" * 31
     room = MAX_LENGTH - len(topic(schema, ""))
     longest = topic(schema, "y" * room)
@@ -144,7 +146,7 @@ def test_a_name_of_249_characters_stays_and_a_longer_one_ends_in_a_digest() -> N
     assert re.fullmatch(r"app\.\.\.(c3a9){31}\.\.\.y+\.\.h[0-9a-f]{32}", longer)
 
 
-def test_long_names_that_differ_at_their_ends_stay_apart() -> None:
+def test_long_names_that_differ_only_at_the_end_stay_different() -> None:
     tables = [("é" * 31, "é" * 30 + end) for end in "éèê"]
     assert len({*topics_of(tables)}) == 3
 
@@ -155,11 +157,11 @@ def test_long_prefixes_are_shortened_too() -> None:
         assert LEGAL.fullmatch(name)
 
 
-# --- What Kafka takes for the same
+# --- Topics that Kafka takes for the same
 
 
 def refusal(tables: list[tuple[str, str]], template: str = DEFAULT, *routes: tuple[str, str]) -> str:
-    """The part of the line that names what would share a topic, and which."""
+    """The part of the error that names the tables that would share a topic, and the topic."""
     with pytest.raises(SetupError) as caught:
         topics_of(tables, template, *routes)
     named, cure = str(caught.value).split(" (Kafka treats '.' and '_' as the same); ")
@@ -167,30 +169,30 @@ def refusal(tables: list[tuple[str, str]], template: str = DEFAULT, *routes: tup
     return named
 
 
-def test_topics_that_differ_only_by_dot_and_underscore() -> None:
+def test_topics_that_differ_only_in_dot_and_underscore_are_refused() -> None:
     assert refusal([("a_b", "c"), ("a", "b_c")]) == (
         "table a.b_c and table a_b.c would share the topic 'app.a.b_c'"
     )
 
 
-def test_a_template_that_is_not_injective() -> None:
+def test_tables_that_a_template_does_not_distinguish_are_refused() -> None:
     assert refusal([("a_b", "c"), ("a", "b_c")], "{prefix}.{schema}_{table}") == (
         "table a.b_c and table a_b.c would share the topic 'app.a_b_c'"
     )
 
 
-def test_an_escape_that_underscores_imitate() -> None:
+def test_a_name_that_imitates_an_escape_is_refused() -> None:
     assert refusal([("a.b", "c"), ("a__2e__b", "c")]) == (
         "table a__2e__b.c and table a.b.c would share the topic 'app.a__2e__b.c'"
     )
 
 
-def test_tables_whose_names_are_written_the_same() -> None:
+def test_tables_with_the_same_escaped_name_are_refused() -> None:
     """Schema `a._2e_`, table `c`, and schema `a`, table `_2e_.c`."""
     assert refusal([("a._2e_", "c"), ("a", "_2e_.c")]).endswith("would share the topic 'app.a._2e_..2e..c'")
 
 
-def test_a_template_that_leaves_the_schema_out() -> None:
+def test_without_the_schema_in_the_template_equal_table_names_collide() -> None:
     assert topics_of([("public", "orders")], "{prefix}.{table}") == ["app.orders"]
     assert refusal([("public", "orders"), ("sales", "orders")], "{prefix}.{table}") == (
         "table sales.orders and table public.orders would share the topic 'app.orders'"
@@ -206,7 +208,7 @@ def test_a_template_that_leaves_the_schema_out() -> None:
         ("offsets", "the offsets"),
     ],
 )
-def test_our_own_topics_are_no_tables(name: str, owner: str) -> None:
+def test_a_table_may_not_have_one_of_our_own_topics(name: str, owner: str) -> None:
     assert getattr(Topics("app", DEFAULT), name) == f"app.{name}"
     assert refusal([("public", name)], "{prefix}.{table}") == (
         f"table public.{name} and {owner} would share the topic 'app.{name}'"
@@ -222,7 +224,7 @@ def test_tables_of_a_route_may_share_a_topic() -> None:
     assert routed == ["app.orders", "app.orders", "app.public.items"]
 
 
-def test_a_route_matches_the_whole_name_and_the_first_that_matches_decides() -> None:
+def test_the_first_route_that_matches_the_whole_name_decides() -> None:
     routes = (("orders", "{prefix}.never"), (r"public\.orders", "{prefix}.first"), (".*", "{prefix}.rest"))
     assert topics_of([("public", "orders"), ("x", "orders")], DEFAULT, *routes) == ["app.first", "app.rest"]
 
@@ -231,21 +233,21 @@ def test_a_route_may_name_schema_and_table() -> None:
     assert topics_of([("a.b", "c")], DEFAULT, (".*", "x.{schema}-{table}")) == ["x.a..2e..b-c"]
 
 
-def test_a_table_without_the_route_does_not_share_its_topic() -> None:
+def test_a_table_outside_a_route_may_not_share_its_topic() -> None:
     tables = [("public", "orders"), ("app", "orders")]
     assert refusal(tables, "{schema}.{table}", (r"public\..*", "app.orders")) == (
         "table app.orders and table public.orders would share the topic 'app.orders'"
     )
 
 
-def test_two_routes_do_not_share_a_topic() -> None:
+def test_two_routes_may_not_share_a_topic() -> None:
     assert refusal([("a", "x"), ("b", "x")], DEFAULT, (r"a\..*", "app.x"), (r"b\..*", "app.x")) == (
         "table b.x and table a.x would share the topic 'app.x'"
     )
 
 
-def test_tables_of_a_route_whose_topics_kafka_takes_for_the_same() -> None:
-    """They don't share a topic: they want two that can't both be."""
+def test_tables_of_a_route_may_not_have_topics_that_kafka_confuses() -> None:
+    """They don't share a topic, but need two that can't both exist."""
     assert refusal([("a_b", "c"), ("a", "b_c")], DEFAULT, (".*", DEFAULT)) == (
         "table a.b_c and table a_b.c would share the topic 'app.a.b_c'"
     )

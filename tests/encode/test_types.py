@@ -8,11 +8,11 @@ from tests.encode.json_values import built_in
 
 
 @pytest.mark.parametrize("constant", [name for name in vars(oids) if name.isupper()])
-def test_every_oid_that_code_names_is_in_the_table_by_that_name(constant: str) -> None:
+def test_every_named_oid_is_in_the_table_under_that_name(constant: str) -> None:
     assert built_in(vars(oids)[constant]).name == constant.lower()
 
 
-def test_a_base_type() -> None:
+def test_a_base_type_keeps_its_modifier() -> None:
     assert builtin_type(1700, 393222) == ColumnType(1700, "numeric", 393222)
 
 
@@ -22,7 +22,7 @@ def test_an_array_type_has_its_element_type_with_the_same_modifier() -> None:
     )
 
 
-def test_only_arrays_of_boxes_have_another_delimiter() -> None:
+def test_only_arrays_of_boxes_use_a_semicolon() -> None:
     assert built_in(1020).delimiter == ";"
     assert built_in(1017).delimiter == ","
 
@@ -50,8 +50,8 @@ def test_arrays_are_base_types_with_elements() -> None:
     assert not built_in(4451).is_array  # int4multirange
 
 
-def test_vectors_are_no_arrays_but_have_arrays() -> None:
-    """int2vector and oidvector print as ``1 2 3``; the catalogue gives them elements all the same."""
+def test_vectors_are_not_arrays_but_have_array_types() -> None:
+    """int2vector and oidvector print as ``1 2 3``, although the catalogue gives them elements."""
     assert not ColumnType(oids.INT2VECTOR, "int2vector", element=built_in(21)).is_array
     assert not ColumnType(oids.OIDVECTOR, "oidvector", element=built_in(26)).is_array
     assert built_in(1013).is_array
@@ -68,7 +68,7 @@ def test_an_arrays_modifier_is_its_elements() -> None:
     assert ColumnType(1231, "_numeric", -1, element).element_type() == element
 
 
-def test_what_has_no_elements_has_no_element_type() -> None:
+def test_element_type_of_a_type_without_elements_is_an_error() -> None:
     with pytest.raises(ValueError, match="int4 has no elements"):
         built_in(23).element_type()
 

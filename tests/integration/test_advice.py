@@ -1,4 +1,4 @@
-"""A run tells in its log what a check finds: what would hurt it later, once, and never what it is itself."""
+"""A run logs the findings of a check once, but none about itself, such as its slot being in use."""
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -9,7 +9,7 @@ def told(relay: Relay) -> list[str]:
     return [event["event"] for event in relay.log if event["event"].startswith("check: ")]
 
 
-def test_a_table_whose_updates_would_fail_is_named_with_the_cure(
+def test_a_run_logs_the_warning_and_cure_for_a_table_without_identity(
     database: Database, new_relay: NewRelay
 ) -> None:
     database.execute("CREATE TABLE log (line text)")

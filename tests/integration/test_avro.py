@@ -1,4 +1,4 @@
-"""Avro with a real schema registry: records read back by their schema's id, schemas that change, a registry
+"""Avro with a real schema registry: records read back by their schema's id, changed schemas, and a registry
 that refuses or is away.
 """
 
@@ -16,7 +16,7 @@ from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 
-# One registry for all of them, which costs what several tests do.
+# All share one registry, since starting it takes as long as several tests.
 pytestmark = pytest.mark.xdist_group("registry")
 
 
@@ -32,12 +32,12 @@ def registry_proxy(schema_registry: SchemaRegistry) -> Iterator[Proxy]:
 
 
 def avro(url: str, **records: Any) -> dict[str, Any]:
-    """The configuration's section for a registry there."""
+    """The `records` section for the registry at `url`."""
     return {"format": "avro", "schema_registry": {"url": url}, **records}
 
 
 def impatient(proxy: Proxy) -> dict[str, Any]:
-    """The same for one behind a proxy that is asked with little patience, since it will not answer."""
+    """The same for one behind a proxy, with a short timeout, since it will not answer."""
     records = avro(f"http://127.0.0.1:{proxy.port}/apis/ccompat/v7")
     records["schema_registry"] |= {"timeout": 1, "max.retries": 0}
     return records
@@ -80,7 +80,7 @@ def test_changes_read_back_by_the_id_of_their_schema(
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_every_kind_of_type(
+def test_values_of_every_kind_of_type_read_back(
     new_relay: NewRelay, schema_registry: SchemaRegistry, database: Database, reader: Reader, binary: bool
 ) -> None:
     relay = new_relay(records=avro(schema_registry.url), source={"binary": binary}).start().wait_streaming()
@@ -126,7 +126,7 @@ def test_every_kind_of_type(
     }
 
 
-def test_a_schema_that_changes_is_registered_before_the_first_row_that_needs_it(
+def test_a_changed_schema_is_registered_before_its_first_row(
     relay: Relay, database: Database, reader: Reader
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, name text, size int)")
@@ -153,7 +153,7 @@ def test_a_schema_that_changes_is_registered_before_the_first_row_that_needs_it(
     assert reader.versions(f"{relay.topic('t')}-key") == [1]
 
 
-def test_a_restart_registers_nothing_anew(relay: Relay, database: Database, reader: Reader) -> None:
+def test_a_restart_registers_nothing_new(relay: Relay, database: Database, reader: Reader) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
@@ -165,7 +165,7 @@ def test_a_restart_registers_nothing_anew(relay: Relay, database: Database, read
     assert len(set(value_ids(relay.records("t")))) == 1
 
 
-def test_a_schema_that_is_refused_stops_the_relay_before_any_later_row(
+def test_a_refused_schema_stops_the_relay_before_any_later_row(
     relay: Relay, database: Database, reader: Reader
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, size bigint)")
@@ -180,7 +180,7 @@ def test_a_schema_that_is_refused_stops_the_relay_before_any_later_row(
     assert reader.rows(relay, "t") == [{"id": 1, "size": 1}]
 
 
-def test_a_registry_that_is_away_at_the_start_is_awaited(
+def test_a_registry_that_is_away_at_the_start_is_waited_for(
     new_relay: NewRelay, registry_proxy: Proxy, database: Database, reader: Reader
 ) -> None:
     registry_proxy.refuse()
@@ -197,7 +197,7 @@ def test_a_registry_that_is_away_at_the_start_is_awaited(
 
 
 @pytest.mark.parametrize("trouble", ["refuse", "hold_replies"])
-def test_a_registry_that_goes_away_is_awaited_and_nothing_is_confirmed_meanwhile(
+def test_while_the_registry_is_away_nothing_is_confirmed(
     new_relay: NewRelay, registry_proxy: Proxy, database: Database, reader: Reader, trouble: str
 ) -> None:
     relay = new_relay(records=impatient(registry_proxy)).start().wait_streaming()
@@ -221,7 +221,7 @@ def test_a_registry_that_goes_away_is_awaited_and_nothing_is_confirmed_meanwhile
     assert reader.rows(relay, "t") == [{"id": 1}, {"id": 2}, {"id": 3, "name": "c"}]
 
 
-def test_the_flat_envelope_messages_and_the_transaction_topic(
+def test_flat_rows_messages_and_transaction_boundaries_read_back(
     new_relay: NewRelay, schema_registry: SchemaRegistry, database: Database, reader: Reader
 ) -> None:
     records = avro(schema_registry.url, envelope="flat", transaction_topic=True)
@@ -240,9 +240,7 @@ def test_the_flat_envelope_messages_and_the_transaction_topic(
     assert bounds[1]["data_collections"] == counted
 
 
-def test_options_that_the_client_does_not_know_are_refused(
-    new_relay: NewRelay, schema_registry: SchemaRegistry
-) -> None:
+def test_unknown_registry_options_are_refused(new_relay: NewRelay, schema_registry: SchemaRegistry) -> None:
     options = {"url": schema_registry.url, "basic.auth.user": "me:pw"}
     relay = new_relay(records={"format": "avro", "schema_registry": options}).start()
     assert relay.wait_exit() == 2

@@ -1,4 +1,4 @@
-"""Questions to the catalogue, on real servers."""
+"""Queries of the catalogue, on real servers."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from tests.integration.waiting import eventually
 AT_ONCE = 4.0  # seconds; psycopg waits for five, twice, to have the server end a query
 
 
-async def test_a_query_that_waits_for_a_lock_ends_at_the_server_too(
+async def test_a_cancelled_query_that_waits_for_a_lock_ends_at_the_server(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backend that waits for a lock does not notice that its client has gone."""
@@ -30,16 +30,16 @@ async def test_a_query_that_waits_for_a_lock_ends_at_the_server_too(
         async with Catalog(database.dsn) as catalog:
             with pytest.raises(SourceUnavailable, match="has not answered a query on its catalogue"):
                 await catalog.rows(sql.SQL("SELECT FROM t"))
-            # It is the same connection that goes on.
+            # The same connection goes on.
             assert await catalog.rows(
                 sql.SQL("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass")
             ) == [(0,)]
 
 
-async def test_a_publication_whose_table_is_dropped_while_it_is_looked_at_is_looked_at_later(
+async def test_a_table_dropped_during_the_query_of_publications_is_retried_later(
     database: Database,
 ) -> None:
-    """The view lists its tables, and then opens one after the other."""
+    """The view lists the tables, and then opens each in turn."""
     database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
     waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s"
     async with Catalog(database.dsn) as catalog:
@@ -55,26 +55,26 @@ async def test_a_publication_whose_table_is_dropped_while_it_is_looked_at_is_loo
         assert await catalog.published_tables(["p"]) == []
 
 
-async def test_publications_that_take_too_long_to_look_at_end_no_session(
+async def test_a_slow_query_of_publications_does_not_end_the_session(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would do so at each try, and the relay never come to stream."""
+    """They would end each try, and the relay would never stream."""
     monkeypatch.setattr("pgrelay.postgres.catalog._SERVER_GIVES_UP", "100ms")
     database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
     async with Catalog(database.dsn) as catalog:
         if catalog.server_version < 160000:
             pytest.skip("its view opens no table, so that nothing holds it up")
         with database.connect() as other, other.transaction():
-            # Shorter than what a lock is waited for.
+            # Shorter than the time for which the query waits for a lock.
             other.execute("LOCK TABLE t")
             assert await catalog.published_tables(["p"]) is None
         assert await catalog.published_tables(["p"]) == [("public", "t")]
 
 
-async def test_the_end_of_a_query_does_not_wait_for_a_server_that_has_fallen_silent(
+async def test_cancelling_a_query_does_not_wait_for_a_silent_server(
     postgres: PostgresServer, database: Database
 ) -> None:
-    """Where a relay is asked to stop, its grace is for what is on its way to Kafka."""
+    """When a relay is asked to stop, the grace is for records on their way to Kafka."""
     asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = %s"
     with Proxy(int(str(conninfo_to_dict(postgres.dsn)["port"]))) as proxy, database.connect() as other:
         async with Catalog(make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)) as catalog:
@@ -94,8 +94,8 @@ async def test_the_end_of_a_query_does_not_wait_for_a_server_that_has_fallen_sil
 
 
 @on_all_versions
-async def test_a_whole_schema_is_what_a_publication_of_it_can_hold(database: Database) -> None:
-    """Before 15 each table is named, and the server refuses a statement that names another kind."""
+async def test_a_whole_schema_is_its_publishable_tables(database: Database) -> None:
+    """Before PostgreSQL 15 each table is named, and the server refuses a statement with another relation."""
     database.execute("CREATE SCHEMA sales; CREATE TABLE sales.b (id int); CREATE TABLE sales.a (id int)")
     database.execute("CREATE UNLOGGED TABLE sales.fleeting (id int); CREATE VIEW sales.seen AS TABLE sales.a")
     database.execute("CREATE TABLE sales.parts (id int) PARTITION BY RANGE (id)")
@@ -109,7 +109,7 @@ async def test_a_whole_schema_is_what_a_publication_of_it_can_hold(database: Dat
 
 
 @pytest.mark.parametrize("version", ["14"], indirect=True)
-async def test_a_schema_without_a_table_to_publish_is_refused(database: Database) -> None:
+async def test_a_schema_without_publishable_tables_is_refused(database: Database) -> None:
     database.execute("CREATE SCHEMA sales; CREATE UNLOGGED TABLE sales.fleeting (id int)")
     async with Catalog(database.dsn) as catalog:
         with pytest.raises(SetupError, match="schema sales has no tables that can be published"):

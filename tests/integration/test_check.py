@@ -1,4 +1,4 @@
-"""`pgrelay check` against real servers: a healthy set-up, each mistake, and that nothing is ever changed."""
+"""`pgrelay check` against real servers: a healthy setup, each mistake, and that nothing is ever changed."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ STATE = (
 
 
 class Setup:
-    """A database with one good table, a broker, and the configuration for them, to be spoilt."""
+    """A database with one good table, a broker, and their configuration, for tests to break."""
 
     def __init__(self, database: Database, kafka: KafkaServer, prefix: str, directory: Path) -> None:
         self.database = database
@@ -51,7 +51,7 @@ class Setup:
         }
 
     async def check(self) -> list[Finding]:
-        """The findings; on the way it is proved that nothing has changed."""
+        """The findings; asserts that nothing has changed."""
         before = self._state()
         found = await check(Config.model_validate(self.sections))
         assert self._state() == before
@@ -90,7 +90,7 @@ def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -
 
 @contextmanager
 def role(setup: Setup, attributes: str) -> Iterator[str]:
-    """A role of our own, by which `setup` connects in the block."""
+    """A new role, with which `setup` connects during the block."""
     name = f"r_{setup.prefix}"
     setup.execute(f"CREATE ROLE {name} LOGIN {attributes}")
     own = setup.source["dsn"]
@@ -108,7 +108,7 @@ def only(findings: list[Finding]) -> Finding:
 
 
 @on_all_versions
-async def test_a_set_up_that_a_run_completes(setup: Setup) -> None:
+async def test_a_setup_that_a_run_completes_is_ok(setup: Setup) -> None:
     found = await setup.check()
     assert [finding for finding in found if finding.level != "ok"] == []
     told = "\n".join(finding.what for finding in found)
@@ -118,7 +118,7 @@ async def test_a_set_up_that_a_run_completes(setup: Setup) -> None:
 
 
 @on_all_versions
-async def test_a_set_up_that_is_complete(setup: Setup) -> None:
+async def test_a_complete_setup_is_ok(setup: Setup) -> None:
     setup.publish("FOR TABLE orders")
     setup.create_slot()
     for topic in ("public.orders", "message"):
@@ -135,7 +135,7 @@ async def test_a_set_up_that_is_complete(setup: Setup) -> None:
 
 
 @on_full_versions
-async def test_tables_without_identity(setup: Setup) -> None:
+async def test_tables_without_identity_are_a_warning(setup: Setup) -> None:
     setup.execute('CREATE TABLE "Log" (at date, note text); CREATE TABLE audit (i int)')
     setup.execute("ALTER TABLE audit REPLICA IDENTITY FULL")
     finding = only(await setup.trouble())
@@ -145,7 +145,7 @@ async def test_tables_without_identity(setup: Setup) -> None:
     assert await setup.trouble() == []
 
 
-async def test_partitions_need_an_identity_though_the_root_is_published(setup: Setup) -> None:
+async def test_partitions_need_an_identity_even_if_the_root_is_published(setup: Setup) -> None:
     setup.execute(
         "CREATE TABLE days (day date PRIMARY KEY) PARTITION BY RANGE (day);"
         "CREATE TABLE old PARTITION OF days FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
@@ -158,7 +158,7 @@ async def test_partitions_need_an_identity_though_the_root_is_published(setup: S
     assert any(f"{setup.prefix}.public.days" in each.what for each in found)
 
 
-async def test_column_lists(setup: Setup) -> None:
+async def test_column_lists_without_the_key_are_reported(setup: Setup) -> None:
     setup.publish("FOR TABLE orders (note)")
     finding = only(await setup.trouble())
     why = "Postgres refuses every UPDATE and DELETE of these tables"
@@ -169,7 +169,7 @@ async def test_column_lists(setup: Setup) -> None:
     assert [each.level for each in await setup.trouble()] == ["warning", "error"]
 
 
-async def test_unlogged_tables_are_told_of(setup: Setup) -> None:
+async def test_unlogged_tables_are_reported(setup: Setup) -> None:
     setup.execute("CREATE UNLOGGED TABLE fleeting (i int PRIMARY KEY)")
     finding = only(await setup.trouble())
     assert (finding.level, finding.what) == ("warning", "1 unlogged table: public.fleeting")
@@ -180,7 +180,7 @@ async def test_unlogged_tables_are_told_of(setup: Setup) -> None:
     assert "public.fleeting" in found[1].what
 
 
-async def test_tables_that_an_existing_publication_leaves_out(setup: Setup) -> None:
+async def test_tables_missing_from_an_existing_publication_are_a_warning(setup: Setup) -> None:
     setup.execute("CREATE TABLE more (i int PRIMARY KEY)")
     setup.publish("FOR TABLE orders")
     setup.source["tables"] = ["public.*"]
@@ -189,7 +189,7 @@ async def test_tables_that_an_existing_publication_leaves_out(setup: Setup) -> N
     assert finding.cure.endswith("ADD TABLE public.more")
 
 
-async def test_types_whose_binary_form_is_unknown(setup: Setup) -> None:
+async def test_types_with_an_unknown_binary_form_are_an_error(setup: Setup) -> None:
     setup.source["binary"] = True
     setup.execute(
         "CREATE TYPE mood AS ENUM ('good'); CREATE TYPE pair AS (a int, b int); CREATE DOMAIN whole AS int;"
@@ -204,13 +204,13 @@ async def test_types_whose_binary_form_is_unknown(setup: Setup) -> None:
 @pytest.mark.parametrize(
     ("template", "collide"), [("{prefix}.{schema}.{table}", False), ("{prefix}.{table}", True)]
 )
-async def test_topics_that_collide(setup: Setup, template: str, collide: bool) -> None:
+async def test_colliding_topics_are_an_error(setup: Setup, template: str, collide: bool) -> None:
     setup.execute("CREATE SCHEMA other; CREATE TABLE other.orders (id int PRIMARY KEY)")
     setup.records["topic"] = template
     assert [each.level for each in await setup.trouble()] == (["error"] if collide else [])
 
 
-async def test_nothing_is_made_where_nothing_may_be(setup: Setup) -> None:
+async def test_with_creation_off_what_is_missing_is_reported(setup: Setup) -> None:
     setup.source["create"] = setup.sink["create_topics"] = False
     setup.source["messages"] = False
     slot, publication, *_ = await setup.trouble()
@@ -222,27 +222,27 @@ async def test_nothing_is_made_where_nothing_may_be(setup: Setup) -> None:
     assert (position.level, position.what) == ("warning", f"topic {setup.prefix}.offsets is missing")
 
 
-async def test_an_empty_publication(setup: Setup) -> None:
+async def test_an_empty_publication_is_reported(setup: Setup) -> None:
     setup.publish("")
     finding = only(await setup.trouble())
     assert finding.what == f"publication {setup.prefix} holds no table"
 
 
-async def test_a_publication_that_was_dropped(setup: Setup) -> None:
+async def test_a_dropped_publication_is_an_error(setup: Setup) -> None:
     setup.create_slot()
     finding = only(await setup.trouble())
     assert finding.level == "error"
     assert finding.why.startswith(f"slot {setup.prefix} exists: its stream lacks")
 
 
-async def test_a_slot_of_another_plugin(setup: Setup) -> None:
+async def test_a_slot_of_another_plugin_is_an_error(setup: Setup) -> None:
     setup.create_slot("test_decoding")
     setup.publish()
     found = only(await setup.trouble())
     assert found.what == f"source.slot: {setup.prefix} uses plugin test_decoding, not pgoutput"
 
 
-async def test_a_physical_slot(setup: Setup) -> None:
+async def test_a_physical_slot_is_an_error(setup: Setup) -> None:
     setup.publish()
     setup.execute(f"SELECT pg_create_physical_replication_slot('{setup.prefix}')")
     try:
@@ -251,7 +251,7 @@ async def test_a_physical_slot(setup: Setup) -> None:
         setup.execute(f"SELECT pg_drop_replication_slot('{setup.prefix}')")
 
 
-async def test_a_slot_of_another_database(setup: Setup) -> None:
+async def test_a_slot_of_another_database_is_an_error(setup: Setup) -> None:
     setup.create_slot()
     setup.source["dsn"] = psycopg.conninfo.make_conninfo(setup.source["dsn"], dbname="postgres")
     found = [each.what for each in await setup.check() if each.level == "error"]
@@ -261,7 +261,7 @@ async def test_a_slot_of_another_database(setup: Setup) -> None:
     )
 
 
-async def test_a_slot_in_use(setup: Setup) -> None:
+async def test_a_slot_in_use_is_a_warning(setup: Setup) -> None:
     setup.create_slot()
     setup.publish()
     dsn = psycopg.conninfo.make_conninfo(setup.database.dsn, replication="database", application_name="other")
@@ -282,14 +282,16 @@ async def test_a_slot_in_use(setup: Setup) -> None:
         ({"port": "1"}, "Postgres can't be reached", "start Postgres"),
     ],
 )
-async def test_no_way_in(setup: Setup, parameter: dict[str, str], what: str, cure: str) -> None:
+async def test_a_connection_that_fails_is_an_error_with_its_cure(
+    setup: Setup, parameter: dict[str, str], what: str, cure: str
+) -> None:
     setup.source["dsn"] = psycopg.conninfo.make_conninfo(setup.source["dsn"], **parameter)
     finding = only(await setup.trouble())
     assert (finding.level, finding.what) == ("error", what)
     assert cure in finding.cure
 
 
-async def test_a_role_without_rights(setup: Setup) -> None:
+async def test_a_role_without_rights_is_reported_with_the_grants(setup: Setup) -> None:
     with role(setup, "NOREPLICATION") as name:
         replication, publication = await setup.trouble()
         assert replication.what == "Postgres refuses a replication connection"
@@ -307,7 +309,7 @@ async def test_a_role_without_rights(setup: Setup) -> None:
         assert "public.orders is another role's table" in publication.why
 
 
-async def test_a_role_with_just_the_rights(setup: Setup) -> None:
+async def test_a_role_with_just_the_rights_is_ok(setup: Setup) -> None:
     with role(setup, "REPLICATION") as name:
         setup.execute(f'GRANT CREATE ON DATABASE "{setup.database.name}" TO {name}')
         setup.execute(f"ALTER TABLE orders OWNER TO {name}")
@@ -315,7 +317,9 @@ async def test_a_role_with_just_the_rights(setup: Setup) -> None:
         assert await setup.trouble() == []
 
 
-async def test_a_forgotten_prepared_transaction(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forgotten_prepared_transaction_is_reported(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pgrelay.check.slot._LONG_OPEN_S", 0.0)
     setup.execute("BEGIN; INSERT INTO orders VALUES (1); PREPARE TRANSACTION 'it''s forgotten'")
     finding = only(await setup.trouble())
@@ -323,7 +327,7 @@ async def test_a_forgotten_prepared_transaction(setup: Setup, monkeypatch: pytes
     assert "ROLLBACK PREPARED 'it''s forgotten'" in finding.cure
 
 
-async def test_a_server_that_does_not_decode(setup: Setup, embedded_postgres: Postgres) -> None:
+async def test_a_server_with_wal_level_replica_is_an_error(setup: Setup, embedded_postgres: Postgres) -> None:
     embedded_postgres.settings |= {"wal_level": "replica", "max_wal_senders": "1"}
     embedded_postgres.restart()
     level, senders = await setup.trouble()
@@ -331,7 +335,7 @@ async def test_a_server_that_does_not_decode(setup: Setup, embedded_postgres: Po
     assert senders.what == "0 of 1 WAL senders are in use"
 
 
-async def test_no_place_for_a_slot(setup: Setup, embedded_postgres: Postgres) -> None:
+async def test_no_free_slot_is_an_error(setup: Setup, embedded_postgres: Postgres) -> None:
     embedded_postgres.settings |= {"max_replication_slots": "1", "max_wal_senders": "0"}
     embedded_postgres.restart()
     setup.execute("SELECT pg_create_logical_replication_slot('old', 'pgoutput')")
@@ -341,7 +345,7 @@ async def test_no_place_for_a_slot(setup: Setup, embedded_postgres: Postgres) ->
     assert "max_wal_senders" in replication.cure
 
 
-async def test_a_slot_with_a_budget(setup: Setup, embedded_postgres: Postgres) -> None:
+async def test_a_slots_budget_is_reported(setup: Setup, embedded_postgres: Postgres) -> None:
     embedded_postgres.settings |= {"max_slot_wal_keep_size": "64MB", "idle_replication_slot_timeout": "1h"}
     embedded_postgres.restart()
     setup.publish()
@@ -356,7 +360,7 @@ async def test_a_slot_with_a_budget(setup: Setup, embedded_postgres: Postgres) -
     assert (idle.level, idle.why) == ("warning", "idle_replication_slot_timeout is 1 h 0 min")
 
 
-async def test_a_slot_that_is_lost(setup: Setup, embedded_postgres: Postgres) -> None:
+async def test_a_lost_slot_is_an_error(setup: Setup, embedded_postgres: Postgres) -> None:
     embedded_postgres.settings |= {"max_slot_wal_keep_size": "1MB"}
     embedded_postgres.restart()
     setup.publish()
@@ -370,7 +374,7 @@ async def test_a_slot_that_is_lost(setup: Setup, embedded_postgres: Postgres) ->
     assert "max_slot_wal_keep_size" in finding.why
 
 
-def test_the_command(setup: Setup, tmp_path: Path) -> None:
+def test_the_command_prints_findings_and_exits_accordingly(setup: Setup, tmp_path: Path) -> None:
     path = tmp_path / "relay.yaml"
 
     def run() -> tuple[int, list[dict[str, str]]]:

@@ -1,4 +1,4 @@
-"""What a check finds at brokers: those that can't be reached, don't let us in, or have unfit topics."""
+"""What a check finds at brokers that can't be reached, deny access, or have unsuitable topics."""
 
 import secrets
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.unavailable import skip
 PASSWORD = secrets.token_hex(8)
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
-# Clients of the second listener must say who they are, and have only the rights that they were given.
+# Clients of the second listener must authenticate, and have only the rights that they were given.
 SECURED = {
     "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "listener.name.proxied.sasl.enabled.mechanisms": "PLAIN",
@@ -39,7 +39,7 @@ def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers of this machine that don't answer soon never will."""
+    """Short timeouts: a broker on this machine that doesn't answer soon never will."""
     monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 2.0)
 
 
@@ -51,13 +51,13 @@ def secured() -> Iterator[Kafka]:
         except Unavailable as error:
             skip(error)
         stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
-        # The first whom a broker asks who they are waits longest, and some tests have little patience.
+        # The first authentication at a broker takes longest, and some tests have short timeouts.
         AdminClient(credentials(kafka)).list_topics(timeout=60)
         yield kafka
 
 
 def credentials(secured: Kafka) -> dict[str, Any]:
-    """The options of the one who is let in."""
+    """The options of the client that may connect."""
     return {
         "bootstrap.servers": secured.proxied_bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
@@ -69,14 +69,14 @@ def credentials(secured: Kafka) -> dict[str, Any]:
 
 @pytest.fixture
 def guarded(setup: Setup, secured: Kafka) -> Setup:
-    """A set-up whose broker asks who we are."""
+    """A setup whose broker requires authentication."""
     setup.bootstrap = secured.bootstrap
     setup.sink["kafka"] = credentials(secured)
     return setup
 
 
 def allow(secured: Kafka, prefix: str, operation: str) -> None:
-    """Give the relay a right to the topics whose names begin so."""
+    """Give the relay a right on the topics with this prefix."""
     binding = AclBinding("topic", prefix, "prefixed", "User:relay", "*", operation, "allow")
     add_acls(AdminClient({"bootstrap.servers": secured.bootstrap}), [binding])
 
@@ -86,7 +86,7 @@ def errors(findings: list[Finding]) -> list[str]:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_broker_that_is_away(setup: Setup) -> None:
+async def test_a_broker_that_is_away_is_reported_with_its_cure(setup: Setup) -> None:
     setup.sink["kafka"] = {"bootstrap.servers": "127.0.0.1:1"}
     finding = only(await setup.trouble())
     assert finding.what.startswith("Kafka does not answer at 127.0.0.1:")
@@ -95,21 +95,21 @@ async def test_a_broker_that_is_away(setup: Setup) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_server_that_is_no_broker(setup: Setup) -> None:
+async def test_a_server_that_is_no_broker_is_reported(setup: Setup) -> None:
     with setup.database.connect() as connection:
         setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{connection.info.port}"}
     finding = only(await setup.trouble())
     assert "a Kafka listener" in finding.cure
 
 
-async def test_an_option_that_the_client_does_not_know(setup: Setup) -> None:
+async def test_an_unknown_client_option_is_an_error(setup: Setup) -> None:
     setup.sink["kafka"]["liinger.ms"] = 5
     finding = only(await setup.trouble())
     assert finding.level == "error"
     assert 'sink.kafka: No such configuration property: "liinger.ms"' in finding.what
 
 
-async def test_more_replicas_than_brokers(setup: Setup) -> None:
+async def test_more_replicas_than_brokers_is_an_error(setup: Setup) -> None:
     setup.sink["replication_factor"] = 3
     found = await setup.trouble()
     assert found[0].what.startswith("4 topics can't be created")
@@ -122,14 +122,14 @@ async def test_more_partitions_than_a_controller_creates_at_once(setup: Setup) -
     assert await setup.trouble() == []
 
 
-async def test_a_setting_that_topics_do_not_have(setup: Setup) -> None:
+async def test_an_unknown_topic_setting_is_an_error(setup: Setup) -> None:
     setup.sink["topic_config"] = {"retention.weeks": 1}
     finding = only(await setup.trouble())
     assert finding.why == "Unknown topic config name: retention.weeks"
     assert "sink.topic_config" in finding.cure
 
 
-async def test_topics_that_do_not_fit(setup: Setup) -> None:
+async def test_unsuitable_topics_are_reported(setup: Setup) -> None:
     setup.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey; ALTER TABLE orders REPLICA IDENTITY FULL")
     setup.create_topic(
         "public.orders",
@@ -149,7 +149,7 @@ async def test_topics_that_do_not_fit(setup: Setup) -> None:
     assert "1000 B" in sizes.why
 
 
-async def test_exactly_once(setup: Setup) -> None:
+async def test_unsuitable_settings_for_exactly_once_are_reported(setup: Setup) -> None:
     setup.sink["delivery"] = "exactly_once"
     found = await setup.check()
     assert {finding.level for finding in found} == {"ok"}
@@ -163,7 +163,7 @@ async def test_exactly_once(setup: Setup) -> None:
     assert finding.what == f"topic {setup.prefix}.offsets deletes records by age, also the position"
 
 
-async def test_truncates_into_a_compacted_topic(setup: Setup) -> None:
+async def test_truncates_into_a_compacted_topic_are_a_warning(setup: Setup) -> None:
     setup.sink["topic_config"] = {"cleanup.policy": "compact"}
     finding = only(await setup.trouble())
     assert (finding.level, finding.why) == (
@@ -175,7 +175,7 @@ async def test_truncates_into_a_compacted_topic(setup: Setup) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_wrong_password(guarded: Setup) -> None:
+async def test_a_wrong_password_is_reported(guarded: Setup) -> None:
     guarded.sink["kafka"]["sasl.password"] = "wrong"
     finding = only(await guarded.trouble())
     assert "Authentication failed" in finding.why
@@ -183,22 +183,24 @@ async def test_a_wrong_password(guarded: Setup) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_listener_that_wants_another_protocol(guarded: Setup, secured: Kafka) -> None:
+async def test_a_listener_with_another_protocol_is_reported(guarded: Setup, secured: Kafka) -> None:
     guarded.sink["kafka"] = {"bootstrap.servers": secured.proxied_bootstrap}
     finding = only(await guarded.trouble())
     assert "security.protocol" in finding.cure
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_advertised_address_that_nobody_answers(setup: Setup, embedded_kafka: Kafka) -> None:
-    # This listener sends its clients to a proxy, which is not there.
+async def test_an_advertised_address_that_does_not_answer_is_reported(
+    setup: Setup, embedded_kafka: Kafka
+) -> None:
+    # This listener sends its clients to a proxy, which does not run.
     setup.sink["kafka"] = {"bootstrap.servers": f"127.0.0.1:{embedded_kafka.behind_proxy}"}
     finding = only(await setup.trouble())
     assert finding.what.startswith(f"broker 1 advertises 127.0.0.1:{embedded_kafka.proxy_port},")
     assert "advertised.listeners" in finding.cure
 
 
-async def test_rights_one_after_the_other(guarded: Setup, secured: Kafka) -> None:
+async def test_each_missing_right_is_reported_in_turn(guarded: Setup, secured: Kafka) -> None:
     finding = only(await guarded.trouble())
     assert finding.what.startswith("4 topics can't be created")
     assert "--operation Create --operation Write" in finding.cure
@@ -213,7 +215,7 @@ async def test_rights_one_after_the_other(guarded: Setup, secured: Kafka) -> Non
     assert await guarded.trouble() == []
 
 
-async def test_the_right_to_read_the_position(guarded: Setup, secured: Kafka) -> None:
+async def test_a_missing_right_to_read_the_position_is_an_error(guarded: Setup, secured: Kafka) -> None:
     guarded.sink["delivery"] = "exactly_once"
     for operation in ("create", "describe", "write"):
         allow(secured, guarded.prefix, operation)

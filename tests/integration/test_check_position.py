@@ -1,4 +1,4 @@
-"""What a check finds in the position that Kafka has of earlier runs: the gaps that would end a run."""
+"""What a check finds in the position of earlier runs in Kafka: the gaps that would end a run."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ CURE: Final = "run pgrelay reset, then copy the tables"
 
 @pytest.fixture(params=["at_least_once", "exactly_once"])
 def stopped(request: pytest.FixtureRequest, database: Database, new_relay: NewRelay) -> Relay:
-    """A relay that has relayed a row, and stopped, its slot free; there is one row that it has not seen."""
+    """A stopped relay with a free slot; it has relayed one row, and there is one that it has not seen."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay = new_relay(sink={"delivery": request.param}).start().wait_streaming()
     database.execute("INSERT INTO t VALUES (0)")
@@ -55,7 +55,7 @@ def move(relay: Relay) -> None:
 
 
 def rewrite(relay: Relay, key: dict[str, Any], value: dict[str, Any]) -> None:
-    """Add a position that differs from the latest one so."""
+    """Add a position that differs from the latest one in these members."""
     topic = f"{relay.prefix}.offsets"
     record = relay.read(topic)[-1]
     assert record.key is not None
@@ -67,11 +67,11 @@ def rewrite(relay: Relay, key: dict[str, Any], value: dict[str, Any]) -> None:
 
 
 def get_ahead(relay: Relay) -> None:
-    """As a server that was restored from a backup looks to Kafka."""
+    """Move the position ahead of the server, as after a restore from a backup."""
     rewrite(relay, {}, {"lsn": parse_lsn("FFFF/0")})
 
 
-def test_a_stop_leaves_nothing_to_find(stopped: Relay) -> None:
+def test_after_a_stop_a_check_finds_nothing(stopped: Relay) -> None:
     found = findings(stopped)
     assert {each["level"] for each in found} == {"ok"}
     assert any(each["what"].startswith("Kafka has everything up to ") for each in found)
@@ -85,9 +85,9 @@ def test_a_stop_leaves_nothing_to_find(stopped: Relay) -> None:
         (move, "the slot stands at "),
         (get_ahead, "Kafka has everything up to FFFF/0, but the server's WAL ends at "),
     ],
-    ids=["dropped", "made anew", "moved", "restored"],
+    ids=["dropped", "re-created", "moved", "restored"],
 )
-def test_a_gap_is_found_ahead_of_the_run_that_it_ends(
+def test_a_check_finds_the_gap_that_would_end_a_run(
     stopped: Relay, spoil: Callable[[Relay], None], what: str
 ) -> None:
     spoil(stopped)
@@ -101,7 +101,7 @@ def test_a_gap_is_found_ahead_of_the_run_that_it_ends(
     assert errors(stopped) == []
 
 
-def test_a_position_that_can_t_be_read_is_found_ahead_of_the_run_that_it_ends(stopped: Relay) -> None:
+def test_a_check_finds_the_unreadable_position_that_would_end_a_run(stopped: Relay) -> None:
     rewrite(stopped, {}, {"lsn": "none"})
     (found,) = errors(stopped)
     assert found["what"].startswith(f"topic {stopped.prefix}.offsets, partition 0, offset ")
@@ -111,12 +111,12 @@ def test_a_position_that_can_t_be_read_is_found_ahead_of_the_run_that_it_ends(st
     assert stopped.wait_exit() == WRONG
 
 
-def test_a_slot_that_is_gone_is_not_said_to_be_made(stopped: Relay) -> None:
+def test_a_check_does_not_say_that_a_run_creates_a_lost_slot(stopped: Relay) -> None:
     drop(stopped)
     assert "a run creates it and" not in stopped.command("check").stdout
 
 
-def test_a_reader_s_position_is_its_own(stopped: Relay) -> None:
-    """It moves meanwhile, and its reader has asked."""
+def test_the_position_is_not_checked_while_a_relay_reads_the_slot(stopped: Relay) -> None:
+    """It moves meanwhile, and the relay has checked it."""
     stopped.start().wait_streaming()
     assert not any(each["what"].startswith("Kafka has everything") for each in findings(stopped))

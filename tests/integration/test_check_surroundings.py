@@ -30,7 +30,7 @@ def setup(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -
     return Setup(database, kafka, prefix, tmp_path)
 
 
-async def test_keys_that_are_not_what_the_stream_will_tell(setup: Setup) -> None:
+async def test_keys_that_differ_in_the_stream_are_warnings(setup: Setup) -> None:
     setup.execute(
         "CREATE TABLE days (day date PRIMARY KEY, code int NOT NULL) PARTITION BY RANGE (day);"
         "CREATE TABLE old PARTITION OF days FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
@@ -46,8 +46,8 @@ async def test_keys_that_are_not_what_the_stream_will_tell(setup: Setup) -> None
     ]
 
 
-async def test_patterns_that_nothing_in_the_database_matches(setup: Setup) -> None:
-    """What another relay of the database publishes does match."""
+async def test_patterns_that_match_nothing_in_the_database_are_warnings(setup: Setup) -> None:
+    """A pattern for what another relay of the database publishes does match."""
     setup.execute("CREATE TABLE elsewhere (id int PRIMARY KEY, secret text)")
     setup.publish("FOR TABLE orders")
     setup.records["tables"] = {"include": [r"public\..*"], "exclude": [r"public\.elsewhere"]}
@@ -74,7 +74,7 @@ async def test_a_pattern_for_the_root_matches_no_partition(setup: Setup, options
     assert len(await setup.trouble()) == found
 
 
-async def test_columns_whose_names_the_flat_envelope_has_for_itself(setup: Setup) -> None:
+async def test_columns_named_like_members_of_the_flat_envelope_are_an_error(setup: Setup) -> None:
     setup.execute("CREATE TABLE copied (id int PRIMARY KEY, __op text, __deleted bool)")
     assert await setup.trouble() == []
     setup.records |= {"envelope": "flat", "columns": {"drop": [r"public\.copied\.__op"]}}
@@ -83,8 +83,8 @@ async def test_columns_whose_names_the_flat_envelope_has_for_itself(setup: Setup
     assert finding.what.endswith(" as public.copied.__deleted")
 
 
-async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:
-    """Where we may read the table: the sample is of rows, not of guesses."""
+async def test_rows_wider_than_a_record_may_be_are_a_warning(setup: Setup) -> None:
+    """Only if we may read the table, because the check samples real rows."""
     setup.execute(
         "ALTER TABLE orders ALTER note SET STORAGE EXTERNAL;"
         "INSERT INTO orders SELECT i, repeat('x', 600000) FROM generate_series(1, 3) i"
@@ -100,7 +100,7 @@ async def test_rows_that_are_wider_than_a_record_may_be(setup: Setup) -> None:
     assert "1 table with large values: public.orders; not searched" in told
 
 
-async def test_other_slots_are_told_with_what_they_hold(setup: Setup) -> None:
+async def test_other_slots_are_listed_with_the_wal_that_they_hold(setup: Setup) -> None:
     setup.execute(f"SELECT pg_create_logical_replication_slot('{setup.prefix}_other', 'pgoutput')")
     found = await setup.check()
     told = next(each for each in found if "other slot" in each.what)
@@ -109,7 +109,7 @@ async def test_other_slots_are_told_with_what_they_hold(setup: Setup) -> None:
     assert "nobody reads it" in told.what
 
 
-async def test_a_clock_that_is_off(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_that_is_off_is_a_warning(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.check.clock.time.time", lambda: time.time_ns() / 1e9 + 3600)
     finding = only(await setup.trouble())
     assert (finding.level, finding.what) == (
@@ -119,7 +119,7 @@ async def test_a_clock_that_is_off(setup: Setup, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.xdist_group("registry")
-async def test_the_schema_registry(setup: Setup, schema_registry: SchemaRegistry) -> None:
+async def test_the_schema_registry_is_checked(setup: Setup, schema_registry: SchemaRegistry) -> None:
     setup.records |= {"format": "avro", "schema_registry": {"url": schema_registry.url}}
     found = await setup.check()
     assert {each.level for each in found} == {"ok"}
@@ -133,10 +133,10 @@ async def test_the_schema_registry(setup: Setup, schema_registry: SchemaRegistry
 
 
 @pytest.mark.xdist_group("registry")
-def test_schemas_of_debezium_s_are_told_ahead_of_the_run_that_they_stop(
+def test_debeziums_schemas_that_would_stop_a_run_are_an_error(
     database: Database, new_relay: NewRelay, schema_registry: SchemaRegistry, closing: ExitStack
 ) -> None:
-    """The members that matter, as AvroConverter registers them."""
+    """Only the members that matter, as AvroConverter registers them."""
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
     relay = new_relay(records={"format": "avro", "schema_registry": {"url": schema_registry.url}})
     namespace = f"{relay.prefix}.public.orders"
@@ -185,10 +185,10 @@ def test_schemas_of_debezium_s_are_told_ahead_of_the_run_that_they_stop(
     assert found() == []
 
 
-async def test_a_monitor_sees_whose_transaction_is_open(
+async def test_a_role_of_pg_monitor_sees_whose_transaction_is_open(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A role without that right sees its own alone."""
+    """Without that right a role sees only its own."""
     monkeypatch.setattr("pgrelay.check.slot._LONG_OPEN_S", 0.0)
     setup.publish()
     with role(setup, "REPLICATION") as name, psycopg.connect(setup.database.dsn) as writer:

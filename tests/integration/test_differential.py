@@ -1,6 +1,6 @@
-"""Random sessions, relayed, against what test_decoding tells of them and against the tables at the end.
+"""Random sessions, relayed, compared with test_decoding's output and with the tables at the end.
 
-PGRELAY_TEST_SEEDS=7 runs another seed than the usual ones, PGRELAY_TEST_SEEDS=1-50 many.
+PGRELAY_TEST_SEEDS=7 runs another seed than the usual ones, PGRELAY_TEST_SEEDS=1-50 runs many.
 """
 
 import os
@@ -31,7 +31,7 @@ def _seeds() -> list[int]:
 
 
 class Told(NamedTuple):
-    """A change as text, comparable wherever it comes from. Nulls of an old row are left out."""
+    """A change as text, comparable between sources. Nulls of an old row are left out."""
 
     op: str
     table: str
@@ -42,7 +42,7 @@ class Told(NamedTuple):
 
 @on_full_versions
 @pytest.mark.parametrize("seed", _seeds(), ids="seed-{}".format)
-def test_the_records_are_what_happened(
+def test_the_records_equal_what_test_decoding_shows(
     database: Database, new_relay: NewRelay, prefix: str, version: str, seed: int
 ) -> None:
     database.execute(random_sessions.SCHEMA)
@@ -71,7 +71,7 @@ def test_the_records_are_what_happened(
 
 
 def _configuration(seed: int, version: int) -> dict[str, dict[str, Any]]:
-    """Some way to send and keep the changes, another for each seed; none of them must matter."""
+    """A way to send and keep the changes, different for each seed; it must not matter which."""
     return {
         "source": {
             "streaming": ("off", "parallel" if version >= 16 else "on", "on")[seed % 3],
@@ -84,7 +84,7 @@ def _configuration(seed: int, version: int) -> dict[str, dict[str, Any]]:
 
 
 def _assert_repeated_only_when(killed: bool, records: Iterable[Record]) -> None:
-    """That a change is there twice only after a kill, and says the same, and each partition is in order."""
+    """Assert that changes repeat only after a kill and unchanged, and that each partition is in order."""
     rows = [record for record in records if record.value is not None]
     without_repeats(rows)
     places = [(record.topic, record.partition, place(record)) for record in rows]
@@ -124,7 +124,7 @@ def _told_by(transactions: list[oracle.Transaction]) -> list[tuple[int, list[Tol
 
 
 def _contract(change: oracle.Change) -> list[Told]:
-    """The records that records.md promises for a change."""
+    """The records that docs/records.md promises for a change."""
     if change.kind in ("MESSAGE", "TRUNCATE"):
         return [Told(change.kind[0].lower(), change.table, "", "", "")]
     columns = TABLES[change.table]
@@ -146,7 +146,7 @@ def _contract(change: oracle.Change) -> list[Told]:
 
 
 def _text(row: dict[str, Any] | None, *, nulls: bool = True) -> str:
-    """A row as text, the columns in their order but for the unchanged, which records name apart."""
+    """A row as text, with the columns in order but without unchanged ones, which records list separately."""
     row = row or {}
     told = [f"{name}={_value(value)}" for name, value in row.items() if nulls or value is not None]
     return ", ".join(sorted(told, key=lambda column: column.endswith("=...")))
@@ -159,7 +159,7 @@ def _value(value: object) -> str:
 
 
 def _assert_same(expected: list[tuple[int, list[Told]]], found: list[tuple[int, list[Told]]]) -> None:
-    """Transaction by transaction; tells the first that differs, since nobody would read them all."""
+    """Compare transaction by transaction; show only the first that differs, since nobody would read all."""
     assert [xid for xid, _ in found] == [xid for xid, _ in expected]
     for (xid, wanted), (_, got) in zip(expected, found, strict=True):
         for position, pair in enumerate(zip(wanted, got, strict=False)):

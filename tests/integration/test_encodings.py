@@ -1,4 +1,4 @@
-"""Databases whose encoding is not UTF-8: the records are."""
+"""Databases whose encoding is not UTF-8. Their records are UTF-8."""
 
 import re
 
@@ -17,7 +17,9 @@ def database(new_database: NewDatabase, encoding: str) -> Database:
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP", "UTF8"])
-def test_text_is_converted(database: Database, new_relay: NewRelay, encoding: str, binary: bool) -> None:
+def test_text_of_every_encoding_is_converted_to_utf8(
+    database: Database, new_relay: NewRelay, encoding: str, binary: bool
+) -> None:
     text = {"LATIN1": "Köln \x85", "EUC_JP": "日本", "UTF8": "Köln 日本 🐘"}[encoding]
     name = text[1]
     database.execute(
@@ -36,10 +38,10 @@ def test_text_is_converted(database: Database, new_relay: NewRelay, encoding: st
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1"])
-def test_an_hstore_is_converted_in_text_and_refused_in_binary(
+def test_an_hstore_is_converted_as_text_and_refused_in_binary(
     database: Database, new_relay: NewRelay
 ) -> None:
-    """In binary Postgres sends the sizes that its texts had before they were converted."""
+    """In binary Postgres sends the sizes of the texts before their conversion."""
     database.execute("CREATE EXTENSION hstore; CREATE TABLE t (id int PRIMARY KEY, tags hstore)")
     relay = new_relay().start().wait_streaming()
     in_binary = new_relay("_binary", source={"binary": True}).start().wait_streaming()
@@ -52,7 +54,7 @@ def test_an_hstore_is_converted_in_text_and_refused_in_binary(
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII"])
-def test_bytes_that_are_utf_8_pass_through_sql_ascii(database: Database, relay: Relay) -> None:
+def test_utf8_bytes_pass_through_sql_ascii(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")
     database.execute("INSERT INTO t VALUES (1, 'Köln')")
     relay.caught_up()
@@ -60,7 +62,9 @@ def test_bytes_that_are_utf_8_pass_through_sql_ascii(database: Database, relay: 
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII"])
-def test_bytes_that_are_not_stop_the_relay_before_any_later_row(database: Database, relay: Relay) -> None:
+def test_bytes_that_are_not_utf8_stop_the_relay_before_any_later_row(
+    database: Database, relay: Relay
+) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")
     database.execute("INSERT INTO t VALUES (1, 'fine')")
     database.execute("INSERT INTO t VALUES (2, convert_from('\\xfc', 'SQL_ASCII'))")
@@ -74,7 +78,7 @@ def test_bytes_that_are_not_stop_the_relay_before_any_later_row(database: Databa
 
 
 @pytest.mark.parametrize("encoding", ["WIN1252"])
-def test_bytes_that_the_server_can_not_convert_stop_the_relay_and_are_told_with_their_lsn(
+def test_bytes_that_the_server_can_not_convert_stop_the_relay_with_their_lsn(
     database: Database, relay: Relay
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, word text)")

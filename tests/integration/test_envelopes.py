@@ -1,4 +1,4 @@
-"""The flat envelope, the transaction topic and the headers, as they come from a real server."""
+"""The flat envelope, the transaction topic and the headers, with a real server."""
 
 from collections import Counter
 from typing import Any
@@ -21,12 +21,12 @@ def tables(database: Database) -> None:
 
 
 def boundaries(relay: Relay) -> list[Any]:
-    """What the transaction topic says, in order."""
+    """The records of the transaction topic, in order."""
     return [record.json for record in relay.read(f"{relay.prefix}.transaction")]
 
 
 def events(relay: Relay, *tables: str) -> list[Record]:
-    """The records of the tables, less tombstones and what stands again in another partition, in order."""
+    """The records of the tables in order, without tombstones and copies in other partitions."""
     records = [record for table in tables for record in relay.records(table) if record.value is not None]
     by_place = {(place(record), record.topic): record for record in records}
     return [by_place[key] for key in sorted(by_place)]
@@ -34,7 +34,7 @@ def events(relay: Relay, *tables: str) -> list[Record]:
 
 @pytest.mark.usefixtures("tables")
 class TestFlat:
-    def test_a_record_is_the_row_with_what_orders_it(self, database: Database, new_relay: NewRelay) -> None:
+    def test_a_record_is_the_row_with_its_position(self, database: Database, new_relay: NewRelay) -> None:
         relay = new_relay(records={"envelope": "flat"}).start().wait_streaming()
         database.execute("INSERT INTO people VALUES (1, 'Ada'); UPDATE people SET id = 2; DELETE FROM people")
         relay.caught_up()
@@ -52,7 +52,7 @@ class TestFlat:
         assert [record.json["__seq"] for record in records if record.json] == [0, 1, 2, 3]
         assert len({record.json["__commit_lsn"] for record in records if record.json}) == 1
 
-    def test_it_has_the_position_and_time_of_debeziums_envelope(
+    def test_it_has_the_same_position_and_time_as_debeziums_envelope(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         flat = new_relay("_flat", records={"envelope": "flat"}).start().wait_streaming()
@@ -65,7 +65,9 @@ class TestFlat:
             told = row.json["__commit_lsn"], row.json["__seq"], row.json["__ts_ms"]
             assert told == (source["commit_lsn"], source["seq"], source["ts_ms"])
 
-    def test_toast_truncate_and_messages(self, database: Database, new_relay: NewRelay) -> None:
+    def test_toasted_values_truncates_and_messages_have_their_members(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
         database.execute("ALTER TABLE people ALTER name SET STORAGE EXTERNAL")
         relay = new_relay(records={"envelope": "flat"}, sink={"partitions": 2}).start().wait_streaming()
         database.execute("INSERT INTO people VALUES (1, repeat('x', 9000))")
@@ -130,10 +132,8 @@ class TestTransactionTopic:
             {"id": name, "total_order": 3, "data_collection_order": 1},
         ]
 
-    def test_counts_are_of_changes_however_many_records_they_take(
-        self, database: Database, new_relay: NewRelay
-    ) -> None:
-        """A key change is two; a truncate is one for each table, in however many partitions."""
+    def test_counts_are_of_changes_not_of_records(self, database: Database, new_relay: NewRelay) -> None:
+        """A key change counts two; a truncate counts one for each table, in any number of partitions."""
         relay = new_relay(sink={"partitions": 3}, **TRANSACTIONS).start().wait_streaming()
         database.execute(
             "INSERT INTO people VALUES (1), (2); UPDATE people SET id = 3 WHERE id = 1;"
@@ -154,7 +154,7 @@ class TestTransactionTopic:
         assert [order["total_order"] for order in orders] == [1, 2, 3, 4, 5, 6, 7]
         assert [order["data_collection_order"] for order in orders] == [1, 2, 3, 4, 5, 6, 1]
 
-    def test_transactions_come_in_commit_order_and_only_those_with_records(
+    def test_only_transactions_with_records_come_and_in_commit_order(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         relay = new_relay(**TRANSACTIONS).start().wait_streaming()
@@ -170,7 +170,7 @@ class TestTransactionTopic:
         second, first = (int(record.json["source"]["txId"]) for record in reversed(relay.records("people")))
         assert [it["id"].split(":")[0] for it in told[::2]] == [str(first), str(second)]
 
-    def test_messages_count_in_a_transaction_and_have_none_outside(
+    def test_messages_count_in_transactions_and_have_none_outside_of_them(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         relay = new_relay(**TRANSACTIONS).start().wait_streaming()
@@ -187,7 +187,7 @@ class TestTransactionTopic:
         }
         assert end["data_collections"] == [{"data_collection": "message", "event_count": 1}]
 
-    def test_a_streamed_transaction_and_a_plain_one_are_told_alike(
+    def test_streamed_and_plain_transactions_have_the_same_boundaries(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
@@ -214,7 +214,7 @@ class TestTransactionTopic:
         assert told[0] == told[1]
         assert boundaries(plain)[1]["event_count"] == 1000 + 18 + 1
 
-    def test_it_is_off_by_default(self, database: Database, relay: Relay) -> None:
+    def test_the_transaction_topic_is_off_by_default(self, database: Database, relay: Relay) -> None:
         database.execute("INSERT INTO people VALUES (1)")
         relay.caught_up()
         (record,) = relay.records("people")
@@ -223,7 +223,7 @@ class TestTransactionTopic:
 
 
 @pytest.mark.usefixtures("tables")
-def test_headers_tell_a_records_place_and_operation(database: Database, new_relay: NewRelay) -> None:
+def test_headers_hold_a_records_place_and_operation(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay(records={"headers": True}).start().wait_streaming()
     database.execute("INSERT INTO people VALUES (1); UPDATE people SET id = 2")
     relay.caught_up()

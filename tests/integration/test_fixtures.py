@@ -1,4 +1,4 @@
-"""The fixtures that the other integration tests stand on."""
+"""The fixtures that the other integration tests rely on."""
 
 import psycopg
 import pytest
@@ -24,13 +24,15 @@ def test_every_version_decodes_logically(database: Database, version: str) -> No
 
 
 @on_full_versions
-def test_contrib_types_are_there(database: Database) -> None:
+def test_contrib_types_are_available(database: Database) -> None:
     with database.connect() as connection:
         connection.execute("CREATE EXTENSION hstore")
         connection.execute("CREATE EXTENSION citext")
 
 
-def test_a_database_goes_with_all_that_uses_it(servers: Servers, new_database: NewDatabase) -> None:
+def test_a_database_is_dropped_with_everything_that_uses_it(
+    servers: Servers, new_database: NewDatabase
+) -> None:
     database = new_database(encoding="LATIN1", template="template0")
     with database.connect() as connection:
         assert connection.execute("SHOW server_encoding").fetchone() == ("LATIN1",)
@@ -42,7 +44,7 @@ def test_a_database_goes_with_all_that_uses_it(servers: Servers, new_database: N
     left_open.close()
 
 
-def test_settings_are_restored(embedded_postgres: Postgres) -> None:
+def test_a_servers_settings_are_restored(embedded_postgres: Postgres) -> None:
     embedded_postgres.settings["work_mem"] = "5MB"
     embedded_postgres.restart()
     with psycopg.connect(embedded_postgres.dsn) as connection:
@@ -63,7 +65,7 @@ def test_a_topic_is_read_to_its_end(kafka: KafkaServer, prefix: str) -> None:
     assert {(record.json_key, record.headers) for record in records} == {("k", (("h", b"v"),))}
 
 
-def test_a_reader_of_what_is_committed_sees_nothing_else(kafka: KafkaServer, prefix: str) -> None:
+def test_a_reader_of_committed_records_sees_no_others(kafka: KafkaServer, prefix: str) -> None:
     create_topic(kafka.bootstrap, prefix)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix})
     producer.init_transactions(30)
@@ -77,16 +79,16 @@ def test_a_reader_of_what_is_committed_sees_nothing_else(kafka: KafkaServer, pre
     assert [record.value for record in everything] == [b"1", b"2"]
 
 
-def test_waiting_for_records_ends(kafka: KafkaServer, prefix: str) -> None:
+def test_waiting_for_missing_records_ends_with_an_error(kafka: KafkaServer, prefix: str) -> None:
     create_topic(kafka.bootstrap, prefix)
     with pytest.raises(AssertionError, match="0 records"):
         read_topic(kafka.bootstrap, prefix, 1, timeout=1)
 
 
-def test_an_answer_lost_on_the_way_is_a_record_written_twice(
+def test_without_idempotence_a_lost_answer_writes_a_record_twice(
     embedded_kafka: Kafka, kafka_proxy: Proxy, prefix: str
 ) -> None:
-    """What an idempotent producer is for, shown by one that is not, on the listener that has a proxy."""
+    """This shows why producers are idempotent, on the listener that has a proxy."""
     create_topic(embedded_kafka.bootstrap, prefix)
     producer = Producer(
         {

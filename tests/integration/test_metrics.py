@@ -1,4 +1,4 @@
-"""What the relay exposes, as a real Prometheus, its alert rules and the dashboard's queries see it."""
+"""The relay's metrics, as seen by a real Prometheus, its alert rules and the dashboard's queries."""
 
 import json
 import re
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/alerts.yml"
 DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboards/pgrelay.json").read_text())
 
-# A counter by table has no series before its first dead letter, and a slot without a limit no budget.
+# The counter has no series before the first dead letter, and a slot without a limit has no budget.
 MAY_BE_EMPTY = {"pgrelay_dead_letters_total"}
 
 
@@ -38,7 +38,7 @@ def relay(new_relay: NewRelay) -> Relay:
 
 @pytest.fixture
 def prometheus(relay: Relay, database: Database) -> Iterator[Prometheus]:
-    """One that has scraped the relay before and after it relayed some rows."""
+    """A Prometheus that has scraped the relay before and after it relayed some rows."""
     with Prometheus(relay.http_address, RULES) as prometheus:
         wait_until(lambda: prometheus.query("up == 1"), "a first scrape")
         database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -55,15 +55,15 @@ def count_scrapes(prometheus: Prometheus) -> float:
     return float(prometheus.query("sum(count_over_time(up[10m]))")[0]["value"][1])
 
 
-def test_promtool_finds_nothing_to_say(relay: Relay) -> None:
+def test_promtool_accepts_the_metrics(relay: Relay) -> None:
     checked = promtool("check", "metrics", stdin=relay.get("/metrics")[1].encode())
     assert (checked.returncode, checked.stdout) == (0, "")
 
 
-def test_every_query_of_the_dashboard_has_an_answer(prometheus: Prometheus) -> None:
+def test_every_query_of_the_dashboard_has_a_result(prometheus: Prometheus) -> None:
     empty = {panel for panel, query in queries().items() if not prometheus.query(query)}
     assert empty == {panel for panel, query in queries().items() if query_of(query) & MAY_BE_EMPTY} - {
-        # It says 0 where there are none.
+        # It shows 0 if there are none.
         "Dead letters, last hour A"
     }
 
@@ -72,40 +72,40 @@ def query_of(expression: str) -> set[str]:
     return set(re.findall(r"pgrelay_\w+", expression))
 
 
-def test_the_dashboard_knows_its_relays(prometheus: Prometheus, relay: Relay) -> None:
+def test_the_dashboards_variable_lists_the_relays(prometheus: Prometheus, relay: Relay) -> None:
     [variable] = [one for one in DASHBOARD["templating"]["list"] if one["name"] == "instance"]
     metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
     assert {series["metric"][label] for series in prometheus.query(metric)} == {relay.http_address}
 
 
-def test_the_alerts_tell_relays_apart_by_slot_and_prefix(prometheus: Prometheus, relay: Relay) -> None:
+def test_alerts_distinguish_relays_by_slot_and_prefix(prometheus: Prometheus, relay: Relay) -> None:
     [rule] = [rule for rule in prometheus.rules() if rule["name"] == "PgrelaySlotInactive"]
     [streaming] = prometheus.query(rule["query"].removesuffix(" == 0"))
-    # Relays of these tests call slot and prefix by one name.
+    # In these tests a relay's slot and prefix have the same name.
     assert streaming["metric"] == {"job": "pgrelay", "slot": relay.prefix, "prefix": relay.prefix}
     assert streaming["value"][1] == "1"
 
 
-def test_the_rates_that_it_shows_are_true(prometheus: Prometheus) -> None:
+def test_the_dashboards_rates_are_right(prometheus: Prometheus) -> None:
     [records] = prometheus.query("sum(increase(pgrelay_records_total[10m]))")
     assert float(records["value"][1]) > 0
     [median] = prometheus.query(queries()["From commit to acknowledgement A"])
     assert 0 < float(median["value"][1]) < 10
 
 
-def test_the_rules_are_evaluated_and_quiet(prometheus: Prometheus) -> None:
+def test_the_alert_rules_are_evaluated_and_quiet(prometheus: Prometheus) -> None:
     def evaluated() -> list[str]:
         rules = prometheus.rules()
         assert {rule["health"] for rule in rules} <= {"ok", "unknown"}, rules
         return [rule["name"] for rule in rules if rule["health"] == "ok"]
 
     wait_until(lambda: len(evaluated()) == len(prometheus.rules()) > 0, "every rule to be evaluated")
-    # One scrape may be late; what lasts is an alert.
+    # One scrape may be late, so wait until no alert lasts.
     wait_until(lambda: all(rule["state"] == "inactive" for rule in prometheus.rules()), "no alert to be left")
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
-def test_the_budget_of_the_slot(relay: Relay, database: Database) -> None:
+def test_the_metrics_show_the_slots_budget(relay: Relay, database: Database) -> None:
     relay.wait_for(lambda: relay.metric("pgrelay_slot_safe_wal_bytes") == float("inf"), "no limit to be told")
     with database.connect() as connection:
         connection.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '64MB'")

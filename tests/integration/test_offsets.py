@@ -1,4 +1,4 @@
-"""Positions as the offsets topic has them, whoever wrote there."""
+"""Reading positions from the offsets topic, whoever wrote them."""
 
 import json
 import uuid
@@ -18,7 +18,7 @@ POSITION = {"lsn": 256, "commit_lsn": None, "seq": None, "timeline": 1}
 
 @pytest.fixture
 def offsets(kafka: KafkaServer) -> Offsets:
-    """Those of a slot, in a topic of its own."""
+    """A slot's positions, in their own topic."""
     topic = f"offsets.{uuid.uuid4().hex}"
     create_topic(kafka.bootstrap, topic, cleanup_policy="compact")
     return Offsets(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap}), topic, Identity(**OURS))
@@ -34,7 +34,7 @@ def packed(document: object) -> bytes:
     return json.dumps(document).encode()
 
 
-async def test_what_a_later_version_adds_is_left_out(kafka: KafkaServer, offsets: Offsets) -> None:
+async def test_members_added_by_a_later_version_are_ignored(kafka: KafkaServer, offsets: Offsets) -> None:
     key = packed({**OURS, "region": "north"})
     write(kafka, offsets, packed(OURS), packed({**POSITION, "lsn": 1}))
     write(kafka, offsets, key, packed({**POSITION, "shard": 3}))
@@ -43,7 +43,7 @@ async def test_what_a_later_version_adds_is_left_out(kafka: KafkaServer, offsets
 
 
 async def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) -> None:
-    """The late record of a relay that was replaced says less; and a reset forgets them all."""
+    """A replaced relay may write an older one late. A reset forgets all positions."""
     key = packed(OURS)
     write(kafka, offsets, key, packed({**POSITION, "commit_lsn": 300, "seq": 7}))
     write(kafka, offsets, key, packed({**POSITION, "lsn": 255}))
@@ -68,7 +68,7 @@ async def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) 
         (packed(OURS), packed({**POSITION, "lsn": None})),
     ],
 )
-async def test_what_is_no_position_is_told_by_its_place(
+async def test_an_invalid_position_is_an_error_that_names_its_offset(
     kafka: KafkaServer, offsets: Offsets, key: bytes, value: bytes
 ) -> None:
     write(kafka, offsets, packed({**OURS, "slot": "other"}), packed(POSITION))

@@ -1,4 +1,4 @@
-"""Plans for real databases: what is divided how, files that load and check, and a live slot handed over."""
+"""Plans for real databases: how tables are split, files that load and pass a check, and a live handover."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def shop(database: Database) -> Database:
 
 @pytest.fixture
 def path(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) -> Path:
-    """A configuration of the database as its owner wrote it."""
+    """A configuration of the database, as its owner might write it."""
     path = tmp_path / "relay.yaml"
     path.write_text(
         f"# ours\nsource:\n  dsn: {database.dsn}  # the shop\n  slot: {prefix}\n"
@@ -51,7 +51,7 @@ def path(database: Database, kafka: KafkaServer, prefix: str, tmp_path: Path) ->
 
 
 def count_writes(database: Database, statement: str, table: str) -> None:
-    """Run it, and wait until the server counts what it wrote."""
+    """Run the statement, and wait until the server's statistics count its writes."""
     with database.connect() as connection:
         connection.execute(statement.encode())
         counted = "SELECT n_tup_ins > 0 FROM pg_stat_all_tables WHERE relid = %s::regclass"
@@ -84,7 +84,7 @@ def step(script: str, number: int) -> str:
 
 
 @on_all_versions
-async def test_a_split_by_volume(shop: Database, path: Path) -> None:
+async def test_tables_are_split_by_volume(shop: Database, path: Path) -> None:
     count_writes(
         shop, "INSERT INTO events (body) SELECT repeat('x', 500) FROM generate_series(1, 2000)", "events"
     )
@@ -104,7 +104,7 @@ async def test_a_split_by_volume(shop: Database, path: Path) -> None:
         assert [finding for finding in await check(part) if finding.level != "ok"] == []
 
 
-async def test_large_values_count_though_they_are_stored_apart(shop: Database, path: Path) -> None:
+async def test_large_values_stored_out_of_line_count(shop: Database, path: Path) -> None:
     shop.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
     count_writes(
         shop, "INSERT INTO orders SELECT g, NULL, repeat('x', 50000) FROM generate_series(1, 50) g", "orders"
@@ -115,14 +115,16 @@ async def test_large_values_count_though_they_are_stored_apart(shop: Database, p
     assert "2 tables" in share
 
 
-async def test_nothing_counted_is_a_split_by_number(shop: Database, path: Path) -> None:
+async def test_without_statistics_tables_are_split_by_number(shop: Database, path: Path) -> None:
     told = await plan(path, 3)
     assert "each relay gets about as many tables" in told
     assert sorted(len(part.source.tables) for part in parts(path, 3)) == [1, 1, 2]
 
 
 @on_full_versions
-async def test_the_publications_are_as_before(shop: Database, path: Path, prefix: str, version: str) -> None:
+async def test_the_new_publications_have_the_old_ones_options(
+    shop: Database, path: Path, prefix: str, version: str
+) -> None:
     narrow = " (id, body) WHERE (id > 0)" if int(version) >= 15 else ""
     options = "WITH (publish = 'insert, update', publish_via_partition_root = true)"
     shop.execute(
@@ -146,7 +148,7 @@ async def test_the_publications_are_as_before(shop: Database, path: Path, prefix
         assert [finding for finding in await check(part) if finding.level == "error"] == []
 
 
-async def test_partitions_go_with_their_root(database: Database, path: Path) -> None:
+async def test_partitions_stay_with_their_root(database: Database, path: Path) -> None:
     database.execute(
         "CREATE TABLE days (day date PRIMARY KEY) PARTITION BY RANGE (day);"
         "CREATE TABLE y2020 PARTITION OF days FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
@@ -168,7 +170,7 @@ async def test_a_partition_published_alone_stays_alone(database: Database, path:
     assert parts(path, 1)[0].source.tables == ("public.y2020",)
 
 
-async def test_foreign_keys_tie_unless_they_are_not_to(shop: Database, path: Path) -> None:
+async def test_foreign_keys_tie_tables_unless_ignored(shop: Database, path: Path) -> None:
     with pytest.raises(
         SetupError, match=r"tie the 4 published tables into 3 groups, fewer than 4; .*-foreign-"
     ):
@@ -177,7 +179,7 @@ async def test_foreign_keys_tie_unless_they_are_not_to(shop: Database, path: Pat
     assert [len(part.source.tables) for part in parts(path, 4)] == [1, 1, 1, 1]
 
 
-async def test_what_is_refused(
+async def test_plans_that_can_not_work_are_refused(
     shop: Database, path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SetupError, match="5 is more than the 4 published tables"):
@@ -205,7 +207,7 @@ async def test_what_is_refused(
         await plan(path, 1)
 
 
-def test_the_command(shop: Database, path: Path) -> None:
+def test_the_command_writes_the_files_and_prints_the_script(shop: Database, path: Path) -> None:
     path.chmod(0o640)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -276,7 +278,7 @@ async def test_a_slot_that_is_behind_the_publications_is_not_copied(
 
 
 @pytest.mark.parametrize("version", ["11"], indirect=True)
-async def test_where_slots_can_t_be_copied_they_are_made(shop: Database, path: Path, prefix: str) -> None:
+async def test_without_slot_copies_new_slots_are_created(shop: Database, path: Path, prefix: str) -> None:
     shop.execute(f"CREATE PUBLICATION {prefix} FOR ALL TABLES")
     shop.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
     script = await plan(path, 2)
@@ -288,13 +290,13 @@ async def test_where_slots_can_t_be_copied_they_are_made(shop: Database, path: P
 
 
 def _sections(path: Path, n: int, delivery: str) -> dict[str, Any]:
-    """Of a planned file what a relay of the test does not say itself."""
+    """The sections of a planned file that the tests' relay does not set itself."""
     written = yaml.safe_load((path.parent / f"relay-{n}.yaml").read_text())
     return {"source": written["source"], "records": written["records"], "sink": {"delivery": delivery}}
 
 
 def _wait_passed(database: Database, relay: Relay, prefix: str) -> None:
-    """Wait until the slot needs nothing of the catalogue from before the new publications."""
+    """Wait until the slot needs no catalogue state from before the new publications."""
     query = (
         "SELECT age(p.xmin) > age(s.catalog_xmin) FROM pg_replication_slots s, pg_publication p "
         f"WHERE s.slot_name = '{prefix}' AND p.pubname = '{prefix}_2'"
@@ -302,7 +304,7 @@ def _wait_passed(database: Database, relay: Relay, prefix: str) -> None:
 
     def passed() -> bool:
         with database.connect() as connection:
-            # Brings forward what the server writes now and then, by which the slot moves in the catalogue.
+            # Make the server write now what it writes now and then, which moves the slot's catalog_xmin.
             connection.execute("CHECKPOINT")
             row = connection.execute(query.encode()).fetchone()
         return row is not None and row[0]

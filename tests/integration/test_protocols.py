@@ -1,4 +1,4 @@
-"""The ways a server can send a transaction: whatever the way, the records are the same bytes."""
+"""The ways in which a server can send a transaction: the records are always the same bytes."""
 
 import re
 from base64 import b64encode
@@ -18,7 +18,7 @@ from tests.integration.relays import Relay
 from tests.integration.servers import on_full_versions
 from tests.integration.waiting import wait_until
 
-# Protocol versions with their ways of streaming, by the least version of the server.
+# Protocol versions with their streaming modes, by the first server version that has them.
 _WAYS = [
     (1, "off", 14),
     (2, "off", 14),
@@ -31,12 +31,14 @@ _WAYS = [
 ]
 _TABLES = ("t", "altered", "grown")
 
-# What differs between two relays of one slot position: their name, and when they encoded a record.
+# What differs between two relays of one slot position: their names, and when they encoded a record.
 _OWN = re.compile(rb'"name":"\w+"|(?<="op":".",)"ts_ms":\d+,"ts_us":\d+')
 
 
 @on_full_versions
-def test_every_way_gives_the_same_records(database: Database, new_relay: NewRelay, version: str) -> None:
+def test_every_protocol_and_streaming_mode_gives_the_same_records(
+    database: Database, new_relay: NewRelay, version: str
+) -> None:
     interleaved.create_tables(database)
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
     relays = _relays(new_relay, int(version))
@@ -61,7 +63,7 @@ def test_every_way_gives_the_same_records(database: Database, new_relay: NewRela
 
 
 def _relays(new_relay: NewRelay, version: int) -> dict[str, Relay]:
-    """One by each way, and more with what must not change the records either."""
+    """A relay for each mode, and more with settings that must not change the records either."""
     ways: dict[str, dict[str, Any]] = {
         f"{protocol}_{streaming}": {"protocol_version": protocol, "streaming": streaming}
         for protocol, streaming, since in _WAYS
@@ -85,7 +87,7 @@ def _without_own(value: bytes | None) -> bytes | None:
 
 
 def _first_difference(left: list[Any], right: list[Any]) -> object:
-    """None where there is none; of thousands of records, nobody would read a full comparison."""
+    """None without a difference. Nobody would read a full comparison of thousands of records."""
     for index, pair in enumerate(zip(left, right, strict=False)):
         if pair[0] != pair[1]:
             return index, pair
@@ -98,7 +100,7 @@ def _rows(database: Database, table: str) -> list[dict[str, Any]]:
 
 
 def _assert_streamed(relay: Relay) -> None:
-    """That the workload did what it is for: the server streamed, and the relay's memory was too small."""
+    """Assert that the workload fulfils its purpose: the server streamed, and the relay spilled to disk."""
     query = "SELECT stream_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = %s"
     with relay.database.connect() as connection:
         wait_until(
@@ -109,7 +111,7 @@ def _assert_streamed(relay: Relay) -> None:
 
 
 @on_full_versions
-def test_what_a_streaming_server_can_not_send_arrives_with_streaming_off(
+def test_a_transaction_that_breaks_streaming_arrives_with_streaming_off(
     database: Database, new_relay: NewRelay
 ) -> None:
     """A table altered, rolled back to a savepoint, and altered again, each time with many rows."""
@@ -128,7 +130,7 @@ def test_what_a_streaming_server_can_not_send_arrives_with_streaming_off(
 
 
 @on_full_versions
-def test_logical_messages_arrive_in_their_place(database: Database, new_relay: NewRelay) -> None:
+def test_logical_messages_arrive_in_order(database: Database, new_relay: NewRelay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay = new_relay().start().wait_streaming()
     with database.connect() as connection:
@@ -151,7 +153,7 @@ def test_logical_messages_arrive_in_their_place(database: Database, new_relay: N
 
 
 @on_full_versions
-def test_only_what_is_transactional_is_rolled_back(database: Database, new_relay: NewRelay) -> None:
+def test_only_transactional_messages_are_rolled_back(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay().start().wait_streaming()
     database.execute(
         "BEGIN; SELECT pg_logical_emit_message(true, 'undone', 'x');"
@@ -172,7 +174,7 @@ def test_messages_can_be_switched_off(database: Database, new_relay: NewRelay) -
 
 @pytest.mark.parametrize("origin", ["any", "none"])
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
-def test_replicated_rows_are_skipped_where_that_is_asked_for(
+def test_replicated_rows_are_skipped_with_origin_none(
     database: Database, new_relay: NewRelay, origin: str
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -186,7 +188,7 @@ def test_replicated_rows_are_skipped_where_that_is_asked_for(
 
 
 @on_full_versions
-def test_the_origin_of_replicated_rows_is_told_of_streamed_ones_too(
+def test_replicated_rows_of_streamed_transactions_have_their_origin(
     database: Database, new_relay: NewRelay
 ) -> None:
     interleaved.create_tables(database)
@@ -201,7 +203,7 @@ def test_the_origin_of_replicated_rows_is_told_of_streamed_ones_too(
 
 @contextmanager
 def replicating(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    """A transaction of a session that replicates from elsewhere; its origin is called as the database is."""
+    """A transaction of a session that replicates from elsewhere; its origin has the database's name."""
     with database.connect() as connection:
         connection.execute("SELECT pg_replication_origin_create(%s)", [database.name])
         connection.execute("SELECT pg_replication_origin_session_setup(%s)", [database.name])

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.proxy import Proxy
 from tests.integration.waiting import wait_until
 
-_PATIENCE = 30  # seconds; for all that arrives
+_PATIENCE = 30  # seconds, for everything that arrives
 
 
 def _echo(listener: socket.socket) -> None:
@@ -61,7 +61,7 @@ def _nothing_arrives(client: socket.socket) -> bool:
     return False
 
 
-def test_forwards_both_ways(client: socket.socket) -> None:
+def test_bytes_are_forwarded_both_ways(client: socket.socket) -> None:
     client.sendall(b"hello")
     assert client.recv(100) == b"hello"
 
@@ -75,7 +75,7 @@ def test_latency_delays_request_and_reply(proxy: Proxy, client: socket.socket) -
 
 
 @pytest.mark.parametrize("direction", ["requests", "replies"])
-def test_what_is_held_arrives_after_release(proxy: Proxy, client: socket.socket, direction: str) -> None:
+def test_held_bytes_arrive_after_release(proxy: Proxy, client: socket.socket, direction: str) -> None:
     getattr(proxy, f"hold_{direction}")()
     client.sendall(b"hello")
     assert _nothing_arrives(client)
@@ -95,7 +95,7 @@ def test_a_reply_held_until_its_connection_ends_is_lost(proxy: Proxy) -> None:
         assert client.recv(100) == b"found"
 
 
-def test_reset_ends_connections_and_takes_new_ones(proxy: Proxy, client: socket.socket) -> None:
+def test_reset_ends_connections_and_accepts_new_ones(proxy: Proxy, client: socket.socket) -> None:
     client.sendall(b"hello")
     assert client.recv(100) == b"hello"
     proxy.reset()
@@ -106,7 +106,7 @@ def test_reset_ends_connections_and_takes_new_ones(proxy: Proxy, client: socket.
         assert again.recv(100) == b"hello"
 
 
-def test_reset_of_connections_that_are_held(proxy: Proxy, client: socket.socket) -> None:
+def test_reset_ends_held_connections_too(proxy: Proxy, client: socket.socket) -> None:
     proxy.hold_requests()
     client.sendall(b"hello")
     wait_until(lambda: proxy.connections == 1, "the connection")
@@ -115,7 +115,7 @@ def test_reset_of_connections_that_are_held(proxy: Proxy, client: socket.socket)
         client.recv(100)
 
 
-def test_refuse_until_release(proxy: Proxy) -> None:
+def test_connections_are_refused_until_release(proxy: Proxy) -> None:
     proxy.refuse()
     with pytest.raises(ConnectionRefusedError):
         _connect(proxy)
@@ -125,13 +125,13 @@ def test_refuse_until_release(proxy: Proxy) -> None:
         assert client.recv(100) == b"hello"
 
 
-def test_a_target_that_is_away_looks_like_a_reset() -> None:
+def test_an_absent_target_looks_like_a_reset() -> None:
     nobody = 1  # a port that no server is ever given
     with Proxy(nobody) as proxy, pytest.raises(ConnectionResetError), _connect(proxy) as client:
         client.recv(1)
 
 
-def test_ends_amid_new_connections_and_leaves_none_open(proxy: Proxy) -> None:
+def test_ending_during_new_connections_leaves_none_open(proxy: Proxy) -> None:
     for _ in range(10):
         with contextlib.ExitStack() as clients, Proxy(proxy.target) as ending:
             for _ in range(30):

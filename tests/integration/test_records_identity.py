@@ -1,4 +1,4 @@
-"""What a table's replica identity makes of keys and old rows."""
+"""How a table's replica identity decides keys and old rows."""
 
 import psycopg
 import pytest
@@ -9,7 +9,7 @@ from tests.integration.databases import Database
 from tests.integration.relays import Relay
 
 
-def test_default_takes_the_primary_key_in_table_order(database: Database, relay: Relay) -> None:
+def test_default_keys_by_the_primary_key_in_table_order(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (a int, note text, b int, PRIMARY KEY (b, a))")
     database.execute("INSERT INTO t VALUES (1, 'x', 2)")
     database.execute("UPDATE t SET note = 'y'")
@@ -27,7 +27,7 @@ def test_default_takes_the_primary_key_in_table_order(database: Database, relay:
     assert records[0].key == b'{"a":1,"b":2}'
 
 
-def test_full_tells_the_old_row_and_keys_by_the_primary_key(database: Database, relay: Relay) -> None:
+def test_full_gives_the_old_row_and_keys_by_the_primary_key(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (note text, id int PRIMARY KEY, gone int)")
     database.execute("ALTER TABLE t DROP COLUMN gone, REPLICA IDENTITY FULL")
     database.execute("INSERT INTO t VALUES (NULL, 1)")
@@ -64,7 +64,7 @@ def test_full_without_a_primary_key_has_no_key_and_one_partition(
     assert len({record.partition for record in records}) == 1
 
 
-def test_a_primary_key_that_comes_later_keys_what_follows(database: Database, relay: Relay) -> None:
+def test_a_primary_key_added_later_keys_the_following_rows(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int, note text); ALTER TABLE t REPLICA IDENTITY FULL")
     database.execute("INSERT INTO t VALUES (1, 'x')")
     relay.caught_up()
@@ -77,7 +77,7 @@ def test_a_primary_key_that_comes_later_keys_what_follows(database: Database, re
     ]
 
 
-def test_an_index_gives_the_key_columns(database: Database, relay: Relay) -> None:
+def test_using_index_keys_by_the_index_columns(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, code text NOT NULL, note text)")
     database.execute("CREATE UNIQUE INDEX by_code ON t (code)")
     database.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX by_code")
@@ -98,7 +98,7 @@ def test_an_index_gives_the_key_columns(database: Database, relay: Relay) -> Non
 @pytest.mark.parametrize(
     "table", ["(id int)", "(id int PRIMARY KEY); ALTER TABLE t REPLICA IDENTITY NOTHING"]
 )
-def test_without_an_identity_inserts_flow(database: Database, relay: Relay, table: str) -> None:
+def test_without_an_identity_inserts_still_flow(database: Database, relay: Relay, table: str) -> None:
     database.execute(f"CREATE TABLE t {table}")
     database.execute("INSERT INTO t VALUES (1)")
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="replica identity"):
@@ -108,7 +108,7 @@ def test_without_an_identity_inserts_flow(database: Database, relay: Relay, tabl
     assert changes(relay.records("t")) == [created(None, {"id": 1}), ("t", None, None, None)]
 
 
-def test_a_changed_identity_holds_from_the_next_change(database: Database, relay: Relay) -> None:
+def test_a_changed_identity_applies_from_the_next_change(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, note text)")
     database.execute("INSERT INTO t VALUES (1, 'x')")
     database.execute("UPDATE t SET note = 'y'")

@@ -1,4 +1,4 @@
-"""Where records go: topics for names of every kind, and partitions by Java's own hash."""
+"""Where records go: topics for names of every kind, and partitions by Java's hash."""
 
 import re
 from collections import defaultdict
@@ -35,7 +35,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def test_every_table_has_a_legal_topic_of_its_own(database: Database, relay: Relay) -> None:
+def test_every_table_has_its_own_legal_topic(database: Database, relay: Relay) -> None:
     for schema in {schema for schema, _ in _NAMES}:
         database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
     for schema, table in _NAMES:
@@ -59,7 +59,7 @@ def test_every_table_has_a_legal_topic_of_its_own(database: Database, relay: Rel
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_truncate_goes_to_partitions_that_were_added_since_the_start_too(
+def test_a_truncate_goes_to_partitions_added_since_the_start(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
     relay = new_relay(sink={"partitions": 2, "delivery": delivery}).start().wait_streaming()
@@ -75,10 +75,8 @@ def test_a_truncate_goes_to_partitions_that_were_added_since_the_start_too(
     assert len(records) == 3 + 5
 
 
-def test_two_tables_that_kafka_would_not_tell_apart_are_refused_by_name(
-    database: Database, relay: Relay
-) -> None:
-    """Kafka takes a dot and an underscore in a topic's name for the same."""
+def test_two_tables_with_topics_that_kafka_confuses_are_refused(database: Database, relay: Relay) -> None:
+    """Kafka treats a dot and an underscore in a topic's name as the same."""
     database.execute("CREATE SCHEMA a; CREATE SCHEMA a_b")
     database.execute("CREATE TABLE a.b_c (id int PRIMARY KEY); CREATE TABLE a_b.c (id int PRIMARY KEY)")
     database.execute("INSERT INTO a.b_c VALUES (1)")
@@ -89,7 +87,9 @@ def test_two_tables_that_kafka_would_not_tell_apart_are_refused_by_name(
     assert "a_b.c" in reason
 
 
-def test_a_key_goes_to_the_partition_where_java_would_put_it(database: Database, new_relay: NewRelay) -> None:
+def test_a_key_goes_to_the_partition_that_java_clients_choose(
+    database: Database, new_relay: NewRelay
+) -> None:
     relay = new_relay(sink={"partitions": 5}).start().wait_streaming()
     database.execute("CREATE TABLE t (id int, word text, PRIMARY KEY (id, word))")
     database.execute("INSERT INTO t SELECT g, repeat('é', g % 7) FROM generate_series(1, 300) g")
@@ -104,7 +104,7 @@ def test_a_key_goes_to_the_partition_where_java_would_put_it(database: Database,
 
 
 def murmur2(data: bytes) -> int:
-    """org.apache.kafka.common.utils.Utils.murmur2, in 32 bits without a sign."""
+    """org.apache.kafka.common.utils.Utils.murmur2, as an unsigned 32-bit number."""
     mixer, mask = 0x5BD1_E995, 0xFFFF_FFFF
     state = 0x9747_B28C ^ len(data)
     whole = len(data) & ~3
@@ -129,14 +129,12 @@ def murmur2(data: bytes) -> int:
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_kafkas(data: bytes, expected: int) -> None:
+def test_murmur2_agrees_with_kafkas_tests(data: bytes, expected: int) -> None:
     """The cases of Kafka's own UtilsTest."""
     assert murmur2(data) == expected & 0xFFFF_FFFF
 
 
-def test_headers_tell_a_records_place_where_that_is_asked_for(
-    database: Database, new_relay: NewRelay
-) -> None:
+def test_with_headers_on_they_hold_a_records_place(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay(records={"headers": True}).start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     database.execute("BEGIN; INSERT INTO t VALUES (1); DELETE FROM t; COMMIT")

@@ -1,4 +1,4 @@
-"""Partitions, row filters, column lists, generated columns, and tables that change as they are used."""
+"""Partitions, row filters, column lists, generated columns, and tables that are altered while in use."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ CREATE TABLE high PARTITION OF root FOR VALUES FROM (10) TO (20);
 
 
 @on_full_versions
-def test_rows_of_partitions_are_the_roots_where_published_so(database: Database, new_relay: NewRelay) -> None:
+def test_published_via_root_rows_of_partitions_are_the_roots(database: Database, new_relay: NewRelay) -> None:
     database.execute(_PARTITIONED)
     database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
     relay = new_relay().start().wait_streaming()
@@ -38,7 +38,7 @@ def test_rows_of_partitions_are_the_roots_where_published_so(database: Database,
 
 
 @on_full_versions
-def test_rows_of_partitions_are_their_own_otherwise(database: Database, new_relay: NewRelay) -> None:
+def test_otherwise_rows_of_partitions_are_their_own(database: Database, new_relay: NewRelay) -> None:
     database.execute(_PARTITIONED)
     relay = new_relay().start().wait_streaming()
     _change_partitions(database)
@@ -57,13 +57,13 @@ def test_rows_of_partitions_are_their_own_otherwise(database: Database, new_rela
 
 
 def _change_partitions(database: Database) -> None:
-    """With a row that moves from one to the other."""
+    """Including a row that moves from one partition to the other."""
     database.execute("INSERT INTO root VALUES (1, 'x'), (11, 'x')")
     database.execute("UPDATE root SET id = 12 WHERE id = 1")
     database.execute("TRUNCATE root")
 
 
-def test_partitions_whose_columns_stand_in_another_order(database: Database, new_relay: NewRelay) -> None:
+def test_a_partition_may_have_its_columns_in_another_order(database: Database, new_relay: NewRelay) -> None:
     database.execute(_PARTITIONED)
     database.execute("CREATE TABLE other (note text, gone int, id int NOT NULL)")
     database.execute("ALTER TABLE other DROP COLUMN gone")
@@ -102,7 +102,7 @@ def test_partitions_whose_columns_stand_in_another_order(database: Database, new
 def test_a_partition_with_another_identity_than_its_root_is_refused(
     database: Database, new_relay: NewRelay, identities: str, change: str, words: str
 ) -> None:
-    """Its old rows are told as the root's, which they are not."""
+    """Its old rows come as the root's, but don't have the root's identity."""
     database.execute(_PARTITIONED.replace("note text", "note text NOT NULL"))
     database.execute(identities)
     database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
@@ -114,10 +114,10 @@ def test_a_partition_with_another_identity_than_its_root_is_refused(
     assert len(relay.records("root")) == 1
 
 
-def test_what_was_deleted_before_its_partition_was_full_is_refused_for_good(
+def test_rows_deleted_before_their_partition_was_full_stay_refused(
     database: Database, new_relay: NewRelay
 ) -> None:
-    """The cure that we print mends no row that was written before: its values are not in the WAL."""
+    """The cure that we print does not help earlier rows: their values are not in the WAL."""
     database.execute(_PARTITIONED)
     database.execute("ALTER TABLE root REPLICA IDENTITY FULL")
     database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
@@ -138,10 +138,8 @@ def test_what_was_deleted_before_its_partition_was_full_is_refused_for_good(
     ]
 
 
-def test_old_rows_that_were_whole_are_told_though_their_table_is_full_no_more(
-    database: Database, new_relay: NewRelay
-) -> None:
-    """The catalogue tells how the root and its partitions are by the time that their rows are relayed."""
+def test_old_rows_from_when_a_table_was_full_are_relayed(database: Database, new_relay: NewRelay) -> None:
+    """The catalogue shows the root and its partitions only as they are when the rows are relayed."""
     database.execute(_PARTITIONED)
     database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
     relay = new_relay().start().wait_streaming()
@@ -177,7 +175,7 @@ def test_a_row_filter_makes_an_update_a_create_or_a_delete(database: Database, n
 
 
 @pytest.mark.parametrize("version", ["15", "18"], indirect=True)
-def test_a_column_list_leaves_the_others_out(database: Database, new_relay: NewRelay) -> None:
+def test_a_column_list_omits_the_other_columns(database: Database, new_relay: NewRelay) -> None:
     database.execute("CREATE TABLE t (secret text, id int PRIMARY KEY, note text)")
     database.execute("CREATE PUBLICATION pgrelay FOR TABLE t (note, id)")
     relay = new_relay().start().wait_streaming()
@@ -215,7 +213,7 @@ def test_generated_columns_are_absent_unless_published(
 
 
 @on_full_versions
-def test_each_row_is_told_by_the_schema_that_it_was_written_in(database: Database, relay: Relay) -> None:
+def test_each_row_has_the_columns_at_the_time_of_its_write(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, note text)")
     database.execute("INSERT INTO t VALUES (1, '1')")
     database.execute("ALTER TABLE t ADD size int DEFAULT 7")
@@ -237,7 +235,9 @@ def test_each_row_is_told_by_the_schema_that_it_was_written_in(database: Databas
 
 
 @on_full_versions
-def test_so_it_is_inside_a_transaction_and_after_a_rollback(database: Database, relay: Relay) -> None:
+def test_each_row_has_its_columns_inside_transactions_and_after_rollbacks(
+    database: Database, relay: Relay
+) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, note text)")
     database.execute(
         "BEGIN;"
@@ -260,7 +260,7 @@ def test_so_it_is_inside_a_transaction_and_after_a_rollback(database: Database, 
 
 
 @on_full_versions
-def test_a_table_that_is_renamed_or_moved_has_another_topic(database: Database, relay: Relay) -> None:
+def test_a_renamed_or_moved_table_has_another_topic(database: Database, relay: Relay) -> None:
     database.execute("CREATE SCHEMA elsewhere; CREATE TABLE t (id int PRIMARY KEY)")
     database.execute("INSERT INTO t VALUES (1)")
     database.execute(
@@ -279,7 +279,7 @@ def test_a_table_that_is_renamed_or_moved_has_another_topic(database: Database, 
 
 
 @on_full_versions
-def test_a_schema_renamed_beside_a_large_transaction_has_another_topic(
+def test_a_schema_renamed_during_a_large_transaction_has_another_topic(
     database: Database, new_relay: NewRelay
 ) -> None:
     database.execute("CREATE SCHEMA here; CREATE TABLE here.t (id int PRIMARY KEY, note text)")
@@ -288,7 +288,7 @@ def test_a_schema_renamed_beside_a_large_transaction_has_another_topic(
     relay = new_relay(source={"streaming": "on"}).start().wait_streaming()
     with database.connect() as large:
         rows = "SELECT i, repeat('x', 100) FROM generate_series(10, 999) i"
-        # What is sent after the renaming is of another table; else the server describes the table anew.
+        # Rows sent after the rename belong to another table; otherwise the server describes the table again.
         large.execute(f"BEGIN; INSERT INTO here.t {rows}; INSERT INTO more {rows}".encode())
         relay.wait_for(lambda: relay.metric("pgrelay_open_transactions") == 1, "a transaction half sent")
         database.execute("ALTER SCHEMA here RENAME TO there")
@@ -299,7 +299,9 @@ def test_a_schema_renamed_beside_a_large_transaction_has_another_topic(
     assert [record.json_key["id"] for record in relay.records("t", schema="there")] == [1, 2]
 
 
-def test_a_table_made_changed_and_dropped_while_the_relay_is_down(database: Database, relay: Relay) -> None:
+def test_a_table_created_and_dropped_while_the_relay_is_down_is_relayed(
+    database: Database, relay: Relay
+) -> None:
     relay.stop()
     database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
     database.execute("CREATE TABLE t (id int PRIMARY KEY, mood mood); INSERT INTO t VALUES (1, 'glad')")
@@ -310,9 +312,7 @@ def test_a_table_made_changed_and_dropped_while_the_relay_is_down(database: Data
 
 
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-def test_a_type_that_was_dropped_is_known_from_rows_before(
-    database: Database, relay: Relay, identity: str
-) -> None:
+def test_a_dropped_type_is_known_from_earlier_rows(database: Database, relay: Relay, identity: str) -> None:
     database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
     database.execute(
         f"CREATE TABLE t (id int PRIMARY KEY, moods mood[]); ALTER TABLE t REPLICA IDENTITY {identity};"

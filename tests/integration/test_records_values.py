@@ -1,4 +1,4 @@
-"""Values that only a server makes: TOAST, COPY, truncates, types of the user's own, and session settings."""
+"""Values that need a real server: TOAST, COPY, truncates, user-defined types, and session settings."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def _make_toasted(database: Database) -> None:
 
 
 @on_full_versions
-def test_an_unchanged_toast_value_is_named_not_told(database: Database, relay: Relay) -> None:
+def test_an_unchanged_toast_value_is_absent_and_listed(database: Database, relay: Relay) -> None:
     _make_toasted(database)
     database.execute("UPDATE t SET note = 'y'")
     database.execute("UPDATE t SET id = 2, large = NULL")
@@ -54,7 +54,7 @@ def test_an_unchanged_toast_value_can_have_a_placeholder(database: Database, new
 
 
 @on_full_versions
-def test_the_old_row_fills_in_what_is_unchanged(database: Database, relay: Relay) -> None:
+def test_the_old_row_fills_in_unchanged_values(database: Database, relay: Relay) -> None:
     _make_toasted(database)
     database.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     database.execute("UPDATE t SET note = 'y', large = NULL")
@@ -73,7 +73,7 @@ def test_the_old_row_fills_in_what_is_unchanged(database: Database, relay: Relay
 
 
 @on_full_versions
-def test_every_row_of_a_copy_is_told_and_ordered_by_seq(database: Database, relay: Relay) -> None:
+def test_every_row_of_a_copy_is_relayed_and_ordered_by_seq(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with database.connect() as connection, connection.cursor().copy("COPY t FROM STDIN") as copy:
         for number in range(1000):
@@ -83,14 +83,12 @@ def test_every_row_of_a_copy_is_told_and_ordered_by_seq(database: Database, rela
     assert [number for number, _ in sources] == list(range(1000))
     assert [source["seq"] for _, source in sources] == list(range(1000))
     assert len({source["commit_lsn"] for _, source in sources}) == 1
-    # Why `lsn` alone would not tell them apart.
+    # So `lsn` alone would not distinguish them.
     assert len({source["lsn"] for _, source in sources}) < 1000
 
 
 @on_full_versions
-def test_a_truncate_is_told_in_every_partition_of_every_table(
-    database: Database, new_relay: NewRelay
-) -> None:
+def test_a_truncate_is_in_every_partition_of_every_table(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay(sink={"partitions": 3}).start().wait_streaming()
     database.execute("CREATE TABLE parent (id int PRIMARY KEY)")
     database.execute("CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent)")
@@ -108,7 +106,7 @@ def test_a_truncate_is_told_in_every_partition_of_every_table(
             assert record.json["truncate"] == {"cascade": True, "restart_identity": False}
 
 
-# Declaration, value as SQL, the value as the record tells it.
+# Declaration, value as SQL, value in the record.
 _OWN_TYPES = [
     ("whole", "7", 7),
     ("positive", "7", 7),
@@ -132,7 +130,7 @@ _OWN_TYPES = [
 
 @on_full_versions
 @pytest.mark.parametrize("binary", [False, True])
-def test_types_of_the_users_own_are_told_as_what_they_are_made_of(
+def test_user_defined_types_are_encoded_by_their_parts(
     database: Database, new_relay: NewRelay, version: str, binary: bool
 ) -> None:
     database.execute(
@@ -155,11 +153,11 @@ def test_types_of_the_users_own_are_told_as_what_they_are_made_of(
 
 
 def _has_binary_form(declared: str) -> bool:
-    """Whether pgrelay reads it: not a composite's, which names its fields' types by OID."""
+    """Whether pgrelay reads it. It doesn't read a composite's, which names its fields' types by OID."""
     return not declared.startswith("pair")
 
 
-# What each setting is at its oddest, and values that it would change.
+# The oddest value of each setting, and values that it would change.
 _ODD_SETTINGS = {
     "datestyle": "German, DMY",
     "intervalstyle": "postgres_verbose",
@@ -192,7 +190,7 @@ _SENSITIVE = {
 
 
 @pytest.mark.parametrize("whose", ["DATABASE {name}", "ROLE postgres IN DATABASE {name}", "environment"])
-def test_settings_from_elsewhere_change_nothing(
+def test_settings_of_database_role_and_environment_change_nothing(
     database: Database, new_relay: NewRelay, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     columns = ", ".join(f"{name} {declared}" for name, (declared, _, _) in _SENSITIVE.items())

@@ -1,4 +1,4 @@
-"""The relay that the other tests drive, from its start to its end."""
+"""The relay that the other tests use, from its start to its end."""
 
 import signal
 from pathlib import Path
@@ -23,15 +23,13 @@ def test_rows_arrive_and_the_slot_follows(relay: Relay, database: Database) -> N
 @pytest.mark.parametrize(
     ("number", "forked"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGTERM, False)]
 )
-def test_a_relay_that_is_asked_to_stop_ends_with_0(
-    new_relay: NewRelay, number: signal.Signals, forked: bool
-) -> None:
+def test_a_stopped_relay_exits_with_0(new_relay: NewRelay, number: signal.Signals, forked: bool) -> None:
     relay = new_relay().start(forked=forked).wait_streaming()
     assert relay.stop(number) == 0
     assert relay.log[-1]["event"] == "stopped"
 
 
-def test_a_relay_goes_on_where_the_killed_one_was(relay: Relay, database: Database) -> None:
+def test_a_relay_goes_on_where_a_killed_one_was(relay: Relay, database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     relay.kill()
@@ -48,8 +46,8 @@ def test_waiting_for_a_relay_that_has_ended_fails_with_its_log(new_relay: NewRel
     assert relay.wait_exit() == 2
 
 
-def test_a_superuser_s_relay_makes_the_publication_itself(database: Database, new_relay: NewRelay) -> None:
-    """Of all tables, which nobody else may; other tests have it made for the role of docs/security.md."""
+def test_a_superusers_relay_creates_the_publication_itself(database: Database, new_relay: NewRelay) -> None:
+    """Only a superuser may publish all tables. Other tests create it for the role of docs/security.md."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
     assert relay.events("publication created")[0]["tables"] == "all tables"
@@ -58,7 +56,7 @@ def test_a_superuser_s_relay_makes_the_publication_itself(database: Database, ne
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
 
 
-def test_a_signal_to_a_process_that_has_ended_and_has_not_told_us_is_nothing(
+def test_a_signal_to_a_process_that_has_just_ended_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with TemporaryFile() as output:

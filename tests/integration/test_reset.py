@@ -1,4 +1,4 @@
-"""A reset of what source.dsn leads to, which may not be what a relay streamed from."""
+"""A reset of the server that source.dsn leads to, which may not be the one that a relay streamed from."""
 
 from collections.abc import Iterator
 
@@ -19,15 +19,15 @@ from tests.integration.standby import make_failover_slot, on, standby_of, wait_s
 
 @pytest.fixture
 def primary(version: str) -> Iterator[Postgres]:
-    """A server of the test's own."""
+    """The test's own server."""
     with Postgres(version=version, contrib=True) as primary:
         yield primary
 
 
-async def test_two_servers_behind_one_dsn_are_left_as_they_are(
+async def test_a_reset_refuses_a_dsn_that_leads_to_two_servers(
     servers: Servers, database: Database, kafka: KafkaServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else one server's slot would be dropped, and what is kept here of another's be deleted."""
+    """Otherwise it would drop one server's slot, and delete what we keep for another's."""
     database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
     elsewhere = servers.postgres("16").dsn
     monkeypatch.setattr("pgrelay.relay.reset.Source", lambda dsn: Source(elsewhere))
@@ -42,14 +42,14 @@ async def test_two_servers_behind_one_dsn_are_left_as_they_are(
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
-def test_a_slot_that_a_standby_keeps_for_its_promotion_is_the_primary_s(
+def test_a_reset_refuses_a_slot_that_a_standby_synchronises(
     primary: Postgres, new_relay: NewRelay, prefix: str
 ) -> None:
     database = Database(PostgresServer(primary.version, primary.dsn, primary), "postgres")
     make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on") as standby:
         second = on(standby, database)
-        # It is the standby's for good once the primary's has moved on.
+        # The standby keeps the slot for good once the primary's has moved on.
         database.execute("SELECT pg_log_standby_snapshot()")
         database.execute(f"SELECT pg_replication_slot_advance('{prefix}', pg_current_wal_lsn())")
         wait_synced(database, second, prefix)

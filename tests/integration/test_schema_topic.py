@@ -1,4 +1,4 @@
-"""The schema topic on a real server: one record before any row that needs it, and none for what never was."""
+"""The schema topic with a real server: one record before the rows that need it, none after a rollback."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def schemas(relay: Relay) -> list[Record]:
 
 
 def shapes(relay: Relay) -> list[list[str]]:
-    """The columns of every schema that was told, in order."""
+    """The columns of every announced schema, in order."""
     return [names(record.json) for record in schemas(relay)]
 
 
@@ -32,7 +32,7 @@ def names(schema: Any) -> list[str]:
 
 
 def assert_rows_fit(relay: Relay, table: str) -> None:
-    """Each row has the columns of the last schema that holds from its place or an earlier one."""
+    """Assert that each row has the columns of the latest schema at or before its place."""
     told = [record.json for record in schemas(relay)]
     for record in relay.records(table):
         if record.json is None or record.json["after"] is None:
@@ -44,7 +44,7 @@ def assert_rows_fit(relay: Relay, table: str) -> None:
 
 
 @pytest.mark.usefixtures("people")
-def test_a_table_is_told_once_and_whole(database: Database, relay: Relay) -> None:
+def test_a_table_is_announced_once_with_all_its_columns(database: Database, relay: Relay) -> None:
     database.execute("INSERT INTO people VALUES (1, 'Ada')")
     database.execute("INSERT INTO people VALUES (2, 'Bob')")
     relay.caught_up()
@@ -89,9 +89,7 @@ def scalar(connection: psycopg.Connection[Any], query: str) -> Any:
     return row[0]
 
 
-def test_types_are_told_with_their_modifiers_and_domains_by_their_base(
-    database: Database, relay: Relay
-) -> None:
+def test_types_have_their_modifiers_and_domains_their_base_types(database: Database, relay: Relay) -> None:
     database.execute("CREATE DOMAIN price AS numeric(8,2)")
     database.execute("CREATE TYPE mood AS ENUM ('sad')")
     database.execute(
@@ -115,8 +113,8 @@ def test_types_are_told_with_their_modifiers_and_domains_by_their_base(
     ]
 
 
-def test_types_of_extensions_are_told_with_their_modifiers(database: Database, relay: Relay) -> None:
-    """Else geometry(Point,4326) looks as geometry(Point,3857), and a mirror keeps the values that it had."""
+def test_types_of_extensions_have_their_modifiers(database: Database, relay: Relay) -> None:
+    """Otherwise geometry(Point,4326) would look like geometry(Point,3857), and mirrors keep old values."""
     function = "CREATE FUNCTION vector_{}({}) RETURNS {} AS 'varchar{}' LANGUAGE internal IMMUTABLE STRICT"
     database.execute("CREATE TYPE vector")
     database.execute(function.format("in", "cstring, oid, int", "vector", "in"))
@@ -134,7 +132,7 @@ def test_types_of_extensions_are_told_with_their_modifiers(database: Database, r
 
 
 @pytest.mark.usefixtures("people")
-def test_a_change_between_transactions_is_told_before_the_first_row_that_needs_it(
+def test_a_change_between_transactions_is_announced_before_its_first_row(
     database: Database, relay: Relay
 ) -> None:
     database.execute("INSERT INTO people VALUES (1, 'Ada')")
@@ -156,14 +154,14 @@ def test_a_change_between_transactions_is_told_before_the_first_row_that_needs_i
 
 
 def assert_no_news_without_rows(relay: Relay) -> None:
-    """A change of a table that has no rows since concerns nobody yet."""
+    """Assert that a change without any row after it is not announced yet."""
     relay.caught_up()
     assert len(schemas(relay)) == 1
 
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("streaming", ["off", "on"])
-def test_changes_inside_a_transaction_are_told_where_they_happen(
+def test_changes_inside_a_transaction_are_announced_at_their_place(
     database: Database, new_relay: NewRelay, streaming: str
 ) -> None:
     database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
@@ -183,7 +181,7 @@ def test_changes_inside_a_transaction_are_told_where_they_happen(
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("streaming", ["off", "on"])
-def test_a_change_that_is_rolled_back_is_never_told(
+def test_a_change_that_is_rolled_back_is_never_announced(
     database: Database, new_relay: NewRelay, streaming: str
 ) -> None:
     database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
@@ -200,7 +198,7 @@ def test_a_change_that_is_rolled_back_is_never_told(
 
 
 @pytest.mark.usefixtures("people")
-def test_a_restart_tells_again_what_it_needs(database: Database, new_relay: NewRelay) -> None:
+def test_a_restart_announces_again_what_it_needs(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay().start().wait_streaming()
     database.execute("INSERT INTO people VALUES (1, 'Ada')")
     relay.caught_up()
@@ -214,7 +212,7 @@ def test_a_restart_tells_again_what_it_needs(database: Database, new_relay: NewR
 
 
 @pytest.mark.usefixtures("people")
-def test_replica_identity_and_key_are_news(database: Database, relay: Relay) -> None:
+def test_a_changed_replica_identity_or_key_is_announced(database: Database, relay: Relay) -> None:
     for change in ("REPLICA IDENTITY FULL", "DROP CONSTRAINT people_pkey"):
         database.execute("INSERT INTO people VALUES (1, 'Ada'); DELETE FROM people")
         relay.caught_up()  # the primary key is looked up when the change arrives
@@ -228,7 +226,7 @@ def test_replica_identity_and_key_are_news(database: Database, relay: Relay) -> 
 
 
 @pytest.mark.usefixtures("people")
-def test_a_renamed_table_is_told_under_its_new_topic(database: Database, relay: Relay) -> None:
+def test_a_renamed_table_is_announced_under_its_new_topic(database: Database, relay: Relay) -> None:
     database.execute("INSERT INTO people VALUES (1, 'Ada')")
     database.execute("ALTER TABLE people RENAME TO persons")
     database.execute("INSERT INTO persons VALUES (2, 'Bob')")
@@ -239,7 +237,7 @@ def test_a_renamed_table_is_told_under_its_new_topic(database: Database, relay: 
 
 
 @pytest.mark.usefixtures("people")
-def test_tables_are_told_apart_in_the_order_of_their_first_rows(database: Database, relay: Relay) -> None:
+def test_tables_are_announced_in_the_order_of_their_first_rows(database: Database, relay: Relay) -> None:
     database.execute("CREATE TABLE pets (id int)")
     database.execute("INSERT INTO pets VALUES (1); INSERT INTO people VALUES (1, 'Ada')")
     relay.caught_up()
@@ -248,7 +246,7 @@ def test_tables_are_told_apart_in_the_order_of_their_first_rows(database: Databa
 
 
 @pytest.mark.usefixtures("people")
-def test_a_prepared_transaction_is_read_by_the_schema_of_its_own_time(
+def test_a_prepared_transaction_has_the_schema_of_its_own_time(
     database: Database, new_relay: NewRelay
 ) -> None:
     relay = new_relay(source={"two_phase": True}).start().wait_streaming()
@@ -265,7 +263,7 @@ def test_a_prepared_transaction_is_read_by_the_schema_of_its_own_time(
 
 
 @pytest.mark.usefixtures("people")
-def test_a_change_inside_a_prepared_transaction_is_told_at_its_commit(
+def test_a_change_inside_a_prepared_transaction_is_announced_at_its_commit(
     database: Database, new_relay: NewRelay
 ) -> None:
     relay = new_relay(source={"two_phase": True}).start().wait_streaming()

@@ -1,4 +1,4 @@
-"""On a real server: tables that are left out, columns that must not be seen, tables that share a topic."""
+"""With a real server: excluded tables, hidden columns, and tables that share a topic."""
 
 import hmac
 import json
@@ -16,12 +16,12 @@ KEY = "pepper-of-the-house"
 
 
 def digest(value: object) -> str:
-    """As a consumer that has the key would look for a value."""
+    """The hash by which a consumer with the key would look up a value."""
     return hmac.new(KEY.encode(), json.dumps(value).encode(), "sha256").hexdigest()
 
 
 def everything_told(relay: Relay) -> bytes:
-    """All that leaves the relay: its topics with keys and headers, its log, its metrics and health."""
+    """Everything that leaves the relay: its topics with keys and headers, its log, metrics and health."""
     told = [relay.log_text.encode()]
     told += [relay.get(path)[1].encode() for path in ("/metrics", "/healthz", "/readyz")]
     topics = [name for name in topic_names(relay.kafka.bootstrap) if name.startswith(relay.prefix)]
@@ -33,7 +33,7 @@ def everything_told(relay: Relay) -> bytes:
 
 
 class TestTables:
-    def test_only_what_is_included_and_not_excluded_is_relayed(
+    def test_only_included_and_not_excluded_tables_are_relayed(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         tables = {"include": [r"public\..*"], "exclude": [r".*_old", r"public\.secret"]}
@@ -49,7 +49,7 @@ class TestTables:
         named = {name for name in topic_names(relay.kafka.bootstrap) if name.startswith(relay.prefix)}
         assert named == {relay.topic("orders"), f"{relay.prefix}.schema", f"{relay.prefix}.offsets"}
 
-    def test_a_truncate_of_several_tables_reaches_those_that_are_relayed(
+    def test_a_truncate_of_several_tables_reaches_the_relayed_ones(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         relay = new_relay(records={"tables": {"exclude": [r"public\.secret"]}}).start().wait_streaming()
@@ -60,7 +60,7 @@ class TestTables:
         assert [change(record).op for record in relay.records("orders")] == ["c", "t"]
         assert [record.json["source"]["seq"] for record in relay.records("orders")] == [0, 0]
 
-    def test_the_slot_moves_past_changes_of_tables_that_are_left_out(
+    def test_the_slot_moves_past_changes_of_excluded_tables(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         relay = new_relay(records={"tables": {"include": [r"public\.none"]}}).start().wait_streaming()
@@ -71,7 +71,7 @@ class TestTables:
 class TestColumns:
     @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
     @pytest.mark.parametrize("envelope", ["debezium", "flat"])
-    def test_the_secret_is_nowhere(
+    def test_hidden_values_appear_nowhere(
         self, database: Database, new_relay: NewRelay, envelope: str, binary: bool
     ) -> None:
         for column in ("dropped", "masked", "hashed"):
@@ -99,7 +99,9 @@ class TestColumns:
         assert KEY.encode() not in told
 
     @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-    def test_what_stands_in_their_place(self, database: Database, new_relay: NewRelay, binary: bool) -> None:
+    def test_hidden_values_are_replaced_as_configured(
+        self, database: Database, new_relay: NewRelay, binary: bool
+    ) -> None:
         database.execute("CREATE TABLE cards (id int PRIMARY KEY, a text, b text, c text, n int, d date)")
         columns = {
             "drop": [r".*\.a"],
@@ -119,7 +121,7 @@ class TestColumns:
         told = [(column["name"], column["encoding"]) for column in schema["columns"]]
         assert told == [("id", "integer"), *((name, "string") for name in "bcnd")]
 
-    def test_a_hashed_key_still_tells_rows_apart(self, database: Database, new_relay: NewRelay) -> None:
+    def test_a_hashed_key_still_distinguishes_rows(self, database: Database, new_relay: NewRelay) -> None:
         database.execute("CREATE TABLE cards (card text PRIMARY KEY, n int)")
         columns = {"hash": [r"public\.cards\.card"], "hash_key": KEY}
         relay = new_relay(records={"columns": columns}).start().wait_streaming()
@@ -140,7 +142,7 @@ class TestColumns:
 
     @pytest.mark.parametrize("treatment", ["drop", "mask"])
     @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-    def test_a_key_column_is_refused_by_name(
+    def test_dropping_or_masking_a_key_column_is_refused(
         self, database: Database, new_relay: NewRelay, treatment: str, identity: str
     ) -> None:
         database.execute("CREATE TABLE cards (card text PRIMARY KEY)")
@@ -159,7 +161,7 @@ class TestColumns:
 
 
 def change_every_way(database: Database, table: str) -> None:
-    """Nine records; the secret is TOASTed at first, then short, then gone, then in a row that moves."""
+    """Nine records; the secret is first TOASTed, then short, then gone, then in a row whose key changes."""
     database.execute(f"INSERT INTO {table} VALUES (1, repeat('{SECRET} ', 1000), 'a')")
     database.execute(f"UPDATE {table} SET note = 'b'")
     database.execute(f"UPDATE {table} SET card = '{SECRET}'")
@@ -170,7 +172,7 @@ def change_every_way(database: Database, table: str) -> None:
 
 
 def new_slot(database: Database) -> str:
-    """A slot made already: one can't be made while a transaction that has locked a table is open."""
+    """Create a slot in advance, since none can be created while a transaction that locks a table is open."""
     slot = f"{database.name}_slot"
     database.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
@@ -178,7 +180,7 @@ def new_slot(database: Database) -> str:
 
 
 class TestRoutes:
-    def test_the_partitions_of_a_table_share_a_topic(self, database: Database, new_relay: NewRelay) -> None:
+    def test_partitions_of_a_table_may_share_a_topic(self, database: Database, new_relay: NewRelay) -> None:
         database.execute("CREATE TABLE orders (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)")
         for number in (0, 1):
             bounds = f"FROM ({number * 100}) TO ({number * 100 + 100})"
@@ -200,9 +202,7 @@ class TestRoutes:
         schemas = relay.read(f"{relay.prefix}.schema")
         assert {record.json_key["topic"] for record in schemas} == {relay.topic("orders")}
 
-    def test_shards_in_schemas_share_a_topic_and_the_rest_keeps_its_own(
-        self, database: Database, new_relay: NewRelay
-    ) -> None:
+    def test_shards_in_schemas_may_share_a_topic(self, database: Database, new_relay: NewRelay) -> None:
         route = {"match": r"shard_\d+\.(users|teams)", "topic": "{prefix}.all.{table}"}
         relay = new_relay(records={"routes": [route]}).start().wait_streaming()
         for schema in ("shard_1", "shard_2", "main"):
@@ -214,7 +214,7 @@ class TestRoutes:
         assert len(relay.records("users", schema="main")) == 1
 
     @pytest.mark.parametrize("excluded", [False, True])
-    def test_tables_that_collide_already_are_refused_before_any_row_comes(
+    def test_existing_tables_that_collide_are_refused_before_any_row(
         self, database: Database, new_relay: NewRelay, excluded: bool
     ) -> None:
         for schema, table in (("a_b", "c"), ("a", "b_c")):
@@ -230,16 +230,14 @@ class TestRoutes:
         assert "table a_b.c" in told
         assert "table a.b_c" in told
 
-    def test_a_table_that_somebody_has_locked_does_not_keep_the_relay_from_starting(
-        self, database: Database, new_relay: NewRelay
-    ) -> None:
+    def test_a_locked_table_does_not_prevent_a_start(self, database: Database, new_relay: NewRelay) -> None:
         database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         relay = new_relay(source={"slot": new_slot(database)})
         with database.connect() as locking, locking.transaction():
             locking.execute("LOCK TABLE orders")
             relay.start().wait_streaming()
 
-    def test_tables_whose_topics_kafka_takes_for_the_same_are_refused_by_name(
+    def test_tables_with_topics_that_kafka_confuses_are_refused(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         relay = new_relay().start().wait_streaming()
@@ -252,7 +250,7 @@ class TestRoutes:
         assert "table a.b_c" in told
         assert "records.routes" in told
 
-    def test_a_template_that_makes_two_tables_share_a_topic_is_refused_by_name(
+    def test_tables_that_share_a_topic_by_the_template_are_refused(
         self, database: Database, new_relay: NewRelay
     ) -> None:
         relay = new_relay(records={"topic": "{prefix}.{table}"}).start().wait_streaming()
@@ -263,7 +261,7 @@ class TestRoutes:
         assert "table one.users" in relay.log[-1]["event"]
         assert "table two.users" in relay.log[-1]["event"]
 
-    def test_with_a_route_they_do_not_collide(self, database: Database, new_relay: NewRelay) -> None:
+    def test_a_route_resolves_a_collision(self, database: Database, new_relay: NewRelay) -> None:
         route = {"match": r"two\.users", "topic": "{prefix}.others"}
         relay = new_relay(records={"topic": "{prefix}.{table}", "routes": [route]}).start().wait_streaming()
         for schema in ("one", "two"):

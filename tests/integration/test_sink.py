@@ -23,10 +23,10 @@ PATIENCE = 60.0  # seconds
 LINGERING = {"linger.ms": "60000"}  # longer than any test waits
 
 
-async def test_a_cluster_whose_answers_come_too_late_for_a_short_try_is_heard(
+async def test_answers_too_late_for_a_short_try_are_still_received(
     kafka_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or it would be asked for ever, and told to be away."""
+    """Otherwise Kafka would be queried for ever, and reported as away."""
     monkeypatch.setattr("pgrelay.kafka.tries._SHORTEST_S", 0.1)
     config = SinkConfig(kafka={"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}"})
     offsets = Offsets(config, f"sink.{uuid.uuid4().hex}", Identity("7", "db", "s"))
@@ -44,7 +44,7 @@ async def test_a_cluster_whose_answers_come_too_late_for_a_short_try_is_heard(
 
 
 async def produced(sink: Sink) -> InFlight:
-    """One record, handed over to the producer."""
+    """Hand one record over to the producer."""
     topic = f"sink.{uuid.uuid4().hex}"
     await sink.topics.require(topic)
     return produced_to(topic, sink)
@@ -56,7 +56,7 @@ def produced_to(topic: str, sink: Sink) -> InFlight:
     return inflight
 
 
-def test_few_records_are_sent_at_once_where_there_is_nothing_else_to_do(kafka: KafkaServer) -> None:
+def test_few_records_are_sent_at_once_if_there_is_nothing_else_to_do(kafka: KafkaServer) -> None:
     async def run() -> None:
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap}), LINGERING)
         inflight = await produced(sink)
@@ -70,11 +70,11 @@ def test_few_records_are_sent_at_once_where_there_is_nothing_else_to_do(kafka: K
     asyncio.run(run())
 
 
-def test_how_long_to_linger_is_as_the_configuration_says(kafka: KafkaServer) -> None:
+def test_a_configured_linger_is_kept(kafka: KafkaServer) -> None:
     async def run() -> None:
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap, **LINGERING}))
         inflight = await produced(sink)
-        for _ in range(1000):  # as many milliseconds, if it did anything
+        for _ in range(1000):  # as many milliseconds
             sink.hurry()
         sink.poll()
         assert inflight.acknowledged == 0
@@ -83,15 +83,15 @@ def test_how_long_to_linger_is_as_the_configuration_says(kafka: KafkaServer) -> 
     asyncio.run(run())
 
 
-def test_what_a_hanging_broker_never_answered_is_let_go(embedded_kafka: Kafka) -> None:
-    """A report that is not taken in keeps all that it refers to."""
+def test_records_that_a_hanging_broker_never_answered_are_freed(embedded_kafka: Kafka) -> None:
+    """A report that is not processed keeps everything that it refers to alive."""
 
     async def run() -> None:
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": embedded_kafka.bootstrap}))
         topic = f"sink.{uuid.uuid4().hex}"
         await sink.topics.require(topic)
         acknowledged = produced_to(topic, sink)
-        # So its broker is known, and what follows waits there.
+        # So its broker is known, and the following records wait there.
         await sink.drain(lambda: acknowledged.acknowledged == 0, PATIENCE)
         embedded_kafka.pause()
         for _ in range(1000):
@@ -105,7 +105,7 @@ def test_what_a_hanging_broker_never_answered_is_let_go(embedded_kafka: Kafka) -
         asyncio.run(run())
 
 
-def test_what_is_published_has_its_headers(kafka: KafkaServer) -> None:
+def test_published_records_have_their_headers(kafka: KafkaServer) -> None:
     topic = f"sink.{uuid.uuid4().hex}"
 
     async def run() -> None:

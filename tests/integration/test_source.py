@@ -26,11 +26,9 @@ LEFT = 60  # times
 
 
 @pytest.mark.parametrize("version", ["14"], indirect=True)
-def test_the_servers_own_reason_for_ending_the_stream_is_told(
-    database: Database, new_relay: NewRelay
-) -> None:
-    """Though rows come before it, and libpq tells it only once: here, that decoding goes by the catalogue of
-    the time of the change."""
+def test_the_servers_reason_for_ending_the_stream_is_shown(database: Database, new_relay: NewRelay) -> None:
+    """Rows come before it, and libpq reports it only once. Here decoding uses the catalogue of the time of
+    the change."""
     relay = new_relay().start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
@@ -46,7 +44,7 @@ def test_the_servers_own_reason_for_ending_the_stream_is_told(
 async def test_a_server_that_does_not_answer_a_command_is_given_up(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a relay would wait for ever, without a word, for one that hangs."""
+    """Otherwise a relay would wait for a hanging server for ever, and log nothing."""
     async with Source(database.dsn) as source:
         monkeypatch.setattr("pgrelay.postgres.source._PATIENCE_S", 0.5)
         halt(source.walsender_pid)
@@ -58,10 +56,10 @@ async def test_a_server_that_does_not_answer_a_command_is_given_up(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="packets are swallowed as Linux can")
-async def test_a_stream_that_the_network_swallows_alone_is_given_up(
+async def test_a_stream_that_the_network_drops_silently_is_given_up(
     database: Database, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No end of it tells, and what is asked beside it is answered. By itself TCP is patient for long."""
+    """Neither end notices, and queries beside it are answered. TCP's own timeout is long."""
     monkeypatch.setattr("pgrelay.postgres.connection._UNACKNOWLEDGED_MS", 500)
     database.execute("CREATE PUBLICATION p FOR ALL TABLES")
     database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
@@ -80,22 +78,22 @@ async def told_until_it_ends(source: Source) -> None:
 
 
 def swallow(source: Source) -> None:
-    """Have nothing arrive at its socket any more, acknowledgements neither: a filter that takes 0 bytes."""
+    """Let nothing arrive at its socket any more, not even acknowledgements: a filter that takes 0 bytes."""
     program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
     attach = struct.pack("HP", 1, ctypes.addressof(program))
     with socket.socket(fileno=os.dup(source._socket)) as twin:
         twin.setsockopt(socket.SOL_SOCKET, 26, attach)  # SO_ATTACH_FILTER
 
 
-async def test_a_wake_ahead_of_the_wait_is_not_lost(database: Database) -> None:
+async def test_a_wake_before_the_wait_is_not_lost(database: Database) -> None:
     async with Source(database.dsn) as source:
         source.wake()
         async with asyncio.timeout(20):
             await source.wait_readable(None)
 
 
-async def test_the_slot_is_free_once_its_stream_was_left(database: Database, prefix: str) -> None:
-    """Tried often: without waiting for it, it is so nineteen times of twenty."""
+async def test_the_slot_is_free_after_leaving_its_stream(database: Database, prefix: str) -> None:
+    """Tried often, since without the wait it would still be so nineteen times of twenty."""
     database.execute("CREATE PUBLICATION p FOR ALL TABLES")
     database.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
     with database.connect() as connection:
@@ -107,8 +105,8 @@ async def test_the_slot_is_free_once_its_stream_was_left(database: Database, pre
 
 
 @pytest.mark.parametrize("version", ["10", "18"], indirect=True)
-async def test_two_servers_behind_one_dsn_are_told_apart(servers: Servers, database: Database) -> None:
-    """Where it names several hosts, and our two connections went apart."""
+async def test_a_dsn_that_leads_to_two_servers_is_detected(servers: Servers, database: Database) -> None:
+    """It names several hosts, and our two connections went to different ones."""
     async with Source(database.dsn) as source:
         async with Catalog(database.dsn) as catalog:
             await check_same(catalog, source)
@@ -117,14 +115,14 @@ async def test_two_servers_behind_one_dsn_are_told_apart(servers: Servers, datab
                 await check_same(elsewhere, source)
 
 
-async def test_a_first_timeline_has_no_history_to_look_in(database: Database) -> None:
-    """Not one that the server would call removed: we may have streamed from the one that was promoted."""
+async def test_timeline_1_has_no_history(database: Database) -> None:
+    """An empty history, not a missing one: this may be an old primary whose promoted standby we have read."""
     async with Source(database.dsn) as source:
         system = await source.identify()
         assert (system.timeline, system.history) == (1, History())
 
 
-async def test_a_connection_goes_on_after_a_command_that_was_refused(database: Database) -> None:
+async def test_a_connection_goes_on_after_a_refused_command(database: Database) -> None:
     async with Source(database.dsn) as source:
         assert await source._history(7) is None
         assert (await source.identify()).timeline == 1

@@ -32,7 +32,7 @@ from tests.integration.waiting import wait_until
 
 @pytest.fixture
 def postgres(version: str) -> Iterator[PostgresServer]:
-    """A primary of the test's own."""
+    """The test's own primary."""
     with Postgres(version=version, contrib=True) as primary:
         yield PostgresServer(version, primary.dsn, primary)
 
@@ -44,7 +44,7 @@ def primary(postgres: PostgresServer) -> Postgres:
 
 
 def ids(relay: Relay, count: int) -> list[int]:
-    """Of the rows in the topic, each once, in the order of their first record."""
+    """The ids of the rows in the topic, each once, in the order of their first records."""
     records = relay.records("t", count)
     return list(dict.fromkeys(json.loads(record.key or b"")["id"] for record in records))
 
@@ -66,7 +66,7 @@ def test_a_failover_slot_goes_on_after_promotion(
         relay.caught_up()
         wait_synced(database, second, prefix)
 
-        # What the standby has not received, the relay does not get either.
+        # The relay does not get what the standby has not received.
         standby.stop()
         database.execute("INSERT INTO t VALUES (99)")
         waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation'"
@@ -88,10 +88,10 @@ def test_a_failover_slot_goes_on_after_promotion(
 @pytest.mark.parametrize(
     ("running", "delivery"), [(True, "at_least_once"), (False, "at_least_once"), (False, "exactly_once")]
 )
-def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
+def test_a_standby_that_was_behind_at_its_promotion_is_refused(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, running: bool, delivery: str
 ) -> None:
-    """Without synchronized_standby_slots; what it wrote where we are already would be skipped in silence."""
+    """Without synchronized_standby_slots, we would silently skip what it wrote below our position."""
     make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on") as standby:
         second = on(standby, database)
@@ -120,10 +120,10 @@ def test_a_standby_that_was_behind_is_refused_however_far_it_has_gone_since(
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
-def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
+def test_a_standby_that_lacks_unacknowledged_records_is_refused(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, embedded_kafka: Kafka
 ) -> None:
-    """The producer outlives the primary: its records would be in the topic yet, and in no table."""
+    """The producer outlives the primary: its records would reach the topic, but be in no table."""
     make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on") as standby:
         second = on(standby, database)
@@ -133,7 +133,7 @@ def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
         relay.caught_up()
         wait_synced(database, second, prefix)
         embedded_kafka.pause()
-        # All that precedes the row is on the standby, so that the row alone is what it lacks.
+        # Everything before the row is on the standby, so it lacks only the row.
         caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{ask(database, 'SELECT pg_current_wal_lsn()')}'"
         wait_until(lambda: ask(second, caught_up) is True, "the standby to have all", 60)
         standby.stop()
@@ -148,10 +148,10 @@ def test_a_standby_that_lacks_what_kafka_has_still_to_acknowledge_is_refused(
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
 @pytest.mark.parametrize(("running", "delivery"), [(True, "at_least_once"), (False, "exactly_once")])
-def test_the_second_standby_that_is_promoted_is_refused(
+def test_a_second_promoted_standby_is_refused(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, running: bool, delivery: str
 ) -> None:
-    """It calls its timeline as the first does, and has written past our position, but other changes."""
+    """Its timeline has the first one's number, and it has written other changes past our position."""
     make_failover_slot(database, prefix)
     synced = {"sync_replication_slots": "on"}
     with standby_of(primary, **synced) as first, standby_of(primary, "second", **synced) as second:
@@ -190,7 +190,7 @@ def test_the_second_standby_that_is_promoted_is_refused(
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
-def test_a_promoted_server_without_its_history_is_believed_once_that_is_back(
+def test_a_promoted_server_without_its_history_file_is_refused(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
 ) -> None:
     make_failover_slot(database, prefix)
@@ -216,17 +216,17 @@ def test_a_promoted_server_without_its_history_is_believed_once_that_is_back(
         relay.caught_up()
         assert ids(relay, 2) == [1, 2]
         assert relay.stop() == 0
-        # Nobody asks where it left a timeline that the position is not of any more.
+        # Where it left an older timeline than the position's does not matter any more.
         history.rename(away)
         relay.start().wait_streaming()
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_prepared_transaction_of_which_the_standby_s_slot_lags_behind_comes_once(
+def test_a_prepared_transaction_comes_once_if_the_standbys_slot_lags(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Its commit is sent again, but not its rows, deleted once the primary's slot had passed it."""
+    """Its commit is sent again, but its rows were deleted once the primary's slot had passed them."""
     make_failover_slot(database, prefix, two_phase=True)
     with standby_of(primary, sync_replication_slots="on") as standby:
         second = on(standby, database)
@@ -263,7 +263,7 @@ def test_a_prepared_transaction_of_which_the_standby_s_slot_lags_behind_comes_on
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
-async def test_decoding_on_a_standby(
+async def test_a_relay_decodes_on_a_standby_and_goes_on_after_promotion(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -275,7 +275,7 @@ async def test_decoding_on_a_standby(
         relay.start()
 
         def streams() -> bool:
-            # A new slot on a standby waits for this, which the primary otherwise writes every 15 seconds.
+            # A new slot on a standby waits for this record, otherwise written every 15 seconds.
             database.execute("SELECT pg_log_standby_snapshot()")
             return relay.get("/readyz")[0] == 200
 
@@ -297,7 +297,7 @@ async def test_decoding_on_a_standby(
         second.execute("INSERT INTO t VALUES (3)")
         relay.caught_up()
         assert ids(relay, 3) == [1, 2, 3]
-        # And when it is on the new timeline that it connects again.
+        # And when it reconnects on the new timeline.
         ask(
             second,
             f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{prefix}'",
@@ -309,10 +309,10 @@ async def test_decoding_on_a_standby(
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
-def test_two_relays_of_slots_that_are_called_the_same_share_no_prepared_transaction(
+def test_two_relays_with_equal_slot_names_share_no_prepared_transaction(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, tmp_path: Path
 ) -> None:
-    """One of the primary and one of a standby, each with a table of its own, on one host."""
+    """One reads the primary and one a standby, each has its own table, and both run on one host."""
     for table in ("ours", "theirs"):
         database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
         database.execute(f"CREATE PUBLICATION {table} FOR TABLE {table}")
@@ -352,12 +352,12 @@ def test_two_relays_of_slots_that_are_called_the_same_share_no_prepared_transact
 @pytest.mark.parametrize(
     ("delivery", "synced"), [("at_least_once", True), ("exactly_once", True), ("at_least_once", False)]
 )
-def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
+def test_a_standby_is_waited_for_until_its_promotion(
     primary: Postgres, database: Database, prefix: str, new_relay: NewRelay, delivery: str, synced: bool
 ) -> None:
-    """Where source.dsn says nothing of which to take: by a relay that runs, and by one that starts.
+    """If source.dsn does not say which server to take: by a running relay and by a starting one.
 
-    `synced`: the standby has the slot, which nobody can read yet.
+    `synced`: the standby has the slot, but nobody can read it yet.
     """
     make_failover_slot(database, prefix)
     with standby_of(primary, sync_replication_slots="on" if synced else "off") as standby:
@@ -385,10 +385,10 @@ def test_a_standby_that_is_met_before_its_promotion_is_waited_for(
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
-async def test_a_standby_lets_in_whose_transactions_are_serializable_elsewhere(
+async def test_a_role_with_serializable_default_can_query_a_standby(
     primary: Postgres, database: Database
 ) -> None:
-    """By role or database. A hot standby refuses all queries of such a session."""
+    """The default is set for the role or database. A hot standby refuses all queries of such a session."""
     database.execute(f"ALTER DATABASE {database.name} SET default_transaction_isolation TO serializable")
     with standby_of(primary) as standby:
         dsn = on(standby, database).dsn

@@ -1,4 +1,4 @@
-"""The status page and `pgrelay status` of a relay that runs, on real servers."""
+"""The status page and `pgrelay status` of a running relay, on real servers."""
 
 import json
 import re
@@ -31,11 +31,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def relay(new_relay: NewRelay, database: Database) -> Relay:
-    """One whose large transactions come before they commit, and hardly any stays in memory."""
+    """A relay whose large transactions come before their commit and mostly spill to disk."""
     database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
     database.execute("CREATE TABLE customers (id int PRIMARY KEY)")
-    # The broker wants no password; that it is given one makes no difference but to what is told.
+    # The broker needs no password; it gets one only to see whether it is shown.
     kafka = {"sasl.username": "app", "sasl.password": PASSWORD}
     sections: dict[str, Any] = {"sink": {"kafka": kafka}, "transactions": {"memory_mb": 1}}
     return new_relay(**sections).start().wait_streaming()
@@ -78,7 +78,7 @@ def test_rows_arrive_on_the_page_by_table(database: Database, relay: Relay, page
     expect(page.locator("#tables tr", has_text="public.customers").locator("td").last).to_have_text("40")
     expect(page.locator("body")).to_have_attribute("data-state", "streaming")
     relay.caught_up()
-    # All in one answer: the server writes WAL by itself.
+    # From one response, since the server itself writes WAL too.
     told = wait_until(lambda: found if (found := status(relay))["lag_bytes"] == 0 else {}, "the lag to go")
     lsns = {stage["name"]: stage["lsn"] for stage in told["stages"]}
     assert all(re.fullmatch(r"[0-9A-F]+/[0-9A-F]+", lsn) for lsn in lsns.values())
@@ -86,12 +86,14 @@ def test_rows_arrive_on_the_page_by_table(database: Database, relay: Relay, page
 
 
 def spilled_alike(now: dict[str, Any]) -> bool:
-    """The transaction's own bytes are sampled once a second, the spool's more often."""
+    """Whether both agree: the transaction's bytes are sampled once a second, the spool's more often."""
     return [one["disk_bytes"] for one in now["open"]] == [now["spooled_bytes"]] != [0]
 
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
-def test_an_open_transaction_and_what_it_spills(database: Database, relay: Relay, page: Page) -> None:
+def test_an_open_transaction_and_its_spilled_bytes_are_shown(
+    database: Database, relay: Relay, page: Page
+) -> None:
     with database.connect() as connection, connection.transaction(force_rollback=True):
         connection.execute("INSERT INTO orders SELECT n, repeat('x', 1000) FROM generate_series(1, 80000) n")
         [xid] = connection.execute("SELECT pg_current_xact_id()::text").fetchone() or [""]
@@ -104,7 +106,7 @@ def test_an_open_transaction_and_what_it_spills(database: Database, relay: Relay
     expect(page.locator("#open")).to_contain_text("None")
 
 
-def test_a_broker_that_goes_is_told_with_the_cure(
+def test_a_broker_that_goes_away_is_shown_with_the_cure(
     database: Database, relay: Relay, page: Page, embedded_kafka: Kafka
 ) -> None:
     database.execute("INSERT INTO orders VALUES (1)")
@@ -118,7 +120,7 @@ def test_a_broker_that_goes_is_told_with_the_cure(
     expect(page.locator("#troubles li").first).to_contain_text("Kafka does not acknowledge")
 
 
-def test_a_server_that_goes_is_told_too(relay: Relay, database: Database, page: Page) -> None:
+def test_a_server_that_goes_away_is_shown_too(relay: Relay, database: Database, page: Page) -> None:
     database.execute(
         "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active"
         f" AND slot_name = '{relay.prefix}'"
@@ -128,7 +130,7 @@ def test_a_server_that_goes_is_told_too(relay: Relay, database: Database, page: 
     expect(page.locator("body")).to_have_attribute("data-state", "streaming")
 
 
-def test_the_terminal_says_the_same(database: Database, relay: Relay, tmp_path: Path) -> None:
+def test_the_terminal_shows_the_same(database: Database, relay: Relay, tmp_path: Path) -> None:
     database.execute("INSERT INTO orders SELECT generate_series(1, 300)")
     relay.caught_up()
     relay.wait_for(
@@ -142,7 +144,7 @@ def test_the_terminal_says_the_same(database: Database, relay: Relay, tmp_path: 
     assert json.loads(as_json.stdout)["slot"] == relay.prefix
 
 
-def test_no_password_is_told_anywhere(relay: Relay, tmp_path: Path) -> None:
+def test_no_password_is_shown_anywhere(relay: Relay, tmp_path: Path) -> None:
     for text in (relay.get("/")[1], relay.get("/status")[1], relay.get("/metrics")[1], relay.log_text):
         assert PASSWORD not in text
     told = command(tmp_path)
@@ -150,7 +152,7 @@ def test_no_password_is_told_anywhere(relay: Relay, tmp_path: Path) -> None:
     assert PASSWORD not in told.stdout + command(tmp_path, "--json").stdout
 
 
-def test_a_relay_that_does_not_run(relay: Relay, tmp_path: Path) -> None:
+def test_the_status_of_a_stopped_relay_is_an_error(relay: Relay, tmp_path: Path) -> None:
     assert relay.stop(signal.SIGTERM) == 0
     told = command(tmp_path)
     assert (told.returncode, told.stdout) == (2, "")

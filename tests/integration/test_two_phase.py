@@ -1,4 +1,4 @@
-"""Transactions that are prepared: delivered once they are committed, and only once."""
+"""Prepared transactions are delivered when they are committed, and only once."""
 
 import pytest
 
@@ -11,13 +11,13 @@ from tests.integration.relays import Relay
 
 on_two_phase_versions = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 
-# A small one is sent whole at PREPARE, a large one in segments before it.
+# A small transaction is sent whole at PREPARE, a large one in segments before it.
 small_and_large = pytest.mark.parametrize("rows", [3, 1000], ids=["small", "large"])
 
 
 @pytest.fixture
 def two_phase(database: Database, new_relay: NewRelay) -> Relay:
-    """A relay that streams prepared transactions, of a database with the table t."""
+    """A relay with two_phase on, of a database with the table t."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, payload text)")
     database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
     relay = new_relay(source={"two_phase": True}).start().wait_streaming()
@@ -26,7 +26,7 @@ def two_phase(database: Database, new_relay: NewRelay) -> Relay:
 
 
 def prepare(database: Database, rows: int, gid: str = "g") -> None:
-    """With a savepoint that is rolled back."""
+    """Prepare a transaction with a savepoint that is rolled back."""
     database.execute(
         f"BEGIN; INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, {rows}) g; SAVEPOINT s;"
         f"INSERT INTO t SELECT g, repeat('y', 200) FROM generate_series({rows} + 1, {rows} * 2) g;"
@@ -35,7 +35,7 @@ def prepare(database: Database, rows: int, gid: str = "g") -> None:
 
 
 def ids(relay: Relay) -> list[int]:
-    """In the order in which the records arrived, the repeated ones as well."""
+    """The ids in the order in which the records arrived, including repeated ones."""
     return [record.json["after"]["id"] for record in relay.records("t")]
 
 
@@ -57,7 +57,7 @@ def test_the_rows_of_a_prepared_transaction_survive_a_kill(
 
 @on_two_phase_versions
 @small_and_large
-def test_what_is_committed_while_the_relay_is_down_arrives(
+def test_a_prepared_transaction_committed_while_the_relay_is_down_arrives(
     database: Database, two_phase: Relay, rows: int
 ) -> None:
     prepare(database, rows)
@@ -75,7 +75,9 @@ def test_what_is_committed_while_the_relay_is_down_arrives(
 
 @on_two_phase_versions
 @small_and_large
-def test_what_is_rolled_back_never_arrives(database: Database, two_phase: Relay, rows: int) -> None:
+def test_a_rolled_back_prepared_transaction_never_arrives(
+    database: Database, two_phase: Relay, rows: int
+) -> None:
     prepare(database, rows, "while the relay runs")
     two_phase.caught_up()
     database.execute("ROLLBACK PREPARED 'while the relay runs'")
@@ -90,8 +92,8 @@ def test_what_is_rolled_back_never_arrives(database: Database, two_phase: Relay,
     assert two_phase.spooled() == []
 
 
-def test_rows_that_were_damaged_are_a_gap_which_a_reset_mends(database: Database, two_phase: Relay) -> None:
-    """The server does not send them again, so it would be in vain to wait."""
+def test_damaged_rows_are_a_gap_that_a_reset_ends(database: Database, two_phase: Relay) -> None:
+    """The server does not send them again, so waiting would be useless."""
     prepare(database, 3)
     two_phase.caught_up()
     two_phase.stop()
@@ -108,7 +110,7 @@ def test_rows_that_were_damaged_are_a_gap_which_a_reset_mends(database: Database
 
 
 @on_two_phase_versions
-def test_a_name_can_be_used_again(database: Database, two_phase: Relay) -> None:
+def test_a_gid_can_be_reused(database: Database, two_phase: Relay) -> None:
     prepare(database, 2)
     database.execute("COMMIT PREPARED 'g'")
     database.execute("DELETE FROM t WHERE id > 0")
@@ -122,16 +124,14 @@ def test_a_name_can_be_used_again(database: Database, two_phase: Relay) -> None:
 
 
 @on_two_phase_versions
-def test_what_the_server_can_not_ask_for_again_is_let_go_of_while_the_relay_runs(
-    database: Database, two_phase: Relay
-) -> None:
+def test_rows_no_longer_needed_are_removed_while_the_relay_runs(database: Database, two_phase: Relay) -> None:
     for number in range(1, 31):
         database.execute(f"BEGIN; INSERT INTO t VALUES ({number}); PREPARE TRANSACTION '{number}'")
         database.execute(f"COMMIT PREPARED '{number}'")
     two_phase.caught_up()
 
     def gone() -> bool:
-        # The slot's restart LSN moves with a snapshot of what runs, once what follows it is confirmed.
+        # The slot's restart LSN moves at a snapshot of running transactions, once later WAL is confirmed.
         database.execute("SELECT pg_log_standby_snapshot()")
         return not two_phase.spooled()
 
@@ -141,7 +141,7 @@ def test_what_the_server_can_not_ask_for_again_is_let_go_of_while_the_relay_runs
 
 @on_two_phase_versions
 @small_and_large
-def test_one_prepared_before_two_phase_was_switched_on_arrives(
+def test_a_transaction_prepared_before_two_phase_was_on_arrives(
     database: Database, new_relay: NewRelay, rows: int
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, payload text)")
@@ -158,8 +158,10 @@ def test_one_prepared_before_two_phase_was_switched_on_arrives(
 
 @on_two_phase_versions
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-def test_one_that_only_took_a_lock_is_nothing(database: Database, two_phase: Relay, end: str) -> None:
-    """PostgreSQL 18 sends its Prepare, and nothing that begins it."""
+def test_a_prepared_transaction_that_only_took_a_lock_has_no_records(
+    database: Database, two_phase: Relay, end: str
+) -> None:
+    """PostgreSQL 18 sends its Prepare, but no BeginPrepare."""
     database.execute("BEGIN; LOCK TABLE t; PREPARE TRANSACTION 'g'")
     database.execute(f"{end} PREPARED 'g'")
     database.execute("INSERT INTO t VALUES (1)")
@@ -168,7 +170,7 @@ def test_one_that_only_took_a_lock_is_nothing(database: Database, two_phase: Rel
 
 
 @on_two_phase_versions
-def test_what_postgres_can_not_decode_of_a_rolled_back_prepare_is_passed_by_without_two_phase(
+def test_without_two_phase_an_undecodable_rolled_back_prepare_is_passed(
     database: Database, two_phase: Relay
 ) -> None:
     two_phase.caught_up()
@@ -190,10 +192,10 @@ def test_what_postgres_can_not_decode_of_a_rolled_back_prepare_is_passed_by_with
 
 
 @on_two_phase_versions
-def test_what_replication_prepared_and_somebody_committed_by_hand_is_passed_by_without_two_phase(
+def test_without_two_phase_a_replicated_prepare_committed_by_hand_is_passed(
     database: Database, two_phase: Relay
 ) -> None:
-    """The server leaves out its rows, by their origin, but not the commit, which has none."""
+    """The server skips its rows by their origin, but not the commit, which has none."""
     two_phase.caught_up()
     two_phase.stop()
     two_phase.sections["source"] = {"two_phase": True, "origin": "none"}
@@ -219,9 +221,7 @@ def test_what_replication_prepared_and_somebody_committed_by_hand_is_passed_by_w
 
 
 @on_two_phase_versions
-def test_each_row_of_a_prepared_transaction_is_told_by_its_own_schema(
-    database: Database, two_phase: Relay
-) -> None:
+def test_each_row_of_a_prepared_transaction_has_its_own_columns(database: Database, two_phase: Relay) -> None:
     database.execute("CREATE TABLE other (id int PRIMARY KEY)")
     database.execute(
         "BEGIN; INSERT INTO other VALUES (1); ALTER TABLE other ADD name text;"
@@ -242,7 +242,7 @@ def test_each_row_of_a_prepared_transaction_is_told_by_its_own_schema(
 
 @pytest.mark.parametrize("version", ["14", "16", "18"], indirect=True)
 @small_and_large
-def test_without_two_phase_a_prepared_transaction_is_like_any_other(
+def test_without_two_phase_a_prepared_transaction_comes_at_its_commit(
     database: Database, new_relay: NewRelay, rows: int
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, payload text)")

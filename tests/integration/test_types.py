@@ -1,4 +1,4 @@
-"""Extreme values of every type on real servers: text against binary, and both against SQL's own functions."""
+"""Extreme values of every type on real servers: text compared with binary, and both with SQL functions."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ TEXT, BINARY = 0, 1
 DEBEZIUM = Encodings(time="debezium")
 PRECISE = Encodings(numeric="precise")
 
-# Types that no column can have, or that went before PostgreSQL 12.
+# Types that no column can have, or that were removed before PostgreSQL 12.
 NOT_OURS = {
     *("pg_node_tree", "pg_ddl_command", "pg_ndistinct", "pg_dependencies", "pg_mcv_list"),
     *("pg_brin_bloom_summary", "pg_brin_minmax_multi_summary"),
@@ -54,7 +54,7 @@ def send(session: Connection, expression: str, form: int) -> tuple[int, int, byt
 
 
 def differences(session: Connection, expression: str, column: ColumnType | None = None) -> list[str]:
-    """Each choice under which the expression's value gives one JSON from text and another from binary."""
+    """Each setting under which the expression's value gives different JSON from text and from binary."""
     oid, typmod, text = send(session, expression, TEXT)
     _, _, binary = send(session, expression, BINARY)
     column = column or built_in(oid, typmod)
@@ -99,7 +99,7 @@ def test_text_and_binary_give_the_same_json(session: Connection, version: str) -
 
 
 @on_full_versions
-def test_every_json_is_json(session: Connection, version: str) -> None:
+def test_every_value_is_valid_json(session: Connection, version: str) -> None:
     xml = has_xml(session)
     for name, value in values_of(int(version)):
         if name == "xml" and not xml:
@@ -110,7 +110,7 @@ def test_every_json_is_json(session: Connection, version: str) -> None:
 
 
 @on_all_versions
-def test_the_table_of_built_in_types_is_the_servers(session: Connection) -> None:
+def test_the_table_of_built_in_types_equals_the_servers(session: Connection) -> None:
     rows = session.execute(
         "SELECT t.oid, t.typname, t.typtype::text, CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END,"
         " coalesce(e.typdelim, ',')::text"
@@ -133,7 +133,7 @@ def test_the_table_of_built_in_types_is_the_servers(session: Connection) -> None
 
 
 @pytest.mark.parametrize("name", ["bool", "int2", "int4", "int8", "uuid", "text", "varchar(20)", "name"])
-def test_json_is_what_to_json_gives(session: Connection, name: str) -> None:
+def test_json_equals_to_json(session: Connection, name: str) -> None:
     for value in VALUES[name]:
         item = cast(session, value, name)
         for expression in (item, f"array[{item}]", f"array[[null, {item}], [{item}, {item}]]"):
@@ -143,7 +143,7 @@ def test_json_is_what_to_json_gives(session: Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["date", "timestamp", "timestamptz"])
-def test_iso_is_what_to_json_gives(session: Connection, name: str) -> None:
+def test_iso_times_equal_to_json(session: Connection, name: str) -> None:
     for value in VALUES[name]:
         oid, typmod, text = send(session, cast(session, value, name), TEXT)
         expected = send(session, f"to_json({cast(session, value, name)})", TEXT)[2].replace(b"+00:00", b"Z")
@@ -154,11 +154,11 @@ def test_iso_is_what_to_json_gives(session: Connection, name: str) -> None:
     ("name", "epoch"),
     [
         ("time", "extract(epoch FROM {0})"),
-        # In one piece it rounds the microseconds of the last years.
+        # In one piece it would round the microseconds of the last years.
         ("timestamp", "extract(epoch FROM date_trunc('day', {0})) + extract(epoch FROM ({0})::time)"),
     ],
 )
-def test_microseconds_are_what_extract_epoch_gives(session: Connection, name: str, epoch: str) -> None:
+def test_microseconds_equal_extract_epoch(session: Connection, name: str, epoch: str) -> None:
     for value in VALUES[name]:
         if "infinity" in value:
             continue
@@ -168,7 +168,7 @@ def test_microseconds_are_what_extract_epoch_gives(session: Connection, name: st
         assert json.loads(from_text(built_in(oid, typmod), text, DEBEZIUM)) == seconds * 1_000_000
 
 
-def test_a_timetz_is_shifted_as_at_time_zone_does(session: Connection) -> None:
+def test_a_timetz_is_shifted_like_at_time_zone(session: Connection) -> None:
     for value in VALUES["timetz"]:
         if value == "24:00:00":  # stays a whole day, as a time does; AT TIME ZONE makes it midnight
             continue
@@ -178,7 +178,7 @@ def test_a_timetz_is_shifted_as_at_time_zone_does(session: Connection) -> None:
         assert json.loads(from_text(built_in(1266), text, DEBEZIUM)) == epoch * 1_000_000
 
 
-def test_days_are_what_subtracting_dates_gives(session: Connection) -> None:
+def test_days_equal_the_difference_of_dates(session: Connection) -> None:
     for value in VALUES["date"]:
         if "infinity" in value:
             continue
@@ -191,7 +191,7 @@ def test_days_are_what_subtracting_dates_gives(session: Connection) -> None:
 
 
 @on_full_versions
-def test_precise_numerics_are_the_servers_own(session: Connection, version: str) -> None:
+def test_precise_numerics_equal_the_servers(session: Connection, version: str) -> None:
     for name, value in values_of(int(version)):
         if not name.startswith("numeric") or "N" in value or "y" in value:
             continue
@@ -215,7 +215,7 @@ def digits_of(number: int) -> str:
     return digits_of(high) + f"{low:04000}"
 
 
-def test_bytea_and_money_are_what_casts_give(session: Connection) -> None:
+def test_bytea_and_money_equal_the_servers_casts(session: Connection) -> None:
     for value in VALUES["bytea"]:
         item = cast(session, value, "bytea")
         _, _, text = send(session, item, TEXT)
@@ -230,7 +230,7 @@ def test_bytea_and_money_are_what_casts_give(session: Connection) -> None:
 
 
 class TestOurOwnTypes:
-    """Types that a database brings, which the caller reads from its catalogue."""
+    """Types defined in a database, which the caller reads from its catalogue."""
 
     @staticmethod
     def of(session: Connection, name: str, **more: Any) -> ColumnType:
@@ -239,7 +239,7 @@ class TestOurOwnTypes:
         return ColumnType(row[0], row[1], **more)
 
     @on_full_versions
-    def test_extensions(self, session: Connection) -> None:
+    def test_types_of_extensions_give_the_same_json_from_text_and_binary(self, session: Connection) -> None:
         for extension in ("hstore", "citext", "ltree"):
             session.execute(f"CREATE EXTENSION {extension}".encode())
         hstore = self.of(session, "hstore")
@@ -257,7 +257,7 @@ class TestOurOwnTypes:
         assert not differences(session, "'a & !b*@'::ltxtquery", self.of(session, "ltxtquery"))
 
     @on_full_versions
-    def test_enums_and_ranges(self, session: Connection) -> None:
+    def test_enums_and_ranges_give_the_same_json_from_text_and_binary(self, session: Connection) -> None:
         session.execute("CREATE TYPE mood AS ENUM ('sad', 'very \"happy\"', '')")
         session.execute("CREATE TYPE moodrange AS RANGE (subtype = mood)")
         session.execute('CREATE TYPE textrange AS RANGE (subtype = text, collation = "C")')
@@ -276,7 +276,7 @@ class TestOurOwnTypes:
         assert not differences(session, "floatrange('-Infinity', 1e23)", floatrange)
 
     @on_full_versions
-    def test_composites_are_postgress_text_and_unknown_in_binary(self, session: Connection) -> None:
+    def test_composites_are_text_and_unknown_in_binary(self, session: Connection) -> None:
         session.execute("CREATE TYPE address AS (street text, number int)")
         address = self.of(session, "address", typtype="c")
         text = send(session, "row('a \"b\"', 1)::address", TEXT)[2]
@@ -286,7 +286,7 @@ class TestOurOwnTypes:
 
 @on_full_versions
 def test_floats_have_the_servers_digits(session: Connection) -> None:
-    """Powers of two and of ten with their neighbours, then bits and round numbers at random."""
+    """Powers of two and of ten with their neighbours, then random bits and round numbers."""
     chance = random.Random(20261120)
     doubles = [(exponent << 52) + near for exponent in range(1, 2047) for near in (-1, 0, 1)]
     doubles += [bits_of(float(f"{digit}e{power}")) for digit in range(1, 100) for power in range(-5, 40)]
@@ -303,7 +303,7 @@ def bits_of(number: float) -> int:
 
 
 def check_floats(session: Connection, oid: int, bits: str, layout: str, numbers: list[int]) -> None:
-    """Send the numbers in binary, have them printed, and print them ourselves."""
+    """Send the numbers in binary, let the server print them, and compare with our own text."""
     packed = [struct.pack(bits, number) for number in numbers]
     size = struct.pack(">i", len(packed[0]))
     array = struct.pack(">5i", 1, 0, oid, len(packed), 1) + b"".join(size + number for number in packed)
@@ -319,7 +319,7 @@ def check_floats(session: Connection, oid: int, bits: str, layout: str, numbers:
 
 
 @on_full_versions
-def test_ipv6_is_shortened_as_the_server_does(session: Connection) -> None:
+def test_ipv6_is_shortened_like_the_server(session: Connection) -> None:
     chance = random.Random(20261120)
     addresses = [":".join(chance.choices(["0", "ffff", "1", "a0b"], [6, 1, 1, 1], k=8)) for _ in range(5_000)]
     rows = session.execute("SELECT host(a), inet_send(a) FROM unnest(%s::inet[]) a", [addresses]).fetchall()

@@ -1,4 +1,4 @@
-"""Every version of the server: the same records, by the best protocol that it speaks."""
+"""Every server version gives the same records, with the best protocol that it supports."""
 
 import time
 from typing import Any
@@ -32,7 +32,7 @@ def people(database: Database) -> None:
 
 @on_all_versions
 @pytest.mark.usefixtures("people")
-def test_a_change_is_the_record_of_the_contract(database: Database, relay: Relay) -> None:
+def test_changes_give_the_documented_records(database: Database, relay: Relay) -> None:
     database.execute("INSERT INTO people VALUES (1, 'Ada'), (2, NULL)")
     database.execute("UPDATE people SET name = 'Ada L' WHERE id = 1")
     database.execute("UPDATE people SET id = 3 WHERE id = 2")
@@ -53,7 +53,7 @@ def test_a_change_is_the_record_of_the_contract(database: Database, relay: Relay
 
 @on_all_versions
 @pytest.mark.usefixtures("people")
-def test_truncate_is_told_from_11_on(database: Database, relay: Relay, version: str) -> None:
+def test_truncates_are_relayed_from_postgres_11_on(database: Database, relay: Relay, version: str) -> None:
     database.execute("INSERT INTO people VALUES (1, 'Ada')")
     database.execute("TRUNCATE people RESTART IDENTITY CASCADE")
     relay.caught_up()
@@ -66,7 +66,7 @@ def test_truncate_is_told_from_11_on(database: Database, relay: Relay, version: 
 
 @on_all_versions
 @pytest.mark.usefixtures("people")
-def test_source_tells_where_a_change_comes_from(database: Database, relay: Relay) -> None:
+def test_source_describes_where_a_change_comes_from(database: Database, relay: Relay) -> None:
     with database.connect() as connection, connection.transaction():
         began_ms = time.time_ns() // 1_000_000
         connection.execute("INSERT INTO people VALUES (1, 'Ada'), (2, 'Bob')")
@@ -93,7 +93,7 @@ def test_source_tells_where_a_change_comes_from(database: Database, relay: Relay
 
 
 @on_all_versions
-def test_auto_takes_the_best_that_the_server_has(relay: Relay, version: str) -> None:
+def test_auto_takes_the_best_that_the_server_supports(relay: Relay, version: str) -> None:
     (streaming,) = relay.events("streaming")
     names = ("proto_version", "streaming", "messages", "binary", "two_phase", "origin")
     assert {name: streaming[name] for name in names if name in streaming} == _OPTIONS[version]

@@ -7,7 +7,7 @@ from pgrelay.kafka.cluster import Cluster
 from tests.threads import librdkafka_threads, without_collections
 
 
-async def test_nothing_of_the_client_is_left_behind_its_block() -> None:
+async def test_the_client_is_freed_after_its_block() -> None:
     with without_collections():
         before = librdkafka_threads()
         async with Cluster(SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})) as cluster:

@@ -46,7 +46,7 @@ def test_a_refused_record_is_named_by_its_key_in_one_line(key: bytes | None, wor
 
 
 @pytest.mark.parametrize("key", [b"k" * 201, b"\x00" * 100, "ź".encode() * 201, b"k" * 100_000])
-def test_of_a_long_key_200_characters_are_shown(key: bytes) -> None:
+def test_a_long_key_is_cut_to_200_characters(key: bytes) -> None:
     shown = named(key).removeprefix(" with key ")
     assert len(shown) == 201
     assert shown.endswith("…")
@@ -56,7 +56,7 @@ def test_a_key_of_200_characters_is_shown_whole() -> None:
     assert named(("ź" * 200).encode()) == " with key " + "ź" * 200
 
 
-def test_a_record_that_comes_from_another_time_waits_for_a_clock_to_be_set() -> None:
+def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:
     wrong = delivery_error(KafkaError(KafkaError.INVALID_TIMESTAMP), "app.public.t", 0)
     assert isinstance(wrong, KafkaUnavailable)
     assert str(wrong).endswith("; correct the wrong clock")
@@ -65,7 +65,7 @@ def test_a_record_that_comes_from_another_time_waits_for_a_clock_to_be_set() -> 
 LOST = "may have lost acknowledged records, for example by an unclean leader election; copy its tables"
 
 
-def test_records_that_a_new_leader_lacks_are_told() -> None:
+def test_records_that_a_new_leader_lacks_are_reported_as_lost() -> None:
     """Nothing else would report them: the next producer starts afresh, and the slot has moved past them."""
     lost = delivery_error(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), "app.public.t", 0)
     assert isinstance(lost, KafkaUnavailable)
@@ -76,7 +76,7 @@ def test_records_that_a_new_leader_lacks_are_told() -> None:
     ("reason", "told"), [("failed due to sequence desynchronization with broker 2", True), ("no", False)]
 )
 @pytest.mark.parametrize("exactly_once", [False, True])
-async def test_so_are_they_by_a_producer_that_has_failed_for_it(
+async def test_a_producer_that_failed_because_of_lost_records_reports_them(
     reason: str, told: bool, exactly_once: bool
 ) -> None:
     config = SinkConfig(kafka={"bootstrap.servers": "127.0.0.1:1"})
@@ -95,7 +95,7 @@ async def test_so_are_they_by_a_producer_that_has_failed_for_it(
         KafkaError._DESTROY,
     ],
 )
-def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
+def test_a_topic_that_the_client_drops_is_reported_as_gone(code: int) -> None:
     """Whichever of librdkafka's error codes the record gets: that depends on where the record was."""
     gone = delivery_error(KafkaError(code), "app.public.t", 0)
     assert isinstance(gone, KafkaUnavailable)
@@ -115,7 +115,7 @@ def test_a_topic_that_the_client_lets_go_of_is_gone(code: int) -> None:
         KafkaError.UNKNOWN,
     ],
 )
-def test_a_topic_is_made_later_where_the_cluster_is_between_two_leaders(code: int) -> None:
+def test_creating_a_topic_is_retried_while_the_cluster_has_no_leader(code: int) -> None:
     assert type(uncreated("app.public.t", KafkaError(code))) is KafkaUnavailable
 
 
@@ -127,7 +127,7 @@ def test_a_topic_is_made_later_where_the_cluster_is_between_two_leaders(code: in
         KafkaError.POLICY_VIOLATION,
     ],
 )
-def test_a_topic_that_no_later_try_makes_is_told(code: int) -> None:
+def test_a_topic_whose_creation_can_not_succeed_is_a_setup_error(code: int) -> None:
     refused = uncreated("app.public.t", KafkaError(code))
     assert type(refused) is SetupError
     assert "; create it yourself, or correct pgrelay's rights" in str(refused)
@@ -153,19 +153,19 @@ def test_a_topic_that_no_later_try_makes_is_told(code: int) -> None:
         (f"{NO_TOKEN}<html>503 Service Unavailable</html>", False),
     ],
 )
-def test_whoever_does_not_answer_has_not_refused_us(text: str, refused: bool) -> None:
+def test_a_server_that_does_not_answer_has_not_denied_access(text: str, refused: bool) -> None:
     """Although librdkafka has one code for both."""
     assert denied(KafkaError(KafkaError._AUTHENTICATION, text)) == refused
 
 
-def test_whoever_gives_out_tokens_is_to_be_started_where_it_is_away() -> None:
+def test_the_cure_for_an_absent_token_server_is_to_start_it() -> None:
     assert str(unreached(f"{NO_TOKEN}Could not resolve host: idp")) == (
         f"Kafka can't be reached: {NO_TOKEN}Could not resolve host: idp; start the server at "
         "sasl.oauthbearer.token.endpoint.url, or correct the sasl.oauthbearer.* options in sink.kafka"
     )
 
 
-def test_a_run_names_the_cure_that_a_check_names() -> None:
+def test_a_run_names_the_same_cure_as_a_check() -> None:
     complaint = KafkaError(KafkaError._RESOLVE, "k:9092/bootstrap: Failed to resolve 'k:9092'")
     finding = unreachable(complaint, KafkaError(KafkaError._TRANSPORT), "k:9092")
     assert str(unreached(complaint.str())).endswith(f"; {finding.cure}")
@@ -197,7 +197,7 @@ def leaving() -> Iterator[int]:
         yield port
 
 
-async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
+async def test_a_broker_that_disconnects_during_authentication_is_waited_for(
     leaving: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a restarting broker does; librdkafka has the same code for a wrong password."""
@@ -225,11 +225,11 @@ async def test_a_broker_that_goes_away_as_we_tell_who_we_are_is_waited_for(
         "configuration (connecting to a SSL listener?) or broker version is < 0.10",
     ],
 )
-def test_of_a_listener_of_another_protocol_that_option_is_to_be_corrected(reason: str) -> None:
+def test_the_cure_for_another_protocols_listener_is_security_protocol(reason: str) -> None:
     assert "; set security.protocol in sink.kafka to the listener's" in str(unreached(reason))
 
 
-def test_so_it_is_of_a_listener_that_takes_no_sasl_and_no_password_is_wrong() -> None:
+def test_for_a_listener_without_sasl_the_cure_names_no_password() -> None:
     reason = f"{UNSPOKEN} Broker: Request not valid in current SASL state: broker's supported mechanisms: "
     assert denied(KafkaError(KafkaError._AUTHENTICATION, reason))
     assert str(denial(reason)) == (

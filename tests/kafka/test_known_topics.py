@@ -82,7 +82,7 @@ def test_the_cluster_is_asked_once() -> None:
     assert cluster.asked == [None]
 
 
-def test_what_is_missing_is_made_and_nothing_else() -> None:
+def test_only_missing_topics_are_created() -> None:
     cluster = Cluster(a=3)
     topics = known(cluster)
     asyncio.run(topics.learn())
@@ -100,7 +100,7 @@ def test_what_is_missing_is_made_in_requests_that_a_controller_accepts() -> None
     assert all(name in topics for name in names)
 
 
-def test_one_that_passes_by_itself_is_tried_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transient_error_retries_only_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_RETRY_S", 0)
     cluster = Cluster({"b": [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER]})
     topics = known(cluster)
@@ -126,7 +126,7 @@ def test_one_for_which_the_cluster_is_too_small_is_refused() -> None:
         asyncio.run(known(cluster, replicas=4).require("b"))
 
 
-def test_one_that_is_refused_keeps_no_other_from_being_known() -> None:
+def test_a_refused_topic_does_not_prevent_others() -> None:
     cluster = Cluster({"b": [KafkaError.TOPIC_AUTHORIZATION_FAILED]})
     topics = known(cluster)
     with pytest.raises(SetupError, match=r"\bb\b"):
@@ -134,14 +134,14 @@ def test_one_that_is_refused_keeps_no_other_from_being_known() -> None:
     assert ("a" in topics, "b" in topics) == (True, False)
 
 
-def test_one_that_somebody_else_has_made_meanwhile_has_the_partitions_that_they_gave_it() -> None:
+def test_a_topic_created_by_somebody_else_keeps_its_partitions() -> None:
     cluster = Cluster({"a": [KafkaError.TOPIC_ALREADY_EXISTS]}, a=3)
     topics = known(cluster)
     asyncio.run(topics.require("a"))
     assert spread(topics, "a") == [0, 1, 2]
 
 
-def test_none_is_made_where_the_configuration_says_so() -> None:
+def test_with_create_topics_off_none_is_created() -> None:
     cluster = Cluster()
     topics = known(cluster, create=False)
     with pytest.raises(SetupError, match=r"^topic a does not exist; create it, or set sink\.create_topics"):
@@ -151,7 +151,7 @@ def test_none_is_made_where_the_configuration_says_so() -> None:
     assert cluster.tried == []
 
 
-def test_partitions_that_were_added_are_counted_when_asked() -> None:
+def test_added_partitions_are_counted_when_asked() -> None:
     cluster = Cluster(a=1)
     topics = known(cluster)
     asyncio.run(topics.learn())
@@ -165,6 +165,6 @@ def test_partitions_that_were_added_are_counted_when_asked() -> None:
     assert spread(topics, "a") == [0, 1]
 
 
-def test_a_record_of_one_partition_goes_there_alone() -> None:
+def test_a_record_for_one_partition_is_not_copied() -> None:
     record: Record = ("nowhere", b"k", b"v", None, BY_KEY)
     assert known(Cluster()).to_every_partition([record]) == [record]

@@ -70,7 +70,7 @@ class NewLeader:
 
 
 @pytest.mark.parametrize("refuses", [[], [KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LEADER_NOT_AVAILABLE]])
-async def test_a_new_leader_is_not_believed_where_the_topic_ends(
+async def test_a_new_leaders_end_of_topic_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch, refuses: list[int]
 ) -> None:
     """The position would be an old one: rows would be repeated, or the slot would seem to have been moved."""
@@ -79,7 +79,7 @@ async def test_a_new_leader_is_not_believed_where_the_topic_ends(
     assert await Offsets(NOBODY, "app.offsets", OURS).read() == Delivered(102)
 
 
-async def test_a_right_that_is_missing_is_told_where_the_end_is_asked_for(
+async def test_a_missing_right_to_read_is_an_error_with_its_cure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pgrelay.kafka.offsets.Consumer", NewLeader)
@@ -96,7 +96,7 @@ async def test_a_right_that_is_missing_is_told_where_the_end_is_asked_for(
         {"fetch.max.bytes": "1000"},
     ],
 )
-async def test_sizes_that_a_producer_takes_keep_no_position_from_being_read(
+async def test_a_producers_size_options_do_not_prevent_reading(
     monkeypatch: pytest.MonkeyPatch, sizes: dict[str, str]
 ) -> None:
     """A consumer wants them to fit each other: a relay of large records ended at its second start."""
@@ -106,13 +106,13 @@ async def test_sizes_that_a_producer_takes_keep_no_position_from_being_read(
         await Offsets(config, "app.offsets", OURS).read()
 
 
-async def test_another_option_that_only_a_producer_takes_is_told() -> None:
+async def test_an_option_that_a_consumer_refuses_is_an_error() -> None:
     config = SinkConfig(kafka={**NOBODY.kafka, "session.timeout.ms": "600000"})
     with pytest.raises(PositionError, match=r"^topic app\.offsets can't be read: sink\.kafka: .*session\."):
         await Offsets(config, "app.offsets", OURS).read()
 
 
-async def test_a_read_that_nobody_waits_for_any_more_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_read_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the process would not end before that thread."""
     asked = threading.Event()
 

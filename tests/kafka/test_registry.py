@@ -110,7 +110,7 @@ def error(code: int, message: str) -> str:
     return json.dumps({"error_code": code, "message": message})
 
 
-async def test_a_topics_schemas_have_a_subject_each(answers: Answers) -> None:
+async def test_a_topics_key_and_value_have_a_subject_each(answers: Answers) -> None:
     registry = answers.registry()
     assert await registry.register(ORDERS) == SchemaIds(1, 2)
     await registry.close()
@@ -126,14 +126,14 @@ async def test_a_topic_without_keys_has_one_subject(answers: Answers) -> None:
     await registry.close()
 
 
-async def test_what_was_told_is_not_asked_again(answers: Answers) -> None:
+async def test_a_registered_schema_is_cached(answers: Answers) -> None:
     registry = answers.registry()
     assert await registry.register(ORDERS) == await registry.register(ORDERS)
     await registry.close()
     assert len(answers.asked) == 2
 
 
-async def test_but_by_the_next_session_since_the_registry_may_have_lost_it(answers: Answers) -> None:
+async def test_the_next_session_registers_schemas_again(answers: Answers) -> None:
     """A registry that keeps its schemas in memory loses them: the id may then be another schema's."""
     registry = answers.registry()
     first = await registry.register(ORDERS)
@@ -160,7 +160,7 @@ async def test_credentials_are_passed_on(answers: Answers) -> None:
         (404, "<html>", "check records.schema_registry.url"),
     ],
 )
-async def test_a_refusal_stops_the_relay_naming_table_reason_and_cure(
+async def test_a_refused_schema_stops_the_relay_naming_table_reason_and_cure(
     answers: Answers, status: int, body: str, told: str
 ) -> None:
     answers.trouble = status, body
@@ -176,7 +176,7 @@ async def test_a_refusal_stops_the_relay_naming_table_reason_and_cure(
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 408, 429])
-async def test_a_registry_that_is_ill_is_asked_again(answers: Answers, status: int) -> None:
+async def test_a_registry_with_a_server_error_is_retried(answers: Answers, status: int) -> None:
     answers.trouble = status, error(50001, "the store is away")
     registry = answers.registry()
     with pytest.raises(RegistryUnavailable, match=f"schema registry {answers.url}: .*the store is away"):
@@ -184,7 +184,7 @@ async def test_a_registry_that_is_ill_is_asked_again(answers: Answers, status: i
     await registry.close()
 
 
-async def test_a_registry_that_is_silent_is_asked_again(answers: Answers) -> None:
+async def test_a_registry_that_does_not_answer_is_retried(answers: Answers) -> None:
     answers.silent.set()
     registry = answers.registry(timeout="0.5")
     with pytest.raises(RegistryUnavailable, match="schema registry"):
@@ -192,7 +192,7 @@ async def test_a_registry_that_is_silent_is_asked_again(answers: Answers) -> Non
     await registry.close()
 
 
-async def test_a_registry_that_nobody_runs_is_asked_again() -> None:
+async def test_a_registry_that_does_not_run_is_retried() -> None:
     registry = Registry({"url": "http://me:pw@127.0.0.1:9", "max.retries": "0"})
     with pytest.raises(RegistryUnavailable) as away:
         await registry.connect()
@@ -200,7 +200,7 @@ async def test_a_registry_that_nobody_runs_is_asked_again() -> None:
     assert "pw@" not in str(away.value)
 
 
-async def test_whoever_answers_is_there(answers: Answers) -> None:
+async def test_any_answer_but_a_server_error_shows_that_the_registry_runs(answers: Answers) -> None:
     registry = answers.registry()
     for status in (200, 401, 404):
         answers.trouble = status, "[]"
@@ -237,7 +237,7 @@ async def told_by_all(registry: Registry, kind: type[PgrelayError]) -> list[str]
     return told
 
 
-async def test_whoever_gives_out_tokens_is_awaited(answers: Answers) -> None:
+async def test_an_absent_token_server_is_retried(answers: Answers) -> None:
     registry = answers.registry(**TOKENS, bearer_auth_issuer_endpoint_url="http://127.0.0.1:9/token")
     for told in await told_by_all(registry, RegistryUnavailable):
         assert told.startswith(f"no token for schema registry {answers.url}: ")
@@ -256,7 +256,7 @@ async def test_whoever_gives_out_tokens_is_awaited(answers: Answers) -> None:
         (200, '{"token_type": "Bearer"}', RegistryUnavailable),
     ],
 )
-async def test_an_issuer_of_tokens_that_refuses_us_stops_the_relay(
+async def test_a_token_server_that_refuses_us_stops_the_relay(
     answers: Answers, status: int, body: str, kind: type[PgrelayError]
 ) -> None:
     answers.trouble = status, body
@@ -313,7 +313,7 @@ async def test_an_issuer_of_tokens_whose_certificate_is_not_trusted_stops_the_re
 
 
 @pytest.mark.parametrize("body", ["<html>please log in</html>", "[]", "{}", "7", '{"id": "1"}'])
-async def test_an_answer_that_is_no_registrys_is_awaited(answers: Answers, body: str) -> None:
+async def test_an_answer_that_is_not_a_registrys_is_retried(answers: Answers, body: str) -> None:
     answers.trouble = 200, body
     registry = answers.registry()
     with pytest.raises(RegistryUnavailable, match=f"schema registry {answers.url}: what answers is not a "):
@@ -321,7 +321,7 @@ async def test_an_answer_that_is_no_registrys_is_awaited(answers: Answers, body:
     await registry.close()
 
 
-async def test_a_page_for_people_is_no_registry(answers: Answers) -> None:
+async def test_an_html_page_is_not_a_registry(answers: Answers) -> None:
     answers.trouble = 200, "<html>"
     for told in await told_by_all(answers.registry(), RegistryUnavailable):
         assert told.startswith(f"schema registry {answers.url}: what answers is not a schema registry")
@@ -336,7 +336,7 @@ def test_a_proxy_that_the_client_can_not_use_is_refused(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("number", ["-1", "nan", "inf", "1e999"])
 @pytest.mark.parametrize("name", ["max.retries", "timeout", "cache.capacity", "retries.wait.ms"])
-def test_a_number_that_is_none_to_go_by_is_refused(name: str, number: str) -> None:
+def test_a_number_option_that_is_negative_or_not_finite_is_refused(name: str, number: str) -> None:
     with pytest.raises(SetupError, match=f"{name} is not a number, 0 or more: {number}"):
         Registry({"url": "http://r", name: number})
 
@@ -354,13 +354,13 @@ def test_a_number_that_is_none_to_go_by_is_refused(name: str, number: str) -> No
         ),
     ],
 )
-def test_options_that_can_not_be_right_are_refused(options: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], told: str) -> None:
     with pytest.raises(SetupError, match=r"records\.schema_registry: ") as refused:
         Registry(options)
     assert told in str(refused.value)
 
 
-def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
     with pytest.raises(SetupError, match=r"pip install 'pgrelay\[avro\]'"):
         Registry({"url": "http://r"})

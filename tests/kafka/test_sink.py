@@ -39,7 +39,7 @@ class Records(list[Record]):
     """A list that can be weakly referenced."""
 
 
-def test_records_that_there_was_no_room_for_do_not_outlive_those_who_hold_them() -> None:
+def test_records_refused_for_lack_of_room_are_not_kept_alive() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, "queue.buffering.max.messages": "1"}))
     with without_collections():
         records = Records([("t", b"k", b"v", None, BY_KEY)] * 2)
@@ -52,14 +52,14 @@ def test_records_that_there_was_no_room_for_do_not_outlive_those_who_hold_them()
     asyncio.run(sink.close())
 
 
-def test_what_follows_waits_for_the_acknowledgement_of_what_was_sent(sink: Sink) -> None:
+def test_after_a_hurry_the_next_waits_for_an_acknowledgement(sink: Sink) -> None:
     produce(sink)
     assert sink.hurry()
     produce(sink)
     assert not sink.hurry()
 
 
-def test_what_takes_long_is_sent_along_with_what_followed(sink: Sink, clock: Clock) -> None:
+def test_after_a_while_a_hurry_does_not_wait_any_more(sink: Sink, clock: Clock) -> None:
     produce(sink)
     assert sink.hurry()
     produce(sink)
@@ -70,7 +70,7 @@ def test_what_takes_long_is_sent_along_with_what_followed(sink: Sink, clock: Clo
 
 
 @pytest.mark.parametrize("option", ["linger.ms", "queue.buffering.max.ms"])
-def test_a_configured_linger_stands(option: str, clock: Clock) -> None:
+def test_a_configured_linger_is_kept(option: str, clock: Clock) -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, option: "5"}))
     produce(sink)
     assert not sink.hurry()
@@ -85,7 +85,7 @@ SPEAKS_OAUTH = {
 }
 
 
-async def test_a_complaint_does_not_show_a_secret() -> None:
+async def test_a_client_error_does_not_show_a_secret() -> None:
     sink = Sink(SinkConfig(kafka={**NOBODY, **SPEAKS_OAUTH}))
     with pytest.raises(SetupError, match=r"Unrecognized sasl\.oauthbearer\.config") as caught:
         await sink.connect()
@@ -98,12 +98,14 @@ async def test_a_complaint_does_not_show_a_secret() -> None:
     [(KafkaError.SASL_AUTHENTICATION_FAILED, True), (KafkaError.TOPIC_AUTHORIZATION_FAILED, False)],
     ids=["a credential", "a right"],
 )
-def test_a_right_that_is_missing_shuts_nobody_out(sink: Sink, code: int, shut_out: bool) -> None:
+def test_only_wrong_credentials_shut_us_out_not_a_missing_right(
+    sink: Sink, code: int, shut_out: bool
+) -> None:
     sink._complain(KafkaError(code))
     assert sink.shut_out == shut_out
 
 
-def test_options_that_are_refused_do_not_show_a_secret() -> None:
+def test_refused_options_do_not_show_a_secret() -> None:
     with pytest.raises(SetupError, match=r"^sink\.kafka: ") as caught:
         Sink(SinkConfig(kafka={**NOBODY, "security.protocol": "SSL", "ssl.key.pem": "hunter2"}))
     assert "hunter2" not in str(caught.value)
@@ -121,12 +123,12 @@ def test_options_that_are_refused_do_not_show_a_secret() -> None:
         ),
     ],
 )
-def test_options_that_are_refused_are_told_as_the_file_has_them(options: dict[str, str], line: str) -> None:
+def test_refused_options_are_named_as_in_the_file(options: dict[str, str], line: str) -> None:
     with pytest.raises(SetupError, match=re.escape(line)):
         Sink(SinkConfig(kafka={**NOBODY, **options}))
 
 
-async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
+async def test_absent_brokers_are_waited_for_and_the_cure_named(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgrelay.kafka.sink._METADATA_TROUBLED_S", 0)
@@ -134,7 +136,7 @@ async def test_brokers_that_are_not_there_are_waited_for_and_the_cure_told(
         await sink.connect()
 
 
-async def test_a_record_that_can_t_be_published_is_refused_by_its_topic(sink: Sink) -> None:
+async def test_the_error_for_a_record_that_can_not_be_published_names_its_topic(sink: Sink) -> None:
     with pytest.raises(
         RecordRefused, match=r"^a record of topic app\.schema with key k1 can't be delivered: "
     ) as caught:
@@ -154,7 +156,7 @@ HEADERS: list[Headers | None] = [
 
 @pytest.mark.parametrize("key", [None, b"", b"k" * 1_000], ids=["no key", "empty key", "key"])
 @pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: str(headers)[:16])
-def test_the_encoder_knows_to_the_byte_what_the_producer_takes(key: bytes | None, headers: Headers) -> None:
+def test_record_size_equals_the_producers_limit_to_the_byte(key: bytes | None, headers: Headers) -> None:
     """The producer must accept what it lets pass, and must refuse what it sets aside."""
     sink = Sink(SinkConfig(kafka={**NOBODY, "message.max.bytes": "30000"}))
     value = b"x" * (30_000 - record_size(key, b"", headers))
@@ -166,7 +168,7 @@ def test_the_encoder_knows_to_the_byte_what_the_producer_takes(key: bytes | None
 
 
 @pytest.mark.parametrize("make", [lambda: Sink(SinkConfig(kafka=NOBODY)), lambda: transactional_sink()])
-async def test_nothing_of_a_closed_sink_is_left(make: Callable[[], Sink]) -> None:
+async def test_a_closed_sink_is_freed(make: Callable[[], Sink]) -> None:
     with without_collections():
         before = librdkafka_threads()
         sink = make()
@@ -197,7 +199,7 @@ async def poll_after_a_purge(sink: Sink) -> None:
     ],
     ids=["connecting", "a refusal", "a purge"],
 )
-async def test_nor_is_it_while_the_error_lives_that_it_was_closed_for(
+async def test_a_closed_sink_is_freed_while_its_error_lives(
     make: Callable[[], Sink],
     fail: Callable[[Sink], Coroutine[None, None, None]],
     monkeypatch: pytest.MonkeyPatch,
@@ -240,7 +242,7 @@ class Reporting:
     poll = flush
 
 
-async def test_what_follows_on_a_refusal_is_taken_in_once_it_was_raised(
+async def test_reports_after_a_refusal_are_processed_once_it_was_raised(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the acknowledged records before it would not be confirmed."""

@@ -51,27 +51,27 @@ def unknown(code: int) -> dict[str, SimpleNamespace]:
 KNOWN = {"t": SimpleNamespace(partitions={0: 1, 1: 2}, error=None)}
 
 
-async def test_a_topic_that_others_have_made_is_waited_for_until_the_broker_asked_knows_of_it() -> None:
+async def test_a_topic_made_by_others_is_awaited_until_the_asked_broker_knows_it() -> None:
     """Otherwise it would seem missing: no position would be kept, and a truncate's partitions be unknown."""
     others = Others({}, unknown(KafkaError.UNKNOWN_TOPIC_OR_PART), KNOWN)
     await others.topics.require("t")
     assert ("t" in others.topics, others.topics.made, others.asked) == (True, set(), 2)
 
 
-async def test_a_topic_that_is_hidden_from_us_is_not_waited_for() -> None:
+async def test_a_topic_that_we_may_not_see_is_not_waited_for() -> None:
     """A missing right is reported when the topic is written to."""
     others = Others({}, unknown(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     await others.topics.require("t")
     assert ("t" in others.topics, others.asked) == (False, 1)
 
 
-async def test_a_truncate_of_a_topic_that_is_hidden_from_us_is_left_to_the_producer_to_refuse() -> None:
+async def test_a_truncate_of_a_topic_that_we_may_not_see_goes_to_the_producer() -> None:
     topics = Others({"t": SimpleNamespace(partitions={}, error=None)}).topics
     await topics.recount({"t"})
     assert topics.to_every_partition([("t", None, b"v", None, EVERY)]) == [("t", None, b"v", None, 0)]
 
 
 @pytest.mark.parametrize("more", ["", ", 30 identical error(s) suppressed"])
-async def test_a_complaint_that_differs_in_particulars_alone_is_no_other(sink: Sink, more: str) -> None:
+async def test_client_errors_that_differ_only_in_details_are_the_same(sink: Sink, more: str) -> None:
     sink._complain(KafkaError(KafkaError._TRANSPORT, f"b:9092/3: refused (after 3ms in state CONNECT{more})"))
     assert sink.problem == "b:9092/3: refused"

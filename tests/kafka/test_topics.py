@@ -11,21 +11,21 @@ CONFIG = SinkConfig(
 
 
 @pytest.mark.parametrize("of", ["rows", "transactions", "messages"])
-def test_a_topic_of_changes_is_made_as_the_configuration_says(of: TopicOf) -> None:
+def test_a_topic_of_changes_is_created_as_configured(of: TopicOf) -> None:
     made = new_topic("t", of, CONFIG)
     assert (made.num_partitions, made.replication_factor, made.config) == (6, 3, {"retention.ms": "1"})
     assert not lasting(of)
 
 
 @pytest.mark.parametrize("of", ["schemas", "dead letters"])
-def test_what_is_read_from_its_beginning_is_kept_for_ever_in_one_partition(of: TopicOf) -> None:
+def test_schemas_and_dead_letters_are_kept_for_ever_in_one_partition(of: TopicOf) -> None:
     made = new_topic("t", of, CONFIG)
     assert (made.num_partitions, made.replication_factor) == (1, 3)
     assert made.config == {"cleanup.policy": "delete", "retention.ms": "-1"}
     assert lasting(of)
 
 
-def test_of_the_positions_the_last_of_each_key_is_kept() -> None:
+def test_the_offsets_topic_is_compacted() -> None:
     made = new_topic("t", "offsets", CONFIG)
     assert made.num_partitions == 1
     assert made.config is not None
@@ -34,7 +34,7 @@ def test_of_the_positions_the_last_of_each_key_is_kept() -> None:
 
 
 @pytest.mark.parametrize("of", ["schemas", "dead letters", "offsets"])
-def test_how_safe_a_record_is_holds_for_our_own_topics_too(of: TopicOf) -> None:
+def test_safety_options_apply_to_our_own_topics_too(of: TopicOf) -> None:
     safe = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
     config = CONFIG.model_copy(update={"topic_config": {**safe, "retention.ms": "1"}})
     plain, made = new_topic("t", of, CONFIG).config, new_topic("t", of, config).config

@@ -13,7 +13,7 @@ from tests.clock import Clock
 from tests.kafka.sinks import produce, transactional_sink
 
 
-async def test_a_position_that_no_transaction_takes_is_trouble_that_passes(
+async def test_a_position_that_no_transaction_accepts_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sink = transactional_sink()
@@ -41,7 +41,7 @@ class Failing:
         (KafkaError._STATE, KafkaUnavailable, ""),
     ],
 )
-async def test_a_transaction_that_fails_is_told_as_one(
+async def test_a_failed_transaction_names_its_cure_but_no_topic(
     code: int, kind: type[PgrelayError], cure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = transactional_sink()
@@ -88,7 +88,7 @@ class Aborted:
         (75, "a Kafka transaction was open for 75 s, and brokers abort one after transaction.timeout.ms in "),
     ],
 )
-async def test_a_transaction_that_brokers_gave_up_is_not_laid_to_another_relay(
+async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
     code: int, takes_s: float, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brokers fence a producer in both cases, and the purged records do not say which it was."""
@@ -101,7 +101,7 @@ async def test_a_transaction_that_brokers_gave_up_is_not_laid_to_another_relay(
 
 
 @pytest.mark.parametrize(("age_s", "why"), [(59, "topic app.t: Local"), (61, "a Kafka transaction was")])
-def test_what_was_purged_is_told_by_the_age_of_its_transaction(
+def test_the_error_for_purged_records_depends_on_their_transactions_age(
     age_s: float, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -133,7 +133,7 @@ class Calls:
 
 
 @pytest.mark.parametrize(("under_way", "made"), [(True, []), (False, ["poll", "flush", "flush"])])
-def test_a_transactional_call_serves_the_reports_itself(
+def test_during_a_transactional_call_nobody_else_serves_reports(
     under_way: bool, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise two threads would compete for each report."""
@@ -148,7 +148,7 @@ def test_a_transactional_call_serves_the_reports_itself(
     assert calls.made == made
 
 
-def test_who_waits_for_a_transactional_call_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_transactional_call_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = transactional_sink()
     monkeypatch.setattr(sink, "_calling", True)
     looks = count()

@@ -5,5 +5,5 @@ from itertools import islice
 from pgrelay.kafka.tries import tries
 
 
-def test_each_try_is_longer_than_the_last_up_to_a_limit() -> None:
+def test_each_try_may_take_longer_than_the_last_up_to_a_limit() -> None:
     assert list(islice(tries(), 5)) == [1.0, 2.0, 4.0, 4.0, 4.0]

@@ -1,4 +1,4 @@
-"""A plan, before any server is asked."""
+"""A plan before it queries any server."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ import pytest
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.plan import plan
 
-# Port 1, where no server ever answers.
+# No server ever answers on port 1.
 CONFIGURATION = "source: {dsn: host=127.0.0.1 port=1}\nsink: {kafka: {bootstrap.servers: a}}\n"
 
 
-async def test_a_folder_that_we_may_not_search_is_left_to_the_writing(
+async def test_an_unsearchable_folder_is_no_error_before_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, hidden, looked = tmp_path / "relay.yaml", tmp_path / "hidden", os.stat
@@ -24,14 +24,14 @@ async def test_a_folder_that_we_may_not_search_is_left_to_the_writing(
             raise PermissionError(13, "Permission denied")
         return looked(path, *arguments, **more)
 
-    # The superuser, whom tests may run as, may search them all.
+    # Tests may run as root, who may search any directory.
     monkeypatch.setattr(os, "stat", stat)
     with pytest.raises(SourceUnavailable, match="Connection refused"):
         await plan(file, 2, hidden)
 
 
-async def test_a_configuration_from_a_pipe_is_refused_by_name(tmp_path: Path) -> None:
-    """As of `--config <(sops -d relay.yaml)`."""
+async def test_a_configuration_from_a_pipe_is_refused(tmp_path: Path) -> None:
+    """For example `--config <(sops -d relay.yaml)`."""
     reading, writing = os.pipe()
     os.write(writing, CONFIGURATION.encode())
     os.close(writing)

@@ -1,4 +1,4 @@
-"""Every table in exactly one shard, related ones together, and the shards as even as greed makes them."""
+"""Every table is in exactly one shard, related ones together, and a greedy split keeps shards even."""
 
 from itertools import combinations
 
@@ -40,7 +40,7 @@ def test_every_table_is_in_exactly_one_shard(
 
 
 @given(VOLUMES, st.integers(1, 8))
-def test_no_shard_has_more_than_another_and_one_group_of_its_own(volumes: dict[str, int], count: int) -> None:
+def test_shards_differ_in_volume_by_at_most_one_group(volumes: dict[str, int], count: int) -> None:
     groups = related(volumes, [])
     shards = balanced(groups, volumes, min(count, len(groups)))
     for one, other in combinations(shards, 2):
@@ -50,7 +50,7 @@ def test_no_shard_has_more_than_another_and_one_group_of_its_own(volumes: dict[s
 
 
 @given(tables_and_ties())
-def test_the_order_of_the_input_does_not_matter(given: tuple[dict[str, int], list[tuple[str, str]]]) -> None:
+def test_the_order_of_tables_does_not_matter(given: tuple[dict[str, int], list[tuple[str, str]]]) -> None:
     volumes, ties = given
     groups = related(volumes, ties)
     assert related(list(reversed(list(volumes))), [(b, a) for a, b in reversed(ties)]) == groups
@@ -59,7 +59,7 @@ def test_the_order_of_the_input_does_not_matter(given: tuple[dict[str, int], lis
     assert balanced(groups[::-1], backwards, len(groups)) == balanced(groups, volumes, len(groups))
 
 
-def test_ties_reach_through_tables() -> None:
+def test_ties_are_transitive() -> None:
     ties = [("orders", "customers"), ("items", "orders"), ("items", "elsewhere"), ("log", "log")]
     assert related(["log", "items", "customers", "orders"], ties) == [
         ("customers", "items", "orders"),
@@ -67,12 +67,12 @@ def test_ties_reach_through_tables() -> None:
     ]
 
 
-def test_a_split_by_volume() -> None:
+def test_tables_are_split_by_volume() -> None:
     volumes = {"a": 70, "b": 40, "c": 30, "d": 20, "e": 0}
     shards = balanced(related(volumes, []), volumes, 2)
     assert [(shard.tables, shard.volume) for shard in shards] == [(("a", "d"), 90), (("b", "c", "e"), 70)]
 
 
-def test_tables_without_volume_are_spread_by_number() -> None:
+def test_without_volumes_tables_are_split_by_number() -> None:
     volumes = dict.fromkeys("abcdef", 0)
     assert [len(shard.tables) for shard in balanced(related(volumes, []), volumes, 3)] == [2, 2, 2]

@@ -1,4 +1,4 @@
-"""Keys of `source` set in a configuration's text: what else stands there stays, byte for byte."""
+"""Setting keys of `source` in a configuration's text: everything else stays byte for byte."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def read_back(text: str) -> dict[str, object]:
         "source:\n    'slot': \"s\"\n    dsn: x\nsink: {}\n",
     ],
 )
-def test_keys_are_set_whatever_the_style(text: str) -> None:
+def test_keys_are_set_in_every_yaml_style(text: str) -> None:
     assert read_back(text) == {"dsn": "x", **VALUES}
     assert yaml.safe_load(with_source(text, VALUES, "x.yaml"))["sink"] == {}
 
@@ -38,11 +38,11 @@ def test_keys_are_set_whatever_the_style(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["sink: {}\n", "source:\nsink: {}\n", '{"sink": {}}', "sink: {}\nsource: ~\n"]
 )
-def test_a_section_that_is_not_there_is_made(text: str) -> None:
+def test_a_missing_section_is_added(text: str) -> None:
     assert read_back(text) == VALUES
 
 
-def test_what_is_not_set_stays_as_it_was_written() -> None:
+def test_everything_else_stays_as_written() -> None:
     before = EXAMPLE.read_text().splitlines()
     after = with_source(EXAMPLE.read_text(), VALUES, "x.yaml").splitlines()
     changed = [(old.split("#"), new.split("#")) for old, new in zip(before, after, strict=True) if old != new]

@@ -1,4 +1,4 @@
-"""A cut while the first query is asked closes the connection. No server is there."""
+"""A cancellation during the first query closes the connection. There is no server."""
 
 import asyncio
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ class Unanswered:
 
 
 class Asking(Source):
-    """Asks as the others do."""
+    """Sends its first query as the others do."""
 
     async def _execute(self, command: str) -> Any:
         await self._connection.execute(command.encode())
@@ -53,7 +53,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Unanswered:
     [lambda: connect(""), lambda: Catalog("").__aenter__(), lambda: Asking("").__aenter__()],
     ids=["connect", "Catalog", "Source"],
 )
-async def test_a_cut_leaves_no_connection_open(begin: Any, connection: Unanswered) -> None:
+async def test_a_cancellation_leaves_no_connection_open(begin: Any, connection: Unanswered) -> None:
     task = asyncio.ensure_future(begin())
     await asyncio.wait_for(connection.asked.wait(), 10)
     task.cancel()

@@ -1,4 +1,4 @@
-"""What an error of the server means to us, by its SQLSTATE."""
+"""What a server's error means to us, by its SQLSTATE."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ from tests.integration.security.certificates import Authority
         ("42501", SetupError),  # insufficient_privilege
     ],
 )
-def test_an_error_means_wait_or_stop(sqlstate: str | None, meaning: type[PgrelayError]) -> None:
+def test_each_sqlstate_means_retry_or_stop(sqlstate: str | None, meaning: type[PgrelayError]) -> None:
     error = server_error(sqlstate, "it says so")
     assert type(error) is meaning
     assert str(error).startswith("it says so")
@@ -42,7 +42,7 @@ def test_an_error_means_wait_or_stop(sqlstate: str | None, meaning: type[Pgrelay
         "konnte Datei »pg_wal/000000010000000000000001« nicht öffnen: Datei oder Verzeichnis nicht gefunden",
     ],
 )
-def test_a_file_of_wal_that_is_gone_is_a_gap(text: str) -> None:
+def test_a_missing_wal_file_is_a_gap(text: str) -> None:
     error = server_error("58P01", text)
     assert type(error) is GapError
     assert str(error).startswith(f"{text}: changes are gone from the WAL; run pgrelay reset, then copy the")
@@ -55,14 +55,14 @@ def test_a_file_of_wal_that_is_gone_is_a_gap(text: str) -> None:
         'could not open file "pg_wal/00000002.history": No such file or directory',
     ],
 )
-def test_another_file_that_is_gone_is_no_reason_to_begin_anew(text: str) -> None:
+def test_another_missing_file_is_no_gap(text: str) -> None:
     error = server_error("58P01", text)
     assert type(error) is SetupError
     assert "pgrelay reset" not in str(error)
 
 
-def test_a_server_that_is_not_set_up_for_slots_has_lost_nothing() -> None:
-    """It says so by the same code as of a slot that is invalidated, which only a stream meets."""
+def test_a_server_not_set_up_for_slots_is_a_setup_error_not_a_gap() -> None:
+    """An invalidated slot has the same code, but only a stream meets that."""
     error = query_error(ObjectNotInPrerequisiteState("logical decoding requires wal_level >= logical"))
     assert type(error) is SetupError
     assert str(error) == (
@@ -70,7 +70,7 @@ def test_a_server_that_is_not_set_up_for_slots_has_lost_nothing() -> None:
     )
 
 
-async def test_a_host_of_the_environment_that_can_not_be_one(
+async def test_an_invalid_host_in_pghost_is_a_setup_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PGHOST", "db..internal")
@@ -78,8 +78,8 @@ async def test_a_host_of_the_environment_that_can_not_be_one(
         await connect("dbname=app")
 
 
-def test_a_name_that_is_no_utf_8_loses_no_row() -> None:
-    """As of a table in a database whose encoding is SQL_ASCII."""
+def test_a_name_that_is_not_utf8_is_a_setup_error() -> None:
+    """For example a table's, in a database whose encoding is SQL_ASCII."""
     error = query_error(CharacterNotInRepertoire('invalid byte sequence for encoding "UTF8": 0xfc'))
     assert type(error) is SetupError
     assert str(error) == (
@@ -88,7 +88,7 @@ def test_a_name_that_is_no_utf_8_loses_no_row() -> None:
     )
 
 
-def test_who_has_the_slot_is_told_and_that_it_is_waited_for() -> None:
+def test_the_error_for_a_slot_in_use_names_its_reader_and_says_that_we_wait() -> None:
     error = server_error("55006", 'replication slot "pgrelay" is active for PID 77')
     assert str(error) == (
         'replication slot "pgrelay" is active for PID 77; another relay or client has it: '
@@ -103,7 +103,7 @@ def test_who_has_the_slot_is_told_and_that_it_is_waited_for() -> None:
         'could not map filenumber "base/16384/16393" to relation OID',
     ],
 )
-def test_the_cure_of_a_bug_in_streaming_is_told(text: str) -> None:
+def test_the_error_for_a_server_bug_in_streaming_names_its_cure(text: str) -> None:
     error = server_error("XX000", text)
     assert type(error) is SourceUnavailable
     assert "source.streaming: off" in str(error)
@@ -117,7 +117,7 @@ def test_the_cure_of_a_bug_in_streaming_is_told(text: str) -> None:
         ("54000", "out of memory"),
     ],
 )
-def test_a_row_that_is_too_large_as_text_is_not_waited_for(sqlstate: str, text: str) -> None:
+def test_a_row_too_large_as_text_is_a_setup_error(sqlstate: str, text: str) -> None:
     error = server_error(sqlstate, text, "in the change callback")
     assert type(error) is SetupError
     assert str(error) == (
@@ -147,7 +147,7 @@ PARAMETER = "correct that parameter in source.dsn, or the PG* variable that give
         "scram_client_key=x",
     ],
 )
-async def test_a_connection_string_that_never_works(parameters: str) -> None:
+async def test_a_connection_string_that_never_works_is_a_setup_error(parameters: str) -> None:
     with pytest.raises(SetupError) as caught:
         await connect(f"host=127.0.0.1 {parameters}")
     assert str(caught.value).startswith("source.dsn: ")
@@ -162,7 +162,7 @@ async def test_a_connection_string_that_never_works(parameters: str) -> None:
         ({"PGSERVICE": "x", "PGSERVICEFILE": "/none"}, '"/none"'),
     ],
 )
-async def test_a_variable_that_never_works(
+async def test_an_environment_variable_that_never_works_is_a_setup_error(
     variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -196,7 +196,7 @@ async def test_a_variable_that_never_works(
         ('FATAL:  permission denied for database "shop"', "GRANT CONNECT ON DATABASE"),
     ],
 )
-def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
+def test_each_refusal_has_its_cure(text: str, cure: str) -> None:
     error = connection_error(OperationalError(text), "")
     assert type(error) is SetupError
     assert str(error).startswith(f"source.dsn: {text}; ")
@@ -211,19 +211,19 @@ def test_a_refusal_has_its_cure(text: str, cure: str) -> None:
         ('FATAL:  database "shop" is not currently accepting connections', "ALLOW_CONNECTIONS true"),
     ],
 )
-def test_what_passes_has_its_cure(text: str, cure: str) -> None:
+def test_each_transient_error_has_its_cure(text: str, cure: str) -> None:
     error = connection_error(OperationalError(text), "dbname=shop")
     assert type(error) is SourceUnavailable
     assert cure in str(error)
 
 
-async def test_a_server_that_is_not_there_is_waited_for_and_the_cure_told() -> None:
+async def test_an_absent_server_is_waited_for_and_the_cure_named() -> None:
     with pytest.raises(SourceUnavailable, match=r"refused; start Postgres, or correct host and port in"):
         await connect("host=127.0.0.1 port=1")
 
 
 class Encrypting(StreamRequestHandler):
-    """A server that is ready for TLS, which does not begin."""
+    """A server that accepts TLS, but never begins it."""
 
     timeout = 10
 
@@ -234,8 +234,8 @@ class Encrypting(StreamRequestHandler):
             pass
 
 
-async def test_a_key_that_others_may_read_is_not_tried_for_ever(tmp_path: Path) -> None:
-    """As Kubernetes mounts it by default; libpq refuses it once the server speaks TLS."""
+async def test_a_private_key_readable_by_others_is_a_setup_error(tmp_path: Path) -> None:
+    """Kubernetes mounts it like this by default. libpq refuses it once the server speaks TLS."""
     certificate, key = Authority(tmp_path).issue("client")
     key.chmod(0o644)
     files = f"sslcert={certificate} sslkey={key}"
@@ -248,7 +248,7 @@ async def test_a_key_that_others_may_read_is_not_tried_for_ever(tmp_path: Path) 
 
 
 class Mute(StreamRequestHandler):
-    """A server that lets everybody in, and then says nothing."""
+    """A server that lets everybody in, and then does not answer."""
 
     timeout = 10
 
@@ -269,29 +269,29 @@ READY = b"Z", b"I"
 
 
 class Failing(Mute):
-    """A server that fails at whatever it is asked, as one whose login trigger does."""
+    """A server that fails at every query, as with a broken login trigger."""
 
     def answer(self) -> None:
         self.say((b"E", b"SERROR\0VERROR\0CXX000\0Mcache lookup failed\0\0"), READY)
 
 
 async def test_a_server_that_fails_at_the_first_query_is_waited_for() -> None:
-    """Of whatever class its error is: no such error is a bug of ours."""
+    """Whatever the class of its error, it is no bug of ours."""
     with answering(Failing) as port, pytest.raises(SourceUnavailable, match="cache lookup failed"):
         await connect(f"host=127.0.0.1 port={port} sslmode=disable gssencmode=disable")
 
 
 @pytest.fixture
 def mute() -> Iterator[int]:
-    """The port of such a server."""
+    """The port of a mute server."""
     with answering(Mute) as port:
         yield port
 
 
-async def test_a_server_that_lets_us_in_and_does_not_answer_is_given_up(
+async def test_a_server_that_accepts_us_but_does_not_answer_is_given_up(
     mute: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a relay would wait for ever, without a word."""
+    """Otherwise a relay would wait for ever and log nothing."""
     monkeypatch.setattr("pgrelay.postgres.connection._PATIENCE_S", 0.2)
     dsn = f"host=127.0.0.1 port={mute} sslmode=disable gssencmode=disable"
     with pytest.raises(SourceUnavailable, match=r"let us in, but has not answered for 0\.2 s"):

@@ -1,4 +1,4 @@
-"""The catalogue is asked of a relation once queries see what brought it. No server is there."""
+"""The catalogue is queried once it shows the transaction that sent the relation. There is no server."""
 
 from typing import cast
 
@@ -16,9 +16,9 @@ INT4_ARRAY = 1007
 
 
 class Server:
-    """A catalogue by whose snapshots, one after the other, transaction 10 runs and then does not.
+    """A catalogue with these successive snapshots: transaction 10 runs, and then does not.
 
-    `asked` has S for each of them, and Q for any other query.
+    `asked` has S for each snapshot, and Q for any other query.
     """
 
     server_version = 180000
@@ -54,14 +54,14 @@ def relation(*types: int, identity: str = "d") -> pgoutput.Relation:
 ARRAY, PLAIN = relation(INT4_ARRAY), relation(INT4)
 
 
-async def test_what_the_stream_tells_waits_for_nobody() -> None:
+async def test_without_need_for_the_catalogue_nothing_is_queried() -> None:
     server = Server("10")
     assert await facts_by(server).of(PLAIN, 10) == RelationFacts()
     assert server.asked == ""
 
 
 @pytest.mark.parametrize("asking", [ARRAY, relation(INT4, identity="f"), relation(16400)])
-async def test_the_catalogue_is_asked_behind_the_transaction(asking: pgoutput.Relation) -> None:
+async def test_the_catalogue_is_queried_once_it_shows_the_transaction(asking: pgoutput.Relation) -> None:
     server = Server("10", "10", "")
     await facts_by(server).of(asking, 10)
     assert server.asked.startswith("SSSQ")
@@ -74,7 +74,7 @@ async def test_other_transactions_are_not_waited_for(xid: int | None) -> None:
     assert server.asked == "SQ"
 
 
-async def test_a_transaction_that_stays_unseen_is_told_with_what_holds_it_up(
+async def test_a_transaction_that_stays_invisible_is_an_error_with_its_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pgrelay.postgres.snapshot._PATIENCE_S", 0.0)
@@ -82,7 +82,7 @@ async def test_a_transaction_that_stays_unseen_is_told_with_what_holds_it_up(
         await facts_by(Server("10", standbys="s1")).of(ARRAY, 10)
 
 
-async def test_a_transaction_that_may_wait_for_us_is_not_waited_for_long(
+async def test_a_transaction_that_may_wait_for_us_is_waited_for_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pgrelay.postgres.snapshot._PATIENCE_WITH_OURSELVES_S", 0.0)
@@ -91,7 +91,7 @@ async def test_a_transaction_that_may_wait_for_us_is_not_waited_for_long(
     assert server.asked.endswith("Q")
 
 
-async def test_what_is_asked_ahead_ends_where_queries_see_no_further() -> None:
+async def test_asking_ahead_ends_at_the_first_invisible_transaction() -> None:
     server = Server("10")
     wanted = [(PLAIN, 10), (ARRAY, 9), (PLAIN, 10), (ARRAY, 10), (ARRAY, 11)]
     assert len(await facts_by(server).ahead(wanted)) == 3

@@ -1,4 +1,4 @@
-"""Timelines, as a history file of the server has them."""
+"""Timelines, from a server's history file."""
 
 from pgrelay.postgres.history import History
 
@@ -11,15 +11,15 @@ FILE = """\
 """
 
 
-def test_a_server_left_the_timelines_that_its_file_names() -> None:
+def test_left_at_gives_where_each_timeline_was_left() -> None:
     history = History.parse(FILE)
     assert history.left == ((1, 0x3000), (3, 0xA00006000))
     assert [history.left_at(timeline) for timeline in (1, 2, 3, 4)] == [0x3000, None, 0xA00006000, None]
 
 
-def test_each_began_where_the_one_before_was_left() -> None:
+def test_each_timeline_began_where_the_one_before_was_left() -> None:
     assert [History.parse(FILE).began_at(timeline) for timeline in (1, 3, 4)] == [None, 0x3000, 0xA00006000]
 
 
-def test_the_first_has_none() -> None:
+def test_the_first_timeline_has_no_history() -> None:
     assert (History().left_at(1), History().began_at(1)) == (None, None)

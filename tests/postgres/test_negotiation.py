@@ -1,4 +1,4 @@
-"""What is asked of each server version, for each choice in the configuration; and what is refused."""
+"""The options sent to each server version for each setting, and the settings that are refused."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def refusal(server_version: int, **choices: object) -> str:
     return str(caught.value)
 
 
-# --- Left to itself
+# --- Defaults
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def refusal(server_version: int, **choices: object) -> str:
         (190000, 4, "parallel", True),
     ],
 )
-def test_auto_takes_the_best_that_the_server_has(
+def test_auto_takes_the_best_that_the_server_supports(
     server_version: int, protocol: int, streaming: str, messages: bool
 ) -> None:
     assert options(server_version) == StreamOptions(
@@ -59,7 +59,7 @@ def test_auto_takes_the_best_that_the_server_has(
     )
 
 
-def test_a_server_before_pgoutput() -> None:
+def test_a_server_without_pgoutput_is_refused() -> None:
     assert refusal(90624) == "Postgres 9 has no pgoutput; pgrelay needs 10 or later"
 
 
@@ -67,14 +67,14 @@ def test_a_server_before_pgoutput() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_a_protocol_version_asked_for_by_number(version: int) -> None:
+def test_a_protocol_version_may_be_chosen(version: int) -> None:
     assert options(NEWEST, protocol_version=version).proto_version == version
 
 
 @pytest.mark.parametrize(
     ("server_version", "best"), [(100000, 1), (130015, 1), (140012, 2), (150018, 3)], ids=str
 )
-def test_a_protocol_version_that_the_server_does_not_speak(server_version: int, best: int) -> None:
+def test_a_protocol_version_that_the_server_lacks_is_refused(server_version: int, best: int) -> None:
     assert options(server_version, protocol_version=best).proto_version == best
     assert refusal(server_version, protocol_version=best + 1) == (
         f"source.protocol_version: Postgres {server_version // 10000} speaks up to {best}, not {best + 1}; "
@@ -86,12 +86,12 @@ def test_a_protocol_version_that_the_server_does_not_speak(server_version: int, 
 
 
 @pytest.mark.parametrize(("protocol", "streaming"), [(1, "off"), (2, "on"), (3, "on"), (4, "parallel")])
-def test_streaming_goes_by_the_protocol_version_not_the_servers(protocol: int, streaming: str) -> None:
+def test_streaming_depends_on_the_protocol_version(protocol: int, streaming: str) -> None:
     assert options(NEWEST, protocol_version=protocol).streaming == streaming
 
 
 @pytest.mark.parametrize("streaming", ["off", "on", "parallel"])
-def test_streaming_asked_for_by_name(streaming: str) -> None:
+def test_streaming_may_be_chosen(streaming: str) -> None:
     assert options(NEWEST, streaming=streaming).streaming == streaming
 
 
@@ -109,7 +109,7 @@ def test_streaming_may_be_off_everywhere(server_version: int) -> None:
         (150018, "parallel", 4, 3),
     ],
 )
-def test_streaming_that_the_server_does_not_have(
+def test_streaming_that_the_server_lacks_is_refused(
     server_version: int, streaming: str, needed: int, spoken: int
 ) -> None:
     assert refusal(server_version, streaming=streaming) == (
@@ -118,7 +118,7 @@ def test_streaming_that_the_server_does_not_have(
     )
 
 
-# --- What a server has from some version on
+# --- Options that servers have from some version on
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_streaming_that_the_server_does_not_have(
         ("origin", "none", 160000),
     ],
 )
-def test_an_option_asked_for_by_name(option: str, choice: object, since: int) -> None:
+def test_an_option_is_accepted_from_its_first_server_version_on(
+    option: str, choice: object, since: int
+) -> None:
     asked = "none" if option == "origin" else True
     for server_version in (since, NEWEST):
         assert getattr(options(server_version, **{option: choice}), option) == asked
@@ -142,12 +144,12 @@ def test_an_option_asked_for_by_name(option: str, choice: object, since: int) ->
 
 
 @pytest.mark.parametrize("server_version", [100000, 130015, 140012, 150018, NEWEST])
-def test_what_is_off_is_never_refused(server_version: int) -> None:
+def test_options_that_are_off_are_never_refused(server_version: int) -> None:
     chosen = options(
         server_version, binary=False, messages=False, two_phase=False, origin="any", streaming="off"
     )
     assert [name for name, _ in chosen.pairs()] == ["proto_version", "publication_names"]
 
 
-def test_every_origin_is_the_servers_own_default() -> None:
+def test_origin_any_is_not_sent() -> None:
     assert options(NEWEST, origin="any").origin is None

@@ -1,4 +1,4 @@
-"""Which transactions a snapshot shows, whose ids have more bits than those of the stream."""
+"""Which transactions a snapshot shows. Its ids have more bits than those of the stream."""
 
 import pytest
 
@@ -11,17 +11,17 @@ EPOCH = 1 << 32
     ("xid", "shown"),
     [(99, True), (100, False), (101, True), (104, False), (109, True), (110, False), (200, False)],
 )
-def test_what_runs_is_not_shown_nor_what_comes_later(xid: int, shown: bool) -> None:
+def test_running_and_later_transactions_are_not_shown(xid: int, shown: bool) -> None:
     assert Snapshot.parse("100:110:100,104").shows(xid) == shown
     assert Snapshot.parse(f"{EPOCH + 100}:{EPOCH + 110}:{EPOCH + 100},{EPOCH + 104}").shows(xid) == shown
 
 
-def test_nothing_runs() -> None:
+def test_with_nothing_running_everything_before_is_shown() -> None:
     now = Snapshot.parse("110:110:")
     assert (now.shows(109), now.shows(110), now.shows(None)) == (True, False, True)
 
 
-def test_ids_begin_again() -> None:
+def test_ids_may_wrap_around() -> None:
     now = Snapshot.parse(f"{EPOCH - 2}:{EPOCH + 5}:{EPOCH - 2},{EPOCH + 3}")
     assert [now.shows(xid) for xid in (EPOCH - 3, EPOCH - 2, EPOCH - 1, 2, 3, 4, 5)] == [
         True, False, True, True, False, True, False,
@@ -41,5 +41,5 @@ def test_ids_begin_again() -> None:
         ("*", True),
     ],
 )
-def test_whether_a_commit_may_wait_for_us(standbys: str, named: bool) -> None:
+def test_names_tells_whether_a_commit_may_wait_for_us(standbys: str, named: bool) -> None:
     assert names(standbys, "pgrelay") == named

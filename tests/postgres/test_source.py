@@ -1,4 +1,4 @@
-"""How libpq is driven. No server is there, and the socket is silent."""
+"""How libpq is driven. There is no server, and the socket is silent."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from tests.test_handover import KEEPALIVE, ROW, Libpq
 
 
 class Held(Libpq):
-    """Under TLS bytes may wait decrypted, which the socket no longer announces; and its queue may be full."""
+    """With TLS, decrypted bytes may wait that the socket no longer announces; its send queue may be full."""
 
     def __init__(self, *looks: list[bytes | None]) -> None:
         super().__init__([], *looks)
@@ -41,14 +41,14 @@ class Answer:
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """A socket that nobody writes to."""
+    """A socket to which nobody writes."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours
 
 
 class Driven(Source):
-    """Of a libpq that is given."""
+    """A source with the given libpq."""
 
     def __init__(self, libpq: Any, silent: socket.socket) -> None:
         super().__init__("")
@@ -56,13 +56,13 @@ class Driven(Source):
         self._socket = silent.fileno()
 
 
-async def test_the_end_of_a_stream_is_not_waited_for_where_tls_holds_it(silent: socket.socket) -> None:
+async def test_the_end_of_a_stream_buffered_by_tls_is_not_waited_for(silent: socket.socket) -> None:
     libpq = Held([ROW], [ROW, KEEPALIVE, ROW], [ROW, None])
     async with asyncio.timeout(10):
         await Driven(libpq, silent)._end_copy()
     assert libpq.unsent == 0
 
 
-async def test_an_answer_is_not_waited_for_where_tls_holds_it(silent: socket.socket) -> None:
+async def test_an_answer_buffered_by_tls_is_not_waited_for(silent: socket.socket) -> None:
     async with asyncio.timeout(10):
         await Driven(Held([ROW], [ROW], [ROW]), silent)._execute("TIMELINE_HISTORY 2")

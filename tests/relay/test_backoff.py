@@ -3,7 +3,7 @@
 from pgrelay.relay.backoff import Backoff
 
 
-def test_pauses_grow_to_a_bound_and_begin_anew_once_things_went_well() -> None:
+def test_pauses_grow_to_a_limit_and_restart_after_success() -> None:
     backoff = Backoff()
     assert 0.1 <= backoff.next_s() <= 0.2
     for _ in range(10):
@@ -13,7 +13,7 @@ def test_pauses_grow_to_a_bound_and_begin_anew_once_things_went_well() -> None:
     assert backoff.next_s() <= 0.2
 
 
-def test_a_higher_bound_is_that_of_one_trouble_only() -> None:
+def test_a_higher_limit_applies_to_one_error_only() -> None:
     backoff = Backoff()
     for _ in range(12):
         pause_s = backoff.next_s(60)
@@ -21,7 +21,7 @@ def test_a_higher_bound_is_that_of_one_trouble_only() -> None:
     assert backoff.next_s() <= 5
 
 
-def test_a_reason_is_news_once_whatever_its_figures_until_things_went_well() -> None:
+def test_a_reason_is_news_once_until_success_whatever_its_figures() -> None:
     backoff = Backoff()
     assert backoff.is_news("a Kafka transaction was open for 61 s")
     assert not backoff.is_news("a Kafka transaction was open for 62 s")

@@ -1,4 +1,4 @@
-"""When a Kafka transaction is committed, what it covers, and what is believed after a crash."""
+"""When a Kafka transaction is committed, what it covers, and which position holds after a crash."""
 
 from typing import Final
 
@@ -31,14 +31,14 @@ BEYOND: Final = "the slot stands at 0/1000, but Kafka has everything only up to 
 # --- When a commit is due
 
 
-def test_nothing_is_due_before_anything_has_come(clock: Clock) -> None:
+def test_no_commit_is_due_before_anything_has_come(clock: Clock) -> None:
     relaying = Relaying()
     clock.now += 3600
     assert not relaying.commits.pending
     assert not relaying.commits.due(nothing_else=True)
 
 
-def test_a_transaction_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Clock) -> None:
+def test_a_commit_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     assert relaying.commits.pending
@@ -46,7 +46,7 @@ def test_a_transaction_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Cloc
     assert not relaying.commits.due(nothing_else=False)
 
 
-def test_once_it_is_time_the_end_of_a_postgres_transaction_is_wanted(clock: Clock) -> None:
+def test_a_commit_that_is_due_wants_the_end_of_a_postgres_transaction(clock: Clock) -> None:
     relaying = Relaying()
     assert not relaying.commits.wants_boundary
     relaying.take(rows(FIRST) + begun(SECOND, 1))
@@ -56,7 +56,7 @@ def test_once_it_is_time_the_end_of_a_postgres_transaction_is_wanted(clock: Cloc
     assert not relaying.commits.due(nothing_else=False)
 
 
-def test_a_mere_position_wants_none(clock: Clock) -> None:
+def test_a_position_alone_wants_no_boundary(clock: Clock) -> None:
     relaying = Relaying()
     relaying.reach(FIRST)
     clock.now += 3600
@@ -73,7 +73,7 @@ def test_under_load_a_commit_is_due_every_quarter_of_a_second(clock: Clock) -> N
     assert relaying.commits.due(nothing_else=False)
 
 
-async def test_after_a_commit_nothing_is_due_until_something_comes(clock: Clock) -> None:
+async def test_after_a_commit_none_is_due_until_something_comes(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     await relaying.commit()
@@ -84,7 +84,7 @@ async def test_after_a_commit_nothing_is_due_until_something_comes(clock: Clock)
     assert not relaying.commits.due(nothing_else=False)
 
 
-def test_within_a_transaction_only_a_quarter_of_kafka_s_patience_makes_it_due(clock: Clock) -> None:
+def test_within_a_transaction_a_commit_is_due_after_a_quarter_of_the_timeout(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     relaying.take(begun(SECOND, 3))
@@ -94,7 +94,7 @@ def test_within_a_transaction_only_a_quarter_of_kafka_s_patience_makes_it_due(cl
     assert relaying.commits.due(nothing_else=False)
 
 
-async def test_a_transaction_that_takes_longer_is_cut_again_and_again(clock: Clock) -> None:
+async def test_a_long_transaction_is_cut_repeatedly(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(begun(FIRST, 3))
     for _ in range(3):
@@ -107,7 +107,7 @@ async def test_a_transaction_that_takes_longer_is_cut_again_and_again(clock: Clo
     assert relaying.commits.due(nothing_else=True)
 
 
-async def test_positions_alone_are_committed_once_a_second_when_there_is_nothing_else(clock: Clock) -> None:
+async def test_positions_alone_are_committed_once_a_second_when_idle(clock: Clock) -> None:
     relaying = Relaying()
     relaying.reach(0x2000)
     assert relaying.commits.due(nothing_else=True)
@@ -148,7 +148,7 @@ async def test_records_are_committed_with_what_came_before_them_without_any(cloc
     assert await relaying.commit() == Delivered(SECOND + 8)
 
 
-async def test_a_position_does_not_hold_up_a_transaction(clock: Clock) -> None:
+async def test_a_position_does_not_delay_a_transactions_commit(clock: Clock) -> None:
     relaying = Relaying()
     relaying.reach(0x1100)
     await relaying.commit()
@@ -157,10 +157,10 @@ async def test_a_position_does_not_hold_up_a_transaction(clock: Clock) -> None:
     assert relaying.commits.due(nothing_else=True)
 
 
-# --- What it covers
+# --- What a commit covers
 
 
-async def test_a_commit_covers_all_that_has_ended(clock: Clock) -> None:
+async def test_a_commit_covers_everything_that_has_ended(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     relaying.take(rows(SECOND))
@@ -168,7 +168,7 @@ async def test_a_commit_covers_all_that_has_ended(clock: Clock) -> None:
     assert await relaying.commit() == Delivered(0x3000)
 
 
-async def test_postgres_is_told_of_nothing_before_kafka_has_committed_it(clock: Clock) -> None:
+async def test_nothing_is_confirmable_before_kafka_has_committed_it(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     relaying.reach(0x2000)
@@ -182,7 +182,7 @@ async def test_postgres_is_told_of_nothing_before_kafka_has_committed_it(clock: 
     assert relaying.confirmable == 0x2200
 
 
-async def test_a_position_that_moves_on_behind_the_commit_that_covered_it_waits_for_the_next(
+async def test_a_position_that_advances_after_a_commit_waits_for_the_next(
     clock: Clock,
 ) -> None:
     relaying = Relaying()
@@ -194,7 +194,7 @@ async def test_a_position_that_moves_on_behind_the_commit_that_covered_it_waits_
     assert relaying.confirmable == 0x2100
 
 
-async def test_a_commit_that_fails_covers_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_commit_covers_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(position: Delivered) -> None:
         raise ConnectionError
 
@@ -207,7 +207,7 @@ async def test_a_commit_that_fails_covers_nothing(clock: Clock, monkeypatch: pyt
     assert relaying.confirmable == SLOT
 
 
-async def test_within_a_transaction_the_position_says_how_far_it_has_come(clock: Clock) -> None:
+async def test_within_a_transaction_the_position_names_its_commit_lsn_and_seq(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
     relaying.take(begun(SECOND, 3))
@@ -222,13 +222,13 @@ async def test_within_a_transaction_the_position_says_how_far_it_has_come(clock:
 # --- After a crash
 
 
-async def test_where_nothing_was_delivered_yet_nothing_is_skipped(clock: Clock) -> None:
+async def test_nothing_is_skipped_if_nothing_was_delivered(clock: Clock) -> None:
     relaying = Relaying(None)
     await relaying.commits.recover()
     assert relaying.take(rows(FIRST, 2)) == [0, 1]
 
 
-async def test_what_was_delivered_is_skipped_and_confirmed_all_the_same(clock: Clock) -> None:
+async def test_delivered_changes_are_skipped_and_still_confirmed(clock: Clock) -> None:
     relaying = Relaying(Delivered(FIRST + 8, SECOND, 2))
     await relaying.commits.recover()
     assert relaying.take(rows(FIRST, 4)) == []
@@ -238,14 +238,14 @@ async def test_what_was_delivered_is_skipped_and_confirmed_all_the_same(clock: C
     assert relaying.confirmable == THIRD + 8
 
 
-async def test_a_position_beyond_the_end_of_wal_is_not_believed() -> None:
-    """What it means is in test_gap_checks.py; here the server is a standby."""
+async def test_a_position_beyond_the_end_of_wal_is_refused() -> None:
+    """test_gap_checks.py tests the other reasons. Here the server is a standby."""
     relaying = Relaying(Delivered(WAL_END + 1))
     with pytest.raises(SourceUnavailable, match="the standby has not reached 0/9001"):
         await relaying.commits.recover()
 
 
-async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
+async def test_the_end_of_wal_is_queried_after_the_position() -> None:
     """The relay that had the slot before may have gone on delivering until we got it."""
     kafka, ledger, encoder = FakeKafka(None), Ledger(SLOT), encoder_of(OPTIONS)
     asked: list[Delivered | None] = []
@@ -260,27 +260,27 @@ async def test_the_end_of_wal_is_asked_for_when_the_position_is_known() -> None:
     assert asked == [Delivered(WAL_END)]
 
 
-async def test_a_slot_beyond_the_position_is_refused() -> None:
+async def test_a_slot_ahead_of_the_position_is_refused() -> None:
     relaying = Relaying(Delivered(SLOT - 1))
     with pytest.raises(GapError, match=BEYOND):
         await relaying.commits.recover()
 
 
-async def test_a_slot_that_moved_before_kafka_had_a_position_is_refused() -> None:
+async def test_without_a_position_in_kafka_a_slot_ahead_of_what_we_know_is_refused() -> None:
     """Nothing was written since the slot was made, so no commit told where it stood; this process knows."""
     relaying = Relaying(None, slot_lsn=SLOT, known=Delivered(SLOT - 1))
     with pytest.raises(GapError, match=BEYOND):
         await relaying.commits.recover()
 
 
-async def test_what_kafka_has_counts_for_more_than_what_this_process_knows() -> None:
+async def test_a_position_in_kafka_outweighs_what_this_process_knows() -> None:
     """Another relay had the slot meanwhile, and moved it as it should."""
     relaying = Relaying(Delivered(WAL_END), known=Delivered(SLOT - 1))
     await relaying.commits.recover()
 
 
 @pytest.mark.parametrize("delivered", [Delivered(SLOT), Delivered(WAL_END)])
-async def test_positions_from_the_slot_s_to_the_end_of_wal_are_believed(delivered: Delivered) -> None:
+async def test_positions_between_the_slot_and_the_end_of_wal_are_accepted(delivered: Delivered) -> None:
     relaying = Relaying(delivered)
     await relaying.commits.recover()
     relaying.reach(WAL_END)
@@ -290,7 +290,7 @@ async def test_positions_from_the_slot_s_to_the_end_of_wal_are_believed(delivere
 # --- A position never goes back
 
 
-async def test_transactions_that_come_again_do_not_take_the_position_back(clock: Clock) -> None:
+async def test_repeated_transactions_do_not_move_the_position_back(clock: Clock) -> None:
     relaying = Relaying(Delivered(SECOND + 8))
     await relaying.commits.recover()
     relaying.take(rows(FIRST))
@@ -312,7 +312,7 @@ async def test_a_cut_is_kept_until_its_transaction_comes_again(clock: Clock) -> 
     assert await relaying.commit() == Delivered(0x2000, SECOND, 2)
 
 
-async def test_a_cut_does_not_go_back_while_its_transaction_comes_again(clock: Clock) -> None:
+async def test_a_cut_does_not_move_back_while_its_transaction_comes_again(clock: Clock) -> None:
     relaying = Relaying(Delivered(FIRST + 8, SECOND, 3))
     await relaying.commits.recover()
     relaying.take(begun(SECOND, 1))
@@ -323,7 +323,7 @@ async def test_a_cut_does_not_go_back_while_its_transaction_comes_again(clock: C
     assert await relaying.commit() == Delivered(SECOND + 8)
 
 
-async def test_a_cut_within_the_next_transaction_takes_the_place_of_the_last(clock: Clock) -> None:
+async def test_a_cut_in_the_next_transaction_replaces_the_last_one(clock: Clock) -> None:
     relaying = Relaying(Delivered(FIRST + 8, SECOND, 3))
     await relaying.commits.recover()
     relaying.take(rows(SECOND, 4))

@@ -15,7 +15,7 @@ class FakeSource(Source):
         return self.takes
 
 
-def test_a_server_that_takes_nothing_is_not_asked_without_a_rest() -> None:
+def test_a_server_that_accepts_no_status_is_retried_after_a_rest() -> None:
     """For example, it has ended the stream while earlier records still wait for Kafka."""
     source = FakeSource()
     confirmations = Confirmations(source, Ledger(0x100), None, 10.0)

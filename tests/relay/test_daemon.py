@@ -1,4 +1,4 @@
-"""A daemon that is asked to stop in the middle of trouble. There is no server."""
+"""A daemon that is asked to stop during other trouble. There is no server."""
 
 import asyncio
 from collections.abc import Callable
@@ -124,7 +124,7 @@ async def stopped(daemon: Daemon, once: asyncio.Event) -> None:
     await running
 
 
-async def test_postgres_going_while_it_stops_is_no_reconnection_and_has_what_is_left_of_the_grace() -> None:
+async def test_losing_postgres_during_a_stop_keeps_the_rest_of_the_grace() -> None:
     began = asyncio.Event()
     session = Ending(began, SourceUnavailable("Postgres cut the connection"))
     daemon = Given(session)
@@ -133,7 +133,7 @@ async def test_postgres_going_while_it_stops_is_no_reconnection_and_has_what_is_
     assert value(daemon.metrics, "pgrelay_reconnects_total", end="postgres") == 0
 
 
-async def test_a_stop_does_not_wait_for_what_kafka_is_asked_of_a_refusal() -> None:
+async def test_a_stop_does_not_wait_for_a_query_about_a_refused_record() -> None:
     asked = asyncio.Event()
     await stopped(Given(RecordRefused("too large"), HangingRefusals(asked)), once=asked)
 
@@ -145,15 +145,15 @@ async def test_a_kafka_that_is_away_when_asked_of_a_refusal_is_waited_for() -> N
     assert value(daemon.metrics, "pgrelay_reconnects_total", end="kafka") == 2
 
 
-async def test_nothing_is_asked_of_a_refusal_once_it_is_to_stop() -> None:
+async def test_a_stopping_daemon_asks_nothing_about_a_refused_record() -> None:
     asked, began = asyncio.Event(), asyncio.Event()
     session = Ending(began, RecordRefused("too large"))
     await stopped(Given(session, HangingRefusals(asked)), once=began)
     assert not asked.is_set()
 
 
-async def test_a_stop_while_a_session_begins_does_not_wait_for_a_postgres_that_has_fallen_silent() -> None:
-    """psycopg, cancelled within a query, waits for the server twice."""
+async def test_a_stop_during_connect_does_not_wait_for_a_silent_postgres() -> None:
+    """When cancelled during a query, psycopg waits for the server twice."""
     asked = asyncio.Event()
 
     class Beginning(Given):

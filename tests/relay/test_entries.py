@@ -1,4 +1,4 @@
-"""How far what has entered reaches, before Kafka has acknowledged any of it. No server is there."""
+"""The LSN up to which records have entered, before Kafka acknowledges any. There is no server."""
 
 from pgrelay.assembly.events import Reached, TransactionBegin
 from pgrelay.encode.records import BY_KEY, Record, Segment
@@ -19,7 +19,7 @@ class FakeSink(Sink):
 
 
 class FakeCommits(Commits):
-    """Tells what it was to hold: a transaction with records, or a mere position."""
+    """Records what it was given to hold: a transaction with records, or only a position."""
 
     def __init__(self) -> None:
         self.held: list[tuple[InFlight, bool]] = []
@@ -29,7 +29,7 @@ class FakeCommits(Commits):
 
 
 class Entrance:
-    """What is needed to let anything enter."""
+    """Everything that an entry needs."""
 
     def __init__(self, commits: Commits | None = None) -> None:
         self.ledger = Ledger()
@@ -45,7 +45,7 @@ class Entrance:
         return self.entries.relayed_lsn
 
 
-def test_it_is_known_how_far_what_was_relayed_reaches_before_kafka_has_acknowledged_it() -> None:
+def test_the_relayed_lsn_advances_before_kafka_acknowledges() -> None:
     entrance = Entrance()
     assert entrance.relayed(TransactionBegin(700, 3, 0), [], 4) == 0
     assert entrance.relayed(TransactionBegin(701, 5, 0), [RECORD], 9) == 6
@@ -53,7 +53,7 @@ def test_it_is_known_how_far_what_was_relayed_reaches_before_kafka_has_acknowled
     assert entrance.ledger.flush_lsn == 0
 
 
-def test_a_transaction_goes_on_in_the_segments_after_its_first() -> None:
+def test_a_transaction_continues_in_later_segments() -> None:
     entrance = Entrance()
     assert entrance.relayed(TransactionBegin(700, 5, 0), [], None) == 0
     assert entrance.ledger.in_transaction
@@ -63,7 +63,7 @@ def test_a_transaction_goes_on_in_the_segments_after_its_first() -> None:
     assert entrance.ledger.ended_lsn == 9
 
 
-def test_exactly_once_nothing_is_relayed_before_a_commit_says_so() -> None:
+def test_with_exactly_once_nothing_counts_as_relayed_before_its_commit() -> None:
     commits = FakeCommits()
     entrance = Entrance(commits)
     assert entrance.relayed(TransactionBegin(701, 5, 0), [RECORD], 9) == 0

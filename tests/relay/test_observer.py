@@ -55,7 +55,7 @@ class FakePoll(ServerPoll):
 
 
 class FakeSession(Session):
-    """What the observer looks at to tell whether Kafka answers, of one that delivers at least once."""
+    """The part of an at-least-once session by which the observer judges whether Kafka answers."""
 
     def __init__(self, recovering: bool = False) -> None:
         self.ledger = Ledger()
@@ -103,7 +103,7 @@ def stalled(observer: Observer, clock: Clock, *, committing: bool) -> FakeSessio
     return session
 
 
-def test_a_commit_that_comes_through_ends_a_stall_though_nothing_follows(
+def test_a_successful_commit_ends_a_stall_even_if_nothing_follows(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = stalled(observer, clock, committing=True)
@@ -115,7 +115,7 @@ def test_a_commit_that_comes_through_ends_a_stall_though_nothing_follows(
     assert [event["event"] for event in logs] == [AGAIN]
 
 
-def test_a_record_that_is_acknowledged_ends_a_stall(observer: Observer, health: Health, clock: Clock) -> None:
+def test_an_acknowledged_record_ends_a_stall(observer: Observer, health: Health, clock: Clock) -> None:
     session = stalled(observer, clock, committing=False)
     assert health.reason == STALLED
     session.kafka.acknowledged = True
@@ -125,10 +125,10 @@ def test_a_record_that_is_acknowledged_ends_a_stall(observer: Observer, health: 
     assert [event["event"] for event in logs] == [AGAIN]
 
 
-def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
+def test_a_position_that_waits_long_is_a_stall_even_if_rows_flow(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
-    """Its topic may have another leader than those of rows; without the position, the slot never moves."""
+    """Its topic may have another leader than those of rows. Without the position the slot never moves."""
     session = FakeSession()
     observer.begins(session)
     session.kafka.under_way = 1
@@ -145,10 +145,10 @@ def test_a_position_that_waits_for_long_is_a_stall_though_rows_flow(
     assert [event["log_level"] for event in logs] == ["warning", "info"]
 
 
-def test_a_partition_that_takes_nothing_is_a_stall_though_others_flow(
+def test_a_partition_that_accepts_nothing_is_a_stall_even_if_others_flow(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
-    """The oldest transaction has a record there, so the slot never moves."""
+    """The oldest transaction has a record in that partition, so the slot never moves."""
     session = FakeSession()
     observer.begins(session)
     session.kafka.under_way = 1
@@ -169,7 +169,7 @@ def test_a_partition_that_takes_nothing_is_a_stall_though_others_flow(
     assert [event["log_level"] for event in logs] == ["warning", "info"]
 
 
-def test_a_transaction_that_the_server_takes_long_to_send_is_no_stall(
+def test_a_transaction_that_the_server_sends_slowly_is_no_stall(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     session = FakeSession()
@@ -183,7 +183,7 @@ def test_a_transaction_that_the_server_takes_long_to_send_is_no_stall(
         assert health.ready
 
 
-def test_a_session_that_learns_what_was_delivered_is_not_ready_for_want_of_records(
+def test_a_session_that_reads_its_position_is_not_ready_because_nothing_waits(
     observer: Observer, health: Health, clock: Clock
 ) -> None:
     stalled(observer, clock, committing=True)
@@ -196,7 +196,7 @@ def test_a_session_that_learns_what_was_delivered_is_not_ready_for_want_of_recor
     assert health.ready
 
 
-def test_nothing_is_told_where_nothing_waits(observer: Observer, health: Health, clock: Clock) -> None:
+def test_nothing_is_logged_if_nothing_waits(observer: Observer, health: Health, clock: Clock) -> None:
     session = FakeSession()
     with capture_logs() as logs:
         observer.begins(session)

@@ -31,7 +31,7 @@ def a_delivery() -> Delivery:
     return Delivery(InFlight(None), 0, lambda *_: None)
 
 
-def test_all_leaves_in_order_where_there_is_room() -> None:
+def test_everything_leaves_in_order_if_there_is_room() -> None:
     outbox, first, second, queue = Outbox(), a_delivery(), a_delivery(), Queue(room=5)
     outbox.add(first, records(b"1", b"2"))
     outbox.add(second, records(b"3"))
@@ -40,7 +40,7 @@ def test_all_leaves_in_order_where_there_is_room() -> None:
     assert queue.taken == [(b"1", first), (b"2", first), (b"3", second)]
 
 
-def test_what_there_is_no_room_for_is_left_though_some_was_taken() -> None:
+def test_records_without_room_stay_although_others_were_accepted() -> None:
     outbox, delivery, queue = Outbox(), a_delivery(), Queue(room=3)
     outbox.add(delivery, records(b"1", b"2"))
     outbox.add(delivery, records(b"3", b"4"))
@@ -52,14 +52,14 @@ def test_what_there_is_no_room_for_is_left_though_some_was_taken() -> None:
     assert [value for value, _ in queue.taken] == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_full_queue_takes_nothing() -> None:
+def test_a_full_queue_accepts_nothing() -> None:
     outbox, queue = Outbox(), Queue()
     outbox.add(a_delivery(), records(b"1"))
     assert not outbox.hand_over(queue.produce)
     assert outbox
 
 
-def test_whole_lists_that_left_count_though_the_next_found_no_room() -> None:
+def test_a_list_that_left_whole_counts_although_the_next_has_no_room() -> None:
     outbox, queue = Outbox(), Queue(room=1)
     outbox.add(a_delivery(), records(b"1"))
     outbox.add(a_delivery(), records(b"2"))
@@ -68,7 +68,7 @@ def test_whole_lists_that_left_count_though_the_next_found_no_room() -> None:
 
 
 class Refusing(Queue):
-    """Takes all but one value, and says so, as the sink does, without a word on those before it."""
+    """Refuses one value and, as the sink does, does not report those accepted before it."""
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         values = [value for _, _, value, _, _ in records]
@@ -79,8 +79,8 @@ class Refusing(Queue):
         raise RecordRefused("too large")
 
 
-def test_behind_what_was_refused_nothing_leaves_and_nothing_twice() -> None:
-    """It stays all the same: what has left is not all there is, so no Kafka commit may cover it."""
+def test_after_a_refused_record_nothing_leaves_and_nothing_leaves_twice() -> None:
+    """The rest stays in the outbox, so no Kafka commit may cover it."""
     outbox, queue = Outbox(), Refusing(room=10)
     outbox.add(a_delivery(), records(b"1"))
     outbox.add(a_delivery(), records(b"2", b"too large", b"3"))

@@ -70,16 +70,14 @@ def positions(kafka: FakeKafka, clock: Clock) -> Positions:
     )
 
 
-def test_where_the_slot_stands_is_kept_at_once(kafka: FakeKafka, positions: Positions) -> None:
-    """So that a slot which is lost before anything was relayed is missed as well."""
+def test_the_slots_position_is_kept_at_once(kafka: FakeKafka, positions: Positions) -> None:
+    """So the loss of a slot before anything was relayed is noticed too."""
     positions.keep(SLOT)
     position = {"lsn": SLOT, "commit_lsn": None, "seq": None, "timeline": 3, "timeline_began": 0x800}
     assert kafka.values == [position]
 
 
-def test_what_postgres_may_be_told_waits_for_the_acknowledgement(
-    kafka: FakeKafka, positions: Positions
-) -> None:
+def test_the_confirmable_lsn_waits_for_the_acknowledgement(kafka: FakeKafka, positions: Positions) -> None:
     positions.keep(0x2000)
     positions.keep(0x2000)
     assert (positions.lsn, positions.under_way) == (SLOT, True)
@@ -89,7 +87,9 @@ def test_what_postgres_may_be_told_waits_for_the_acknowledgement(
     assert kafka.lsns == [0x2000]
 
 
-def test_for_how_long_it_waits_is_known(kafka: FakeKafka, positions: Positions, clock: Clock) -> None:
+def test_the_time_that_a_position_waits_is_known(
+    kafka: FakeKafka, positions: Positions, clock: Clock
+) -> None:
     assert positions.waits_s == 0
     positions.keep(0x2000)
     clock.now += 31
@@ -99,7 +99,7 @@ def test_for_how_long_it_waits_is_known(kafka: FakeKafka, positions: Positions, 
     assert positions.waits_s == 0
 
 
-def test_one_is_under_way_at_a_time_and_not_too_often(
+def test_one_position_is_under_way_at_a_time_and_not_too_often(
     kafka: FakeKafka, positions: Positions, clock: Clock
 ) -> None:
     positions.keep(0x2000)
@@ -117,7 +117,7 @@ def test_one_is_under_way_at_a_time_and_not_too_often(
     assert kafka.lsns == [0x2000, 0x3000, 0x4000]
 
 
-def test_the_last_one_waits_for_nothing_but_the_one_before(kafka: FakeKafka, positions: Positions) -> None:
+def test_the_last_position_waits_only_for_the_one_before(kafka: FakeKafka, positions: Positions) -> None:
     positions.keep(0x2000)
     positions.keep(0x3000, at_once=True)
     kafka.acknowledge()
@@ -125,9 +125,7 @@ def test_the_last_one_waits_for_nothing_but_the_one_before(kafka: FakeKafka, pos
     assert kafka.lsns == [0x2000, 0x3000]
 
 
-def test_a_queue_without_room_is_tried_again_later(
-    kafka: FakeKafka, positions: Positions, clock: Clock
-) -> None:
+def test_a_full_queue_is_tried_again_later(kafka: FakeKafka, positions: Positions, clock: Clock) -> None:
     kafka.room = False
     positions.keep(0x2000)
     assert not positions.under_way
@@ -138,7 +136,7 @@ def test_a_queue_without_room_is_tried_again_later(
     assert kafka.lsns == [0x2000]
 
 
-def test_it_never_falls_below_what_postgres_was_told(kafka: FakeKafka, positions: Positions) -> None:
+def test_the_kept_lsn_never_falls_below_the_confirmed_one(kafka: FakeKafka, positions: Positions) -> None:
     positions.keep(SLOT - 1)
     kafka.acknowledge()
     positions.keep(SLOT - 1)

@@ -1,4 +1,4 @@
-"""What is learnt from a refusal. No broker is there."""
+"""What is learnt from a refused record. There is no broker."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def too_large(topic: str) -> RecordRefused:
     return error
 
 
-async def test_nothing_is_learnt_of_a_topic_that_is_not_known() -> None:
+async def test_nothing_is_learnt_from_a_refusal_without_a_topic() -> None:
     assert not await Refusals(Config.model_validate(SECTIONS)).learn(RecordRefused("some record"))
 
 
@@ -37,7 +37,7 @@ async def test_nothing_is_learnt_of_a_topic_that_is_not_known() -> None:
         ({"message.max.bytes": 8_000_000}, [5_000_000], 1_000_000),
     ],
 )
-async def test_batches_are_those_of_the_configuration_or_smaller(
+async def test_batches_are_never_larger_than_configured(
     given: dict[str, int], limits: list[int], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {f"t{n}": TopicConfig(most, 1, "delete", -1) for n, most in enumerate(limits)}

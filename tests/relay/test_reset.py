@@ -1,4 +1,4 @@
-"""What a reset does where Kafka goes meanwhile. No server is there."""
+"""A reset during which Kafka goes away. There is no server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Known(Offsets):
 
 
 class Told(KnownTopics):
-    """Whatever one asks for is there."""
+    """Every topic exists."""
 
     def __init__(self) -> None: ...
 
@@ -34,7 +34,7 @@ class Told(KnownTopics):
 
 
 class Gone(Sink):
-    """Whose brokers have gone since they told their topics."""
+    """Its brokers have gone away since they named their topics."""
 
     problem = "connection refused"
 
@@ -45,7 +45,7 @@ class Gone(Sink):
         await asyncio.sleep(3600)
 
 
-async def test_kafka_that_acknowledges_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reset_without_kafkas_acknowledgement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgrelay.relay.reset._PATIENCE_S", 0.05)
     with pytest.raises(KafkaUnavailable) as caught:
         await _forget(Gone(), Known())

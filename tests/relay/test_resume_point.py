@@ -1,4 +1,4 @@
-"""What a process knows of its slot between two streams."""
+"""What a process knows about its slot between two streams."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ def resume_point() -> ResumePoint:
     return resume_point
 
 
-def test_a_slot_that_stands_where_we_left_it_is_ours(resume_point: ResumePoint) -> None:
+def test_a_slot_that_is_where_we_left_it_has_not_moved(resume_point: ResumePoint) -> None:
     """Also while the server has not yet noticed that we are gone."""
     resume_point.seen(slot(active_pid=OURS))
     assert not resume_point.may_have_moved(slot())
@@ -42,7 +42,9 @@ def test_before_the_first_stream_only_kafka_knows() -> None:
     assert ResumePoint().delivered is None
 
 
-def test_so_it_is_once_another_had_the_slot_until_it_is_ours_again(resume_point: ResumePoint) -> None:
+def test_after_another_had_the_slot_it_may_have_moved_until_it_is_ours_again(
+    resume_point: ResumePoint,
+) -> None:
     resume_point.seen(slot(active_pid=OTHER))
     resume_point.seen(slot())
     assert resume_point.may_have_moved(slot())
@@ -50,11 +52,11 @@ def test_so_it_is_once_another_had_the_slot_until_it_is_ours_again(resume_point:
     assert not resume_point.may_have_moved(slot())
 
 
-def test_so_it_is_where_it_has_moved(resume_point: ResumePoint) -> None:
+def test_a_slot_that_is_elsewhere_has_moved(resume_point: ResumePoint) -> None:
     assert resume_point.may_have_moved(slot(CONFIRMED + 1))
 
 
-def test_without_positions_a_slot_moved_by_nobody_that_was_seen_is_refused(resume_point: ResumePoint) -> None:
+def test_without_positions_a_slot_moved_by_an_unseen_client_is_refused(resume_point: ResumePoint) -> None:
     with pytest.raises(GapError, match="slot stands at 0/1001, but Kafka has everything only up to 0/1000:"):
         resume_point.check_unmoved(slot(CONFIRMED + 1))
     resume_point.seen(slot(active_pid=OTHER))
@@ -66,19 +68,19 @@ def promoted(left_at: int) -> System:
     return System("7", 2, 0x9000, History(((1, left_at),)))
 
 
-def test_a_standby_that_lacks_what_kafka_may_still_acknowledge_is_refused(
+def test_a_standby_that_lacks_unacknowledged_records_is_refused(
     resume_point: ResumePoint,
 ) -> None:
-    """The producer outlives the session, and what it holds is written yet."""
+    """The producer outlives the session, and what it holds may still be written."""
     sent = CONFIRMED + 0x100
     resume_point.advance(CONFIRMED, CONFIRMED, sent)
     resume_point.check_history(promoted(left_at=sent))
     with pytest.raises(GapError, match="left timeline 1 at 0/10FF, before 0/1100, which we have relayed"):
         resume_point.check_history(promoted(left_at=sent - 1))
-    assert resume_point.flush_lsn == CONFIRMED  # where the next stream begins all the same
+    assert resume_point.flush_lsn == CONFIRMED  # where the next stream begins
 
 
-def test_so_is_another_standby_that_was_promoted_from_the_same_timeline() -> None:
+def test_a_second_standby_promoted_from_one_timeline_is_refused() -> None:
     resume_point = ResumePoint()
     resume_point.started(promoted(left_at=CONFIRMED - 8), slot(), OURS, standby=False)
     resume_point.check_history(promoted(left_at=CONFIRMED - 8))
@@ -88,7 +90,7 @@ def test_so_is_another_standby_that_was_promoted_from_the_same_timeline() -> Non
         resume_point.check_history(promoted(left_at=CONFIRMED - 9))
 
 
-def test_a_primary_that_is_a_standby_now_is_waited_for_however_much_wal_it_has(
+def test_a_primary_that_became_a_standby_is_waited_for(
     resume_point: ResumePoint,
 ) -> None:
     for wal_end in 0, CONFIRMED:
@@ -96,7 +98,7 @@ def test_a_primary_that_is_a_standby_now_is_waited_for_however_much_wal_it_has(
             resume_point.check_cluster(System("7", 1, wal_end), standby=True)
 
 
-def test_a_server_that_lost_wal_is_refused_and_a_standby_may_replay_it_yet() -> None:
+def test_a_server_that_lost_wal_is_refused_but_a_standby_is_waited_for() -> None:
     shorter = System("7", 1, CONFIRMED - 1)
     resume_point = ResumePoint()
     resume_point.started(PRIMARY, slot(), OURS, standby=True)

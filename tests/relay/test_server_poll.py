@@ -1,4 +1,4 @@
-"""What is asked beside the stream, how often, and who hears of it. No server is there."""
+"""The queries beside the stream: what they ask, how often, and what happens with the results. No server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class FakeStore(PreparedStore):
 
 
 class Polling:
-    """A poll and all around it."""
+    """A poll and everything around it."""
 
     def __init__(self, clock: Clock, takes_s: float = 0, gone: bool = False) -> None:
         self.catalog = FakeCatalog(clock, takes_s)
@@ -69,13 +69,13 @@ class Polling:
         self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, self.woken.set)
 
     async def once(self) -> None:
-        """Begins one and waits for its end, which nobody has been told yet."""
+        """Begin a poll and wait for its end, which nobody has been told yet."""
         self.poll.turn(7)
         await asyncio.wait_for(self.woken.wait(), 10)
         self.woken.clear()
 
 
-async def test_what_was_found_is_there_when_the_loop_is_woken(clock: Clock) -> None:
+async def test_results_are_ready_when_the_loop_is_woken(clock: Clock) -> None:
     polling = Polling(clock)
     assert (polling.poll.wal_end, polling.poll.published) == (0, None)
     await polling.once()
@@ -84,7 +84,7 @@ async def test_what_was_found_is_there_when_the_loop_is_woken(clock: Clock) -> N
     assert polling.store.left == 0
 
 
-async def test_what_is_wrong_is_raised_in_the_next_turn(clock: Clock) -> None:
+async def test_an_error_is_raised_in_the_next_turn(clock: Clock) -> None:
     polling = Polling(clock, gone=True)
     await polling.once()
     with pytest.raises(SetupError, match="gone after 7"):
@@ -92,7 +92,7 @@ async def test_what_is_wrong_is_raised_in_the_next_turn(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("takes_s", "rests_s"), [(0, 2), (0.1, 2), (1, 10)])
-async def test_it_rests_ten_times_as_long_as_it_took_and_two_seconds_at_least(
+async def test_it_rests_ten_times_as_long_as_it_took_but_at_least_two_seconds(
     takes_s: float, rests_s: float, clock: Clock
 ) -> None:
     polling = Polling(clock, takes_s)
@@ -107,7 +107,7 @@ async def test_it_rests_ten_times_as_long_as_it_took_and_two_seconds_at_least(
     assert polling.catalog.polls == 2
 
 
-async def test_one_is_under_way_at_a_time_and_its_end_is_not_waited_for_when_all_ends(clock: Clock) -> None:
+async def test_one_poll_is_under_way_at_a_time_and_is_cancelled_at_the_end(clock: Clock) -> None:
     polling = Polling(clock)
     polling.poll.turn(7)
     assert polling.poll.rest_s() == float("inf")

@@ -89,14 +89,14 @@ BY = pytest.mark.parametrize("broker_refused", [True, False], ids=["broker", "pr
 
 
 @BY
-async def test_what_came_ahead_of_it_is_waited_for_and_it_is_not(broker_refused: bool) -> None:
+async def test_settling_waits_for_records_before_the_refused_one_only(broker_refused: bool) -> None:
     session = Ending(None, broker_refused)
     await session.settle(10)
     assert session.ledger.flush_lsn == 2
     assert session.ledger.waiting
 
 
-async def test_nothing_is_waited_for_where_kafka_does_not_let_us_in() -> None:
+async def test_settling_does_not_wait_if_kafka_denies_access() -> None:
     session = Ending(None, True)
     session.sink.shut_out = True
     await session.settle(10)
@@ -104,7 +104,7 @@ async def test_nothing_is_waited_for_where_kafka_does_not_let_us_in() -> None:
 
 
 @BY
-async def test_no_commit_covers_it(broker_refused: bool) -> None:
+async def test_no_commit_covers_a_refused_record(broker_refused: bool) -> None:
     session = Ending(FakeCommits(), broker_refused)
     await session.settle(10)
     assert session.ledger.flush_lsn == 0
@@ -141,16 +141,16 @@ class Stopped(Session):
 
 
 @pytest.mark.timeout(30)
-async def test_a_stop_does_not_wait_for_an_errand_that_is_no_commit() -> None:
-    """Its grace is for what is on its way to Kafka."""
+async def test_a_stop_does_not_wait_for_an_errand_other_than_a_commit() -> None:
+    """The grace is for records on their way to Kafka."""
     session, stop = Stopped(), asyncio.Event()
     stop.set()
     await session.run(stop, lambda _: None)
     assert await session.finish(3600)
 
 
-async def test_it_does_for_a_commit() -> None:
-    """Or nobody would know whether it took effect."""
+async def test_a_stop_waits_for_a_commit() -> None:
+    """Otherwise nobody would know whether it took effect."""
     session, stop, acknowledged = Stopped(), asyncio.Event(), asyncio.Event()
     stop.set()
 
@@ -214,7 +214,7 @@ def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> N
 
 
 class Sending(Source):
-    """Each read gives the next of these; behind them the server ends the stream."""
+    """Each read gives the next of these; then the server ends the stream."""
 
     def __init__(self, *reads: list[bytes]) -> None:
         self._reads = list(reads)
@@ -226,12 +226,12 @@ class Sending(Source):
 
 
 def transactions(number: int) -> list[list[bytes]]:
-    """As the server sends them to whoever is not behind: to each its keepalive."""
+    """As the server sends them to a client that is not behind: with a keepalive after each."""
     return [[b"w" * 30, build.keepalive(lsn, reply=lsn == 2)] for lsn in range(1, number + 1)]
 
 
 class ReadingOn(Reading):
-    """Of a server that sends these; `asked` are the answers that it was promised."""
+    """Reads from a server that sends these; `asked` counts the replies that it was promised."""
 
     def __init__(self, *reads: list[bytes]) -> None:
         super().__init__(Ledger())
@@ -244,7 +244,7 @@ class ReadingOn(Reading):
         self.asked += 1
 
     def frames(self) -> int:
-        """How many the next read gives."""
+        """The number of frames that the next read gives."""
         return len(self._frames) if self._read() else 0
 
     async def back_from_an_errand(self, commit: bool) -> None:
@@ -255,8 +255,8 @@ class ReadingOn(Reading):
 
 
 @pytest.mark.parametrize(("commit", "then"), [(False, 6), (True, 2)], ids=["need", "commit"])
-async def test_what_came_during_an_errand_is_read_together(commit: bool, then: int) -> None:
-    """So that the tables which are new in it are asked for together."""
+async def test_frames_that_came_during_an_errand_are_read_together(commit: bool, then: int) -> None:
+    """So the new tables in them are asked for together."""
     session = ReadingOn(*transactions(4), [])
     assert session.frames() == 2
     await session.back_from_an_errand(commit)
@@ -264,7 +264,7 @@ async def test_what_came_during_an_errand_is_read_together(commit: bool, then: i
     assert session.asked == 1
 
 
-async def test_but_as_much_as_is_a_slice() -> None:
+async def test_frames_read_together_are_at_most_a_slice() -> None:
     session = ReadingOn(*transactions(1000), [])
     await session.back_from_an_errand(commit=False)
     assert session.frames() == 500
@@ -273,7 +273,7 @@ async def test_but_as_much_as_is_a_slice() -> None:
     assert session.frames() == 6
 
 
-async def test_the_end_of_a_stream_comes_behind_what_was_read_before_it() -> None:
+async def test_the_end_of_a_stream_comes_after_the_frames_before_it() -> None:
     session = ReadingOn(*transactions(2))
     await session.back_from_an_errand(commit=False)
     assert session.frames() == 4
@@ -282,7 +282,7 @@ async def test_the_end_of_a_stream_comes_behind_what_was_read_before_it() -> Non
 
 
 class Hurrying(FakeSink):
-    """Tells whether it was to send what is queued at once."""
+    """Records whether it was asked to send the queue at once."""
 
     def __init__(self) -> None:
         self.hurried = False

@@ -1,4 +1,4 @@
-"""`pgrelay skip` while Postgres is not there: it waits, and stops when asked to, without claiming success."""
+"""`pgrelay skip` without Postgres: it waits, and stops when asked to, without claiming success."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ def skipping(port: int, folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_as_asked(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_skip_that_waits_for_postgres_stops_when_asked(number: signal.Signals, tmp_path: Path) -> None:
     with skipping(NOBODY, tmp_path) as process:
         assert process.stderr is not None
         assert any("waiting, will go on by itself" in line for line in process.stderr)
@@ -46,8 +46,8 @@ def test_it_stops_as_asked(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_at_once_where_postgres_hangs(number: signal.Signals, tmp_path: Path) -> None:
-    """Not only when the connection is given up, after ten seconds."""
+def test_a_skip_stops_at_once_if_postgres_hangs(number: signal.Signals, tmp_path: Path) -> None:
+    """It does not wait until the connection attempt is given up after ten seconds."""
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         skipping(silent.getsockname()[1], tmp_path) as process,
@@ -60,8 +60,8 @@ def test_it_stops_at_once_where_postgres_hangs(number: signal.Signals, tmp_path:
     assert complained == "pgrelay: stopped as asked; nothing was left out\n"
 
 
-async def test_a_stop_does_not_wait_for_a_postgres_that_has_fallen_silent() -> None:
-    """psycopg, cancelled within a query, waits for the server twice."""
+async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
+    """When cancelled during a query, psycopg waits for the server twice."""
     requests, asked = StopRequests(), asyncio.Event()
 
     async def query() -> None:

@@ -24,7 +24,7 @@ TABLES: Final = {"a": 16384, "b": 16385, "c": 16386, "d": 16387}
 
 
 class Outside:
-    """A catalogue, broker and registry in one, which refuses what has to do with one topic."""
+    """A catalogue, broker and registry in one, which refuses everything about one topic."""
 
     def __init__(self, refuses: str = "", with_: PgrelayError | None = None) -> None:
         self.asked: list[list[str]] = []
@@ -51,7 +51,7 @@ class Outside:
 
 
 class Slow(Outside):
-    """Its registry answers once all have asked."""
+    """Its registry answers once every topic has been asked for."""
 
     def __init__(self, topics: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Slow(Outside):
 
 
 class Once(Outside):
-    """By the table's turn somebody has made its topic."""
+    """When the table's turn comes, somebody has created its topic."""
 
     async def require_all(self, topics: Sequence[str]) -> None:
         try:
@@ -73,14 +73,14 @@ class Once(Outside):
 
 
 class InRegistry(Outside):
-    """It is the registry that refuses."""
+    """The registry refuses instead."""
 
     async def require_all(self, topics: Sequence[str]) -> None:
         self.asked.append([topic.rpartition(".")[2] for topic in topics])
 
 
 def rows_of(*tables: str) -> list[Event]:
-    """A transaction for each, one after the other."""
+    """A transaction for each table in turn."""
     events: list[Event] = []
     for number, table in enumerate(tables):
         relation = build.relation(TABLES[table], "public", table, "d", [Column("id", INT4, key=True)])
@@ -90,7 +90,7 @@ def rows_of(*tables: str) -> list[Event]:
 
 
 async def relayed(encoder: Encoder, outside: Outside, events: list[Event], into: list[str]) -> None:
-    """Encode it all, as a session does; `into` are the topics of the rows so far."""
+    """Encode everything, as a session does; `into` collects the topics of the rows."""
     await met(encoder, supply_of(encoder, outside), events, into)
 
 
@@ -107,15 +107,15 @@ async def met(encoder: Encoder, supply: Supply, events: list[Event], into: list[
             await supply.meet(encoder.need)
 
 
-def test_tables_that_are_new_together_are_asked_for_together() -> None:
+def test_tables_that_are_new_together_are_supplied_together() -> None:
     outside, topics = Outside(), list[str]()
     asyncio.run(relayed(encoder_of(), outside, rows_of("a", "b", "c"), topics))
     assert outside.asked == [["a", "b", "c"]]
     assert [topic.rpartition(".")[2] for topic in topics] == ["a", "b", "c"]
 
 
-async def test_the_registry_is_not_asked_for_one_after_the_other() -> None:
-    """After each connection it is asked for all of them again."""
+async def test_schemas_are_registered_concurrently() -> None:
+    """After each connect, all schemas are registered again."""
     outside, topics = Slow(3), list[str]()
     async with asyncio.timeout(10):
         await relayed(encoder_of(replace(OPTIONS, format="avro")), outside, rows_of("a", "b", "c"), topics)
@@ -126,9 +126,7 @@ async def test_the_registry_is_not_asked_for_one_after_the_other() -> None:
 @pytest.mark.parametrize(
     "error", [SetupError("no"), RecordRefused("its schema is too large")], ids=["set-up", "record"]
 )
-def test_what_is_refused_ahead_stops_nothing_before_its_turn(
-    kind: type[Outside], error: PgrelayError
-) -> None:
+def test_a_refusal_ahead_stops_nothing_before_its_turn(kind: type[Outside], error: PgrelayError) -> None:
     encoder = encoder_of(replace(OPTIONS, format="avro"))
     outside, topics = kind("app.public.c", error), list[str]()
     with pytest.raises(type(error)):
@@ -137,7 +135,7 @@ def test_what_is_refused_ahead_stops_nothing_before_its_turn(
     assert outside.asked == [["a", "b", "c"], ["a"], ["b"], ["c"]]
 
 
-def test_others_are_asked_for_together_again_after_a_refusal_that_passed() -> None:
+def test_after_a_passing_refusal_tables_are_supplied_together_again() -> None:
     encoder, outside = encoder_of(), Once("app.public.b")
     supply, events = supply_of(encoder, outside), rows_of("a", "b", "c", "d")
     for both in (events[: len(events) // 2], events[len(events) // 2 :]):
@@ -145,7 +143,7 @@ def test_others_are_asked_for_together_again_after_a_refusal_that_passed() -> No
     assert outside.asked == [["a", "b"], ["a"], ["b"], ["c", "d"]]
 
 
-def test_what_is_left_out_is_not_asked_for_to_refuse_what_is_not() -> None:
+def test_a_skipped_transactions_table_does_not_refuse_others() -> None:
     """`pgrelay skip` goes past the transaction of a table that is refused."""
     encoder = encoder_of()
     encoder.leave_out(0x4000)
@@ -155,7 +153,7 @@ def test_what_is_left_out_is_not_asked_for_to_refuse_what_is_not() -> None:
     assert encoder.left_out is not None
 
 
-def test_trouble_that_passes_is_told_at_once() -> None:
+def test_a_transient_error_is_raised_at_once() -> None:
     """It concerns no single table, so asking for less would not help."""
     outside, topics = Outside("app.public.b", KafkaUnavailable("away")), list[str]()
     with pytest.raises(KafkaUnavailable):

@@ -1,4 +1,4 @@
-"""Tasks beside the loop: a failure is told once, and the run goes on; an end does not keep it waiting."""
+"""Tasks beside the loop: a failure is logged once and the run goes on; the end of a run does not wait."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def logs() -> Iterator[list[EventDict]]:
 
 
 def going_on(logs: list[EventDict]) -> list[str]:
-    """What a run goes on without, as its warnings say."""
+    """The warnings that name what a run goes on without."""
     warnings = [log for log in logs if log["log_level"] == "warning"]
     return [log["event"] for log in warnings if log["event"].startswith("going on without ")]
 
@@ -54,7 +54,7 @@ async def test_a_failure_is_a_warning_with_its_traceback(
     assert isinstance(warning["exc_info"], Bug)
 
 
-async def test_an_end_and_a_cancellation_are_no_failures(logs: list[EventDict]) -> None:
+async def test_success_and_cancellation_are_not_failures(logs: list[EventDict]) -> None:
     done, cut = optional(asyncio.sleep(0), "an end"), optional(asyncio.sleep(3600), "a cut")
     await done
     cut.cancel()
@@ -66,7 +66,7 @@ async def test_a_run_goes_on_without_samples(
     config: Config, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sample(*_: object) -> None:
-        # The run is up; its stop comes as it does to a process.
+        # The run has started; stop it by a signal, as for a process.
         os.kill(os.getpid(), signal.SIGTERM)
         raise Bug("of the samples")
 
@@ -81,7 +81,7 @@ async def test_a_run_goes_on_without_samples(
 
 
 class Asked:
-    """Answers each question once as many as may be are asked; tells how many were at a time."""
+    """Answers once the allowed number of questions is asked; records how many were asked at a time."""
 
     def __init__(self, at_once: int) -> None:
         self.under_way = self.most = 0
@@ -98,7 +98,7 @@ class Asked:
 
 
 @pytest.mark.timeout(30)
-async def test_so_many_are_done_at_a_time_and_told_in_order() -> None:
+async def test_each_runs_a_limited_number_at_a_time_and_keeps_the_order() -> None:
     asked = Asked(3)
     assert await each(asked.double, range(9), 3) == [0, 2, 4, 6, 8, 10, 12, 14, 16]
     assert asked.most == 3
@@ -106,7 +106,7 @@ async def test_so_many_are_done_at_a_time_and_told_in_order() -> None:
 
 
 @pytest.mark.timeout(30)
-async def test_one_that_fails_cuts_the_others() -> None:
+async def test_a_failure_cancels_the_others() -> None:
     asked = Asked(4)
 
     async def double(number: int) -> int:
@@ -136,17 +136,17 @@ async def transaction() -> None:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("work", [query, transaction])
-async def test_a_task_that_takes_long_over_its_end_is_cut_there(
+async def test_a_task_that_ends_slowly_is_cancelled_again(
     work: Callable[[], Coroutine[None, None, None]],
 ) -> None:
-    """As a query is, cancelled at a server that does not answer, and the transaction around it."""
+    """For example a query cancelled at a server that does not answer, and the transaction around it."""
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
     await cancelled(task)
     assert task.cancelled()
 
 
-async def test_a_task_that_needs_a_moment_for_its_end_gets_it() -> None:
+async def test_a_task_that_needs_a_moment_to_end_gets_it() -> None:
     ended = asyncio.Event()
 
     async def query() -> None:

@@ -1,4 +1,4 @@
-"""A relay that is not there: what it would tell the status page."""
+"""A made-up relay, with what it would report to the status page."""
 
 import math
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _RATES = {
 
 
 class Clock:
-    """Unix seconds that stand still until they are set."""
+    """Unix seconds that stand still until a test sets them."""
 
     now_s = NOW_S
 
@@ -38,7 +38,7 @@ class Clock:
 
 
 def config(**sections: dict[str, object]) -> Config:
-    """A configuration with a password wherever one can be."""
+    """A configuration with a password everywhere where one can be."""
     given = {
         "source": {"dsn": f"postgresql://app:{PASSWORD}@db.internal/shop", "slot": "shop"},
         "sink": {
@@ -58,7 +58,7 @@ def config(**sections: dict[str, object]) -> Config:
 
 @dataclass
 class Told:
-    """A status and those that it asks, on a clock of their own."""
+    """A status and the objects that it reads, with their own clock."""
 
     clock: Clock = field(default_factory=Clock)
     config: Config = field(default_factory=config)
@@ -71,7 +71,7 @@ class Told:
         self.status = Status(self.config, self.metrics, self.health, self.clock)
 
     def pass_second(self, *open_transactions: OpenTransaction) -> None:
-        """A second passes, and a sample is taken."""
+        """Let a second pass, and take a sample."""
         self.clock.now_s += 1
         self.status.sample(open_transactions)
 
@@ -82,7 +82,7 @@ class Told:
 
 
 def busy(told: Told, spool: Spool, seconds: int = 240) -> None:
-    """Some minutes of a shop's day, with a minute in which Kafka was slow."""
+    """Some minutes of a shop's day, in one of which Kafka was slow."""
     told.health.streaming()
     metrics, lsn = told.metrics, 0x2A_0000_0000
     metrics.set_published_tables(7)

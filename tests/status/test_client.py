@@ -1,4 +1,4 @@
-"""Asking a relay that runs, that does not, and that is another."""
+"""Querying a relay that runs, that does not run, or that is another one."""
 
 import json
 import socket
@@ -35,15 +35,15 @@ def file_of(folder: Path, listen: str) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_a_relay_that_runs(host: str) -> None:
+def test_a_running_relay_answers(host: str) -> None:
     with Told().served() as server:
         assert ask(listening_at(f"{host}:{server.port}"), "relay.yaml")["slot"] == "shop"
 
 
-def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = Told()
     told.health.streaming()
-    # structlog prints to stdout where nobody has set it up.
+    # structlog prints to stdout unless it is configured.
     with told.served() as server, structlog.testing.capture_logs():
         assert main(["status", "--config", file_of(tmp_path, f"127.0.0.1:{server.port}")]) == 0
         assert "slot shop, streaming, up 0 s" in capsys.readouterr().out
@@ -53,7 +53,9 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert PASSWORD not in printed
 
 
-def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_relay_the_command_is_one_line_and_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     port = 1  # which no server is ever given
     file = file_of(tmp_path, f"127.0.0.1:{port}")
     assert main(["status", "--config", file]) == 2
@@ -65,13 +67,13 @@ def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     )
 
 
-def test_http_is_off() -> None:
+def test_with_http_off_the_status_is_an_error() -> None:
     off = r"^relay.yaml: http.listen is null, so the relay has no status server; set it"
     with pytest.raises(SetupError, match=off):
         ask(listening_at(None), "relay.yaml")
 
 
-def test_another_relay_answers() -> None:
+def test_the_answer_of_another_slots_relay_is_an_error() -> None:
     with (
         Told().served() as server,
         pytest.raises(SetupError, match=r"has slot shop, but relay.yaml names other; correct http.listen"),
@@ -80,7 +82,7 @@ def test_another_relay_answers() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
-def test_something_else_answers(body: bytes) -> None:
+def test_an_answer_that_is_no_relays_is_an_error(body: bytes) -> None:
     class Exchange(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -98,7 +100,9 @@ def test_something_else_answers(body: bytes) -> None:
         thread.join()
 
 
-def test_a_relay_of_another_version_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_relay_of_another_version_is_an_error_except_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = Told()
     other = StatusServer(("127.0.0.1", 0), told.metrics, told.health, lambda: {"slot": "shop", "new": 1})
     with other as server, structlog.testing.capture_logs():
@@ -111,7 +115,7 @@ def test_a_relay_of_another_version_answers(tmp_path: Path, capsys: pytest.Captu
         assert json.loads(capsys.readouterr().out) == {"slot": "shop", "new": 1}
 
 
-def test_something_that_speaks_no_http_answers() -> None:
+def test_a_server_that_does_not_speak_http_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def talk() -> None:

@@ -14,7 +14,7 @@ def metrics() -> Metrics:
     return Metrics()
 
 
-def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
+def test_the_names_and_types_of_metrics_are_as_promised(metrics: Metrics) -> None:
     text = Exposition(metrics).render().decode()
     assert re.findall(r"^# TYPE (pgrelay_\w+ \w+)$", text, re.MULTILINE) == [
         "pgrelay_streaming gauge",
@@ -45,18 +45,18 @@ def test_the_names_that_dashboards_and_alarms_rely_on(metrics: Metrics) -> None:
     assert "process_resident_memory_bytes" in text
 
 
-def test_a_table_name_may_hold_anything(metrics: Metrics) -> None:
+def test_any_table_name_can_be_a_label(metrics: Metrics) -> None:
     metrics.add_records('a"b\\c\nd.é', "c", 1)
     assert value(metrics, "pgrelay_records_total", table='a"b\\c\nd.é', op="c") == 1
 
 
-def test_every_metric_of_ours_says_what_to_do(metrics: Metrics) -> None:
+def test_every_metric_of_ours_has_advice_in_its_help(metrics: Metrics) -> None:
     told = re.findall(r"^# HELP (pgrelay_\w+) (.*)$", Exposition(metrics).render().decode(), re.MULTILINE)
     assert told
     assert [name for name, text in told if not re.search(r"\bIf (it|you) ", text)] == []
 
 
-def test_every_end_of_reconnections_is_there_from_the_start(metrics: Metrics) -> None:
+def test_reconnections_to_every_end_are_exposed_from_the_start(metrics: Metrics) -> None:
     for end in ("kafka", "postgres", "registry", "spool"):
         assert value(metrics, "pgrelay_reconnects_total", end=end) == 0
     metrics.add_reconnect("postgres")

@@ -1,4 +1,4 @@
-"""Rates and latencies of the last seconds, from counts that only grow."""
+"""Rates and latencies over the last seconds, from counts that only grow."""
 
 import math
 from collections import Counter
@@ -16,7 +16,7 @@ def sample(
     return Sample(at_s, lag_s, 0, transactions, Counter(tables), latencies)
 
 
-def test_nothing_is_known_of_the_first_moment() -> None:
+def test_a_single_sample_gives_no_rates() -> None:
     history = History()
     history.add(sample(1, 5, orders=7))
     assert history.records_per_s() == {}
@@ -24,7 +24,7 @@ def test_nothing_is_known_of_the_first_moment() -> None:
     assert history.latency_s(0.5) is None
 
 
-def test_rates_are_taken_over_the_time_that_passed() -> None:
+def test_rates_are_averaged_over_the_time_that_passed() -> None:
     history = History()
     history.add(sample(0, orders=10, stock=3))
     history.add(sample(2, 8, orders=20, stock=3))
@@ -34,7 +34,7 @@ def test_rates_are_taken_over_the_time_that_passed() -> None:
     assert [point.records_per_s for point in history.points] == [0, 5, 7]
 
 
-def test_rates_forget_what_is_long_ago() -> None:
+def test_rates_forget_old_samples() -> None:
     history = History()
     history.add(sample(0))
     history.add(sample(1, 100, orders=1000))
@@ -52,7 +52,7 @@ def test_the_chart_holds_the_last_minutes() -> None:
     assert history.points[0].lag_s == 5
 
 
-def test_a_clock_that_is_set_back_starts_the_rates_anew() -> None:
+def test_a_clock_that_is_set_back_restarts_the_rates() -> None:
     history = History()
     history.add(sample(100, orders=0))
     history.add(sample(101, orders=10))
@@ -69,7 +69,7 @@ def test_latencies_are_those_of_the_last_seconds() -> None:
     assert history.latency_s(0.5) == pytest.approx(0.0055)
 
 
-def test_quantiles_lie_even_within_a_bucket() -> None:
+def test_quantiles_are_interpolated_within_a_bucket() -> None:
     histogram = [(1.0, 50.0), (2.0, 100.0), (math.inf, 100.0)]
     assert [quantile(histogram, share) for share in (0.25, 0.5, 0.75, 1.0)] == [0.5, 1.0, 1.5, 2.0]
 
@@ -78,5 +78,5 @@ def test_a_quantile_past_the_last_bound_is_that_bound() -> None:
     assert quantile([(1.0, 1.0), (math.inf, 100.0)], 0.99) == 1.0
 
 
-def test_a_quantile_of_nothing() -> None:
+def test_an_empty_histogram_has_no_quantile() -> None:
     assert quantile(NOTHING, 0.5) is None

@@ -1,4 +1,4 @@
-"""The status server, asked over real sockets."""
+"""The status server, queried over real sockets."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ from pgrelay.status.http import StatusServer
 
 
 class Clock:
-    """Seconds that stand still until they are set."""
+    """Seconds that stand still until a test sets them."""
 
     now_s = 100.0
 
@@ -60,18 +60,16 @@ def ask(server: StatusServer, path: str, method: str = "GET", host: str = "127.0
         connection.close()
 
 
-def test_healthz_while_the_loop_turns(server: StatusServer) -> None:
+def test_healthz_is_200_while_the_loop_turns(server: StatusServer) -> None:
     assert ask(server, "/healthz") == (200, "working\n")
 
 
-def test_healthz_while_the_stream_waits_but_the_loop_turns(server: StatusServer, health: Health) -> None:
+def test_healthz_is_200_while_the_stream_waits(server: StatusServer, health: Health) -> None:
     health.waiting("Kafka is away; trying again in 5 s")
     assert ask(server, "/healthz") == (200, "working\n")
 
 
-def test_healthz_when_the_loop_is_stuck_and_when_it_turns_again(
-    server: StatusServer, health: Health, clock: Clock
-) -> None:
+def test_healthz_is_503_while_the_loop_is_stuck(server: StatusServer, health: Health, clock: Clock) -> None:
     clock.now_s += 9.9
     assert ask(server, "/healthz") == (200, "working\n")
     clock.now_s += 2
@@ -80,38 +78,38 @@ def test_healthz_when_the_loop_is_stuck_and_when_it_turns_again(
     assert ask(server, "/healthz") == (200, "working\n")
 
 
-def test_readyz_before_the_stream_flows(server: StatusServer, health: Health) -> None:
+def test_readyz_is_503_before_the_stream_flows(server: StatusServer, health: Health) -> None:
     assert not health.ready
     assert ask(server, "/readyz") == (503, "starting\n")
 
 
-def test_readyz_while_the_stream_flows(server: StatusServer, health: Health) -> None:
+def test_readyz_is_200_while_the_stream_flows(server: StatusServer, health: Health) -> None:
     health.streaming()
     assert health.ready
     assert ask(server, "/readyz") == (200, "streaming\n")
 
 
-def test_readyz_says_what_is_waited_for(server: StatusServer, health: Health) -> None:
+def test_readyz_names_what_is_waited_for(server: StatusServer, health: Health) -> None:
     health.streaming()
     health.waiting("waiting for slot pgrelay: active for PID 77")
     assert not health.ready
     assert ask(server, "/readyz") == (503, "waiting for slot pgrelay: active for PID 77\n")
 
 
-def test_readyz_when_the_loop_is_stuck(server: StatusServer, health: Health, clock: Clock) -> None:
+def test_readyz_is_503_while_the_loop_is_stuck(server: StatusServer, health: Health, clock: Clock) -> None:
     health.streaming()
     clock.now_s += 10
     assert ask(server, "/readyz") == (503, "stuck: the event loop has not run for 10 s\n")
 
 
-def test_metrics(server: StatusServer, metrics: Metrics) -> None:
+def test_metrics_are_served(server: StatusServer, metrics: Metrics) -> None:
     metrics.add_records("public.orders", "c", 3)
     status, body = ask(server, "/metrics")
     assert status == 200
     assert 'pgrelay_records_total{op="c",table="public.orders"} 3.0' in body
 
 
-def test_metrics_say_their_format(server: StatusServer) -> None:
+def test_metrics_name_their_format(server: StatusServer) -> None:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
     connection.request("GET", "/metrics")
     response = connection.getresponse()
@@ -121,11 +119,11 @@ def test_metrics_say_their_format(server: StatusServer) -> None:
     assert response.getheader("Server") == "pgrelay"
 
 
-def test_a_query_makes_no_difference(server: StatusServer) -> None:
+def test_a_query_string_is_ignored(server: StatusServer) -> None:
     assert ask(server, "/healthz?verbose=1") == (200, "working\n")
 
 
-def test_another_path_lists_those_that_there_are(server: StatusServer) -> None:
+def test_another_path_lists_the_existing_ones(server: StatusServer) -> None:
     text = "not found; the paths are /, /status, /metrics, /healthz and /readyz\n"
     assert ask(server, "/favicon.ico") == (404, text)
 
@@ -134,7 +132,7 @@ def test_the_status_is_json(server: StatusServer) -> None:
     assert ask(server, "/status") == (200, '{"slot": "shop"}')
 
 
-def test_the_page_lets_nothing_in_from_elsewhere(server: StatusServer) -> None:
+def test_the_page_loads_nothing_from_elsewhere(server: StatusServer) -> None:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
     connection.request("GET", "/")
     response = connection.getresponse()
@@ -155,13 +153,13 @@ def test_other_methods_are_refused(server: StatusServer) -> None:
     assert ask(server, "/healthz", "POST")[0] == 501
 
 
-def test_a_slow_client_keeps_nobody_waiting(server: StatusServer) -> None:
+def test_a_slow_client_does_not_delay_others(server: StatusServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
         slow.sendall(b"GET /healthz")
         assert ask(server, "/healthz") == (200, "working\n")
 
 
-def test_requests_are_logged_at_debug_alone(server: StatusServer) -> None:
+def test_requests_are_logged_only_at_debug(server: StatusServer) -> None:
     with structlog.testing.capture_logs() as entries:
         ask(server, "/healthz")
         ask(server, "/nowhere")
@@ -169,7 +167,9 @@ def test_requests_are_logged_at_debug_alone(server: StatusServer) -> None:
     assert {entry["log_level"] for entry in entries} == {"debug"}
 
 
-def test_nothing_is_written_past_the_log(server: StatusServer, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_outside_of_the_log(
+    server: StatusServer, capfd: pytest.CaptureFixture[str]
+) -> None:
     capfd.readouterr()
     with structlog.testing.capture_logs():
         ask(server, "/healthz")
@@ -177,7 +177,7 @@ def test_nothing_is_written_past_the_log(server: StatusServer, capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_ipv6(metrics: Metrics, health: Health) -> None:
+def test_an_ipv6_address_can_be_listened_on(metrics: Metrics, health: Health) -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     with StatusServer(("::1", 0), metrics, health, tell) as server:
@@ -196,16 +196,16 @@ def test_a_port_in_use_is_one_line_with_the_cure(
     )
 
 
-def test_a_host_that_does_not_exist(metrics: Metrics, health: Health) -> None:
+def test_a_host_that_does_not_exist_is_a_setup_error(metrics: Metrics, health: Health) -> None:
     with pytest.raises(SetupError, match=r"^http.listen: can't listen on no.invalid:80: "):
         StatusServer(("no.invalid", 80), metrics, health, tell).__enter__()
 
 
-def test_making_one_listens_on_nothing_yet(metrics: Metrics, health: Health) -> None:
+def test_a_new_server_does_not_listen_yet(metrics: Metrics, health: Health) -> None:
     assert StatusServer(("127.0.0.1", 8080), metrics, health, tell).port == 8080
 
 
-def test_its_end_frees_the_port_and_the_thread(metrics: Metrics, health: Health) -> None:
+def test_leaving_the_server_frees_its_port_and_thread(metrics: Metrics, health: Health) -> None:
     with StatusServer(("127.0.0.1", 0), metrics, health, tell) as server:
         port = server.port
     with StatusServer(("127.0.0.1", port), metrics, health, tell):

@@ -26,7 +26,7 @@ PHONE: dict[str, Any] = {
 }
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
 
-# Readable: what WCAG 2.2 asks of text (1.4.3), and what phones need so that nobody has to zoom.
+# Readable: the contrast that WCAG 2.2 demands (1.4.3), and a text size that needs no zoom on phones.
 LEAST_CONTRAST = 4.5
 LEAST_PHONE_PX = 11
 
@@ -61,7 +61,7 @@ class Open(Protocol):
 
 @pytest.fixture
 def show(browser: Browser, server: StatusServer) -> Iterator[Open]:
-    """Opens the page, and fails the test where it complains or asks anybody but the relay."""
+    """Open the page; fail the test if it reports an error or queries anything but the relay."""
     with ExitStack() as stack:
         complaints: list[str] = []
         asked: set[str] = set()
@@ -83,13 +83,13 @@ def show(browser: Browser, server: StatusServer) -> Iterator[Open]:
 
 
 def shown(page: Page, name: str) -> str:
-    """The visible text of a place."""
+    """The visible text of the named place."""
     [text] = page.locator(f"[data-bind='{name}']:visible").all_inner_texts()
     return text
 
 
 @pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_what_the_relay_tells_is_shown(told: Told, show: Open, options: dict[str, Any]) -> None:
+def test_everything_that_the_relay_reports_is_shown(told: Told, show: Open, options: dict[str, Any]) -> None:
     page = show(**options)
     now = told.status.snapshot()
     expect(page.locator("body")).to_have_attribute("data-state", "streaming")
@@ -120,7 +120,7 @@ def cells(row: Any) -> Any:
     return row.locator("td")
 
 
-def test_the_configuration_without_its_secrets(show: Open) -> None:
+def test_the_configuration_is_shown_without_secrets(show: Open) -> None:
     page = show(**DESKTOP)
     lines = page.locator("#config dl").all_inner_texts()
     assert "dsn\nuser=app password=*** dbname=shop host=db.internal" in lines[0]
@@ -128,7 +128,7 @@ def test_the_configuration_without_its_secrets(show: Open) -> None:
     assert PASSWORD not in page.content()
 
 
-def test_it_follows_the_relay(told: Told, show: Open) -> None:
+def test_the_page_follows_the_relay(told: Told, show: Open) -> None:
     page = show(**DESKTOP)
     told.metrics.add_records("public.returns", "c", 1234)
     told.health.waiting("Kafka does not acknowledge: refused")
@@ -140,7 +140,7 @@ def test_it_follows_the_relay(told: Told, show: Open) -> None:
     expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_text_of_others_is_never_markup(told: Told, show: Open) -> None:
+def test_foreign_text_is_never_markup(told: Told, show: Open) -> None:
     told.metrics.add_records('public.<img src="x" onerror="alert(1)">', "c", 9_999_999)
     told.health.troubles.tell("<script>alert(1)</script>", "<b>none</b>")
     page = show(**DESKTOP)
@@ -148,7 +148,7 @@ def test_text_of_others_is_never_markup(told: Told, show: Open) -> None:
     assert "<script>alert(1)</script>" in page.locator("#troubles").inner_text()
 
 
-def test_a_relay_that_goes_and_comes_back(told: Told, browser: Browser) -> None:
+def test_the_page_shows_when_the_relay_goes_away_and_comes_back(told: Told, browser: Browser) -> None:
     port = free_port()
     context = browser.new_context(**DESKTOP)
     try:
@@ -164,7 +164,7 @@ def test_a_relay_that_goes_and_comes_back(told: Told, browser: Browser) -> None:
         context.close()
 
 
-def test_a_relay_that_has_just_begun(browser: Browser) -> None:
+def test_a_relay_that_has_just_started_is_shown(browser: Browser) -> None:
     context = browser.new_context(**DESKTOP)
     try:
         page = context.new_page()
@@ -182,7 +182,7 @@ def test_a_relay_that_has_just_begun(browser: Browser) -> None:
         context.close()
 
 
-def test_the_chart_tells_what_is_under_the_pointer(told: Told, show: Open) -> None:
+def test_the_chart_shows_the_value_under_the_pointer(told: Told, show: Open) -> None:
     page = show(**DESKTOP)
     chart = page.locator("[data-chart=lag_s]")
     box = chart.locator("svg").bounding_box()
@@ -199,7 +199,7 @@ def test_the_chart_tells_what_is_under_the_pointer(told: Told, show: Open) -> No
     expect(chart.locator(".value")).to_have_text("")
 
 
-def test_the_chart_has_a_gap_where_nothing_was_known(told: Told, show: Open) -> None:
+def test_the_chart_has_a_gap_for_unknown_values(told: Told, show: Open) -> None:
     page = show(**DESKTOP)
     curve = page.locator("[data-chart=lag_s] .curve")
     assert (curve.get_attribute("d") or "").count("M") == 1
@@ -221,7 +221,7 @@ def test_nothing_is_wider_than_the_screen(show: Open, options: dict[str, Any]) -
 @pytest.mark.parametrize(
     "options", [PHONE, {"viewport": {"width": 861, "height": 900}}, DESKTOP], ids=["phone", "half", "desktop"]
 )
-def test_what_a_relay_counts_in_months_has_room(told: Told, show: Open, options: dict[str, Any]) -> None:
+def test_large_numbers_have_room(told: Told, show: Open, options: dict[str, Any]) -> None:
     told.metrics.add_records("public.years", "c", 12_345_678_901)
     told.metrics.set_inflight_records(499_999)
     page = show(**options)
@@ -231,7 +231,7 @@ def test_what_a_relay_counts_in_months_has_room(told: Told, show: Open, options:
     assert page.locator(".figure, td:not(:first-child)").evaluate_all(cut) == []
 
 
-def test_a_phone_has_a_picture_of_its_own_in_readable_type(show: Open) -> None:
+def test_a_phone_has_its_own_picture_with_readable_text(show: Open) -> None:
     page = show(**PHONE)
     expect(page.locator("svg.tall")).to_be_visible()
     expect(page.locator("svg.wide")).to_be_hidden()
@@ -240,9 +240,7 @@ def test_a_phone_has_a_picture_of_its_own_in_readable_type(show: Open) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("reason", [None, "Kafka does not acknowledge"], ids=["streaming", "waiting"])
-def test_every_text_stands_out_from_its_ground(
-    told: Told, show: Open, scheme: Scheme, reason: str | None
-) -> None:
+def test_every_text_has_enough_contrast(told: Told, show: Open, scheme: Scheme, reason: str | None) -> None:
     if reason is not None:
         told.health.waiting(reason)
     contrasts = show(scheme=scheme, **DESKTOP).evaluate(CONTRASTS)
@@ -257,7 +255,7 @@ def test_light_and_dark_differ(show: Open) -> None:
     assert ground(show(scheme="light")) != ground(show(scheme="dark"))
 
 
-# The size in pixels of every visible text as it is drawn, that in a scaled picture too.
+# The size in pixels at which every visible text is drawn, also in a scaled picture.
 TEXT_SIZES = """() => {
   const sizes = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
@@ -269,7 +267,7 @@ TEXT_SIZES = """() => {
   return sizes;
 }"""
 
-# Of every visible text the contrast to what is below it: https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio
+# The contrast of every visible text with its background: https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio
 CONTRASTS = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (color) => {

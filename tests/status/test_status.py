@@ -1,4 +1,4 @@
-"""What is gathered of a relay, and its JSON."""
+"""What is collected about a relay, and its JSON."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def spool(tmp_path: Path) -> Spool:
     return spool
 
 
-def test_before_anything_is_known(told: Told) -> None:
+def test_before_anything_is_known_the_status_is_waiting(told: Told) -> None:
     now = told.status.snapshot()
     assert (now.state, now.reason) == ("waiting", "starting")
     assert {stage.lsn for stage in now.stages} == {None}
@@ -43,7 +43,7 @@ def test_before_anything_is_known(told: Told) -> None:
     assert (chart.lag_s, chart.lag_bytes) == ([None], [None])
 
 
-def test_while_nothing_flows_the_slot_is_as_far_behind_as_the_server_says(told: Told) -> None:
+def test_while_nothing_flows_the_lag_comes_from_the_server(told: Told) -> None:
     told.metrics.set_slot(server=0x400, confirmed=0x100)
     now = told.status.snapshot()
     assert (now.lag_s, now.lag_bytes) == (None, 0x300)
@@ -51,7 +51,7 @@ def test_while_nothing_flows_the_slot_is_as_far_behind_as_the_server_says(told: 
     assert json.loads(json.dumps(now.as_json(), allow_nan=False))["lag_s"] is None
 
 
-def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
+def test_stages_have_the_bytes_between_them(told: Told) -> None:
     told.metrics.set_lsns(server=0x1_0000_0400, received=0x1_0000_0300, acknowledged=0x300, confirmed=0x100)
     now = told.status.snapshot()
     assert now.stages == [
@@ -63,8 +63,8 @@ def test_the_stages_and_the_bytes_between_them(told: Told) -> None:
     assert now.lag_bytes == 0x1_0000_0300
 
 
-def test_the_stages_and_the_lag_are_of_one_moment(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else asks in a thread of their own, while the relay goes on."""
+def test_stages_and_lag_are_read_at_one_moment(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests come in other threads while the relay goes on."""
     moving = (Lsns(server=end, confirmed=0x100) for end in itertools.count(0x400, 0x100))
     monkeypatch.setattr(Metrics, "lsns", property(lambda _: next(moving)), raising=False)
     now = told.status.snapshot()
@@ -76,7 +76,7 @@ def test_a_stage_that_is_ahead_is_not_behind(told: Told) -> None:
     assert [stage.behind_bytes for stage in told.status.snapshot().stages] == [0, 0, 0, 0]
 
 
-def test_states(told: Told) -> None:
+def test_the_state_is_streaming_or_waiting_with_a_reason(told: Told) -> None:
     told.health.streaming()
     assert told.status.snapshot().state == "streaming"
     told.health.waiting("waiting for slot shop")
@@ -86,7 +86,7 @@ def test_states(told: Told) -> None:
     )
 
 
-def test_tables_by_rate_then_by_records(told: Told) -> None:
+def test_tables_are_sorted_by_rate_then_by_records(told: Told) -> None:
     for table, n in (("public.a", 5), ("public.b", 50)):
         told.metrics.add_records(table, "c", n)
     told.pass_second()
@@ -105,7 +105,7 @@ def test_many_tables_are_cut_and_counted(told: Told) -> None:
     assert (len(now.tables), now.tables_total) == (MOST_LISTED, MOST_LISTED + 3)
 
 
-def test_open_transactions_and_what_they_spill(told: Told, spool: Spool) -> None:
+def test_open_transactions_are_listed_with_their_spilled_bytes(told: Told, spool: Spool) -> None:
     small, large = open_transaction(spool, 7, 1000), open_transaction(spool, 8, 2000)
     large.frames.spill()
     told.metrics.set_spooled_bytes(spool.on_disk)
@@ -126,7 +126,7 @@ def test_lag_grows_between_samples(told: Told) -> None:
     assert (now.lag_s, now.chart.lag_s) == (3, [1.0])
 
 
-def test_a_budget_without_a_limit_is_no_number(told: Told) -> None:
+def test_a_budget_without_a_limit_is_null(told: Told) -> None:
     told.metrics.set_slot_wal(retained=8192.0, safe=math.inf)
     now = told.status.snapshot()
     assert (now.retained_wal_bytes, now.safe_wal_bytes, now.wal_limited) == (8192, None, False)
@@ -135,7 +135,7 @@ def test_a_budget_without_a_limit_is_no_number(told: Told) -> None:
     assert (now.retained_wal_bytes, now.safe_wal_bytes, now.wal_limited) == (8192, 4096, True)
 
 
-def test_json_there_and_back(told: Told, spool: Spool) -> None:
+def test_the_json_reads_back_as_the_same_snapshot(told: Told, spool: Spool) -> None:
     told.health.troubles.raised(SourceUnavailable("Postgres can't be reached"))
     busy(told, spool, seconds=20)
     now = told.status.snapshot()
@@ -144,7 +144,7 @@ def test_json_there_and_back(told: Told, spool: Spool) -> None:
     assert Snapshot.from_json(json.loads(json.dumps(told.status.json()))) == now
 
 
-def test_no_secret_is_told(told: Told) -> None:
+def test_secrets_are_masked(told: Told) -> None:
     text = json.dumps(told.status.json())
     assert PASSWORD not in text
     assert '"sasl.password": "***"' in text
@@ -152,5 +152,5 @@ def test_no_secret_is_told(told: Told) -> None:
     assert "password=***" in text
 
 
-def test_every_key_of_the_configuration_is_told(told: Told) -> None:
+def test_every_section_of_the_configuration_is_included(told: Told) -> None:
     assert set(told.status.snapshot().config) == set(Config.model_fields)

@@ -21,7 +21,7 @@ def told(tmp_path: Path) -> Told:
     return told
 
 
-def test_everything_that_the_page_shows(told: Told) -> None:
+def test_everything_on_the_page_is_printed(told: Told) -> None:
     now = told.status.snapshot()
     text = render(now, coloured=False)
     for stage in now.stages:
@@ -58,17 +58,17 @@ def test_the_bytes_stand_between_the_lsns(told: Told) -> None:
         (math.nan, math.nan, "slot        WAL kept for it not known"),
     ],
 )
-def test_the_budget_of_the_slot(told: Told, retained: float, safe: float, line: str) -> None:
+def test_the_slots_budget_is_printed(told: Told, retained: float, safe: float, line: str) -> None:
     told.metrics.set_slot_wal(retained=retained, safe=safe)
     assert line in render(told.status.snapshot(), coloured=False).splitlines()
 
 
-def test_one_record_is_no_plural(told: Told) -> None:
+def test_one_record_is_singular(told: Told) -> None:
     told.metrics.set_inflight_records(1)
     assert "1 record that Kafka has not acknowledged" in render(told.status.snapshot(), coloured=False)
 
 
-def test_why_it_waits(told: Told) -> None:
+def test_the_reason_for_waiting_is_printed(told: Told) -> None:
     told.health.waiting("waiting for slot shop")
     assert "\nwaiting: waiting for slot shop\n" in render(told.status.snapshot(), coloured=False)
 
@@ -80,14 +80,14 @@ def test_colours_add_nothing_but_colours(told: Told) -> None:
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == render(now, coloured=False)
 
 
-def test_a_relay_that_has_just_begun() -> None:
+def test_a_relay_that_has_just_started_is_printed() -> None:
     text = render(Told().status.snapshot(), coloured=False)
     assert re.search(r"^lag +not known while nothing flows$", text, re.MULTILINE)
     for line in ("no record yet", "none since the start", "waiting: starting"):
         assert line in text
 
 
-def test_a_bar_for_each_moment_of_the_lag(told: Told) -> None:
+def test_the_lag_has_a_bar_for_each_moment(told: Told) -> None:
     [bars, _] = re.findall("[▁▂▃▄▅▆▇█]+", render(told.status.snapshot(), coloured=False))
     assert len(bars) == 60
     assert (bars[0], max(bars)) == ("▁", "█")

@@ -1,4 +1,4 @@
-"""The last errors, each once, and what to do about them."""
+"""The last errors, each listed once, with their cures."""
 
 import psycopg
 import pytest
@@ -25,11 +25,11 @@ def troubles(clock: Clock) -> Troubles:
     return Troubles(clock)
 
 
-def test_there_are_none_at_first(troubles: Troubles) -> None:
+def test_there_are_no_troubles_at_first(troubles: Troubles) -> None:
     assert troubles.latest() == []
 
 
-def test_what_comes_again_is_counted(troubles: Troubles, clock: Clock) -> None:
+def test_a_repeated_trouble_is_counted(troubles: Troubles, clock: Clock) -> None:
     troubles.tell("the disk is full", "free space")
     clock.now_s += 5
     troubles.tell("Kafka is away", "wait")
@@ -41,14 +41,14 @@ def test_what_comes_again_is_counted(troubles: Troubles, clock: Clock) -> None:
     ]
 
 
-def test_the_oldest_are_forgotten(troubles: Troubles) -> None:
+def test_the_oldest_troubles_are_forgotten(troubles: Troubles) -> None:
     for number in range(KEPT + 1):
         troubles.tell(f"trouble {number}", "none")
     assert len(troubles.latest()) == KEPT
     assert troubles.latest()[-1].what == "trouble 1"
 
 
-def test_a_message_that_says_what_to_do_is_cut_there(troubles: Troubles) -> None:
+def test_a_message_is_split_into_trouble_and_cure(troubles: Troubles) -> None:
     troubles.raised(KafkaUnavailable("Kafka can't be reached: it says; nothing; start the brokers"))
     assert (troubles.latest()[0].what, troubles.latest()[0].cure) == (
         "Kafka can't be reached: it says; nothing",
@@ -56,7 +56,7 @@ def test_a_message_that_says_what_to_do_is_cut_there(troubles: Troubles) -> None
     )
 
 
-def test_what_libpq_says_is_no_cure(troubles: Troubles) -> None:
+def test_libpqs_own_text_is_not_taken_for_a_cure(troubles: Troubles) -> None:
     said = "server closed the connection unexpectedly\n\tThis probably means the server terminated\n"
     troubles.raised(query_error(psycopg.OperationalError(said)))
     assert troubles.latest()[0].what.endswith("unexpectedly, This probably means the server terminated")
@@ -74,6 +74,8 @@ def test_what_libpq_says_is_no_cure(troubles: Troubles) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_a_message_that_does_not_has_its_kind_s_cure(troubles: Troubles, error: Exception, word: str) -> None:
+def test_a_message_without_a_cure_gets_its_error_classs_cure(
+    troubles: Troubles, error: Exception, word: str
+) -> None:
     troubles.raised(error)
     assert word in troubles.latest()[0].cure

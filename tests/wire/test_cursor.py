@@ -1,4 +1,4 @@
-"""The checked walk that every message is read with."""
+"""The cursor that every message is read with checks each step."""
 
 import struct
 from collections.abc import Callable
@@ -25,7 +25,7 @@ each_integer = pytest.mark.parametrize(
 
 @each_integer
 @given(data=st.data())
-def test_integers_are_in_network_byte_order(
+def test_integers_are_read_in_network_byte_order(
     code: str, read: Callable[[Cursor, str], int], low: int, high: int, data: st.DataObject
 ) -> None:
     value = data.draw(st.integers(low, high))
@@ -35,7 +35,9 @@ def test_integers_are_in_network_byte_order(
 
 
 @each_integer
-def test_the_ends_of_each_range(code: str, read: Callable[[Cursor, str], int], low: int, high: int) -> None:
+def test_each_integers_lowest_and_highest_value_are_read(
+    code: str, read: Callable[[Cursor, str], int], low: int, high: int
+) -> None:
     for value in (low, high):
         assert read(Cursor("Begin", struct.pack(code, value)), "field") == value
 
@@ -59,7 +61,7 @@ def test_an_id_can_be_read_without_a_cursor(value: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(5))
-def test_an_id_past_the_end_is_an_index_error_for_the_caller_to_name(size: int) -> None:
+def test_an_id_past_the_end_is_an_index_error(size: int) -> None:
     with pytest.raises(IndexError):
         read_u32(b"I\0\0\0"[:size], 1)
 
@@ -83,12 +85,12 @@ def test_a_string_without_its_zero_byte_is_refused() -> None:
 
 
 @given(st.binary().map(lambda raw: raw.replace(b"\0", b"")))
-def test_a_string_of_any_bytes_can_be_written_back(raw: bytes) -> None:
+def test_a_string_of_any_bytes_keeps_them(raw: bytes) -> None:
     assert Cursor("Origin", raw + b"\0").string("name").encode("utf-8", "surrogateescape") == raw
 
 
 @pytest.mark.parametrize("size", [-1, 4, 2**31 - 1])
-def test_taking_what_is_not_there_is_refused(size: int) -> None:
+def test_taking_more_bytes_than_are_left_is_refused(size: int) -> None:
     cursor = Cursor("Message", b"abc")
     with pytest.raises(
         ProtocolError, match=f"content at offset 0 wants {size} bytes, the message ends at 3$"
@@ -97,14 +99,14 @@ def test_taking_what_is_not_there_is_refused(size: int) -> None:
     assert cursor.take(3, "content") == b"abc"
 
 
-def test_counts_are_not_negative() -> None:
+def test_a_negative_count_is_refused() -> None:
     cursor = Cursor("Truncate", b"")
     assert cursor.count(0, "relations") == 0
     with pytest.raises(ProtocolError, match=r"^Truncate has -3 relations before offset 0$"):
         cursor.count(-3, "relations")
 
 
-def test_bytes_left_over_are_refused() -> None:
+def test_bytes_left_at_the_end_are_refused() -> None:
     cursor = Cursor("Begin", b"abc", pos=1)
     with pytest.raises(ProtocolError, match=r"^Begin is oversized: 2 bytes left at offset 1$"):
         cursor.end()

@@ -1,4 +1,4 @@
-"""What holds for every message of pgoutput: read whole, or refused; never misread, never anything else."""
+"""What holds for every message of pgoutput: it is read whole or refused, and never misread."""
 
 import re
 
@@ -21,14 +21,14 @@ any_message = st.one_of(*EVERY_MESSAGE.values())
 SHORT_ABORT, LONG_ABORT = 9, 25
 
 
-def test_no_message_is_left_out() -> None:
+def test_every_message_of_pgoutput_is_drawn() -> None:
     drawn = {name.removesuffix(" with streaming parallel") for name in PLAIN | IN_STREAM}
     assert drawn == {message.__name__ for message in PgoutputMessage.__args__}
 
 
 @each_message
 @given(data=st.data())
-def test_a_message_says_what_the_server_meant(messages: SearchStrategy[Sent], data: DataObject) -> None:
+def test_a_message_is_read_as_the_server_wrote_it(messages: SearchStrategy[Sent], data: DataObject) -> None:
     sent = data.draw(messages)
     assert parse(sent.data, sent.in_stream) == sent.message
     assert parse(build.xlog_data(sent.data), sent.in_stream, HEADER_SIZE) == sent.message
@@ -49,7 +49,7 @@ def test_every_truncation_is_refused(messages: SearchStrategy[Sent], data: DataO
 
 
 @given(EVERY_MESSAGE["StreamAbort with streaming parallel"])
-def test_but_a_stream_abort_can_lose_its_time_and_lsn(sent: Sent) -> None:
+def test_a_stream_abort_cut_before_its_lsn_is_one_without(sent: Sent) -> None:
     message = sent.message
     assert isinstance(message, StreamAbort)
     assert len(sent.data) == LONG_ABORT
@@ -58,7 +58,7 @@ def test_but_a_stream_abort_can_lose_its_time_and_lsn(sent: Sent) -> None:
 
 @each_message
 @given(data=st.data(), rest=st.binary(min_size=1, max_size=40))
-def test_every_byte_too_many_is_refused(
+def test_extra_bytes_at_the_end_are_refused(
     messages: SearchStrategy[Sent], data: DataObject, rest: bytes
 ) -> None:
     sent = data.draw(messages)
@@ -71,7 +71,7 @@ def test_every_byte_too_many_is_refused(
 
 
 @given(any_message, st.data(), st.booleans())
-def test_bytes_changed_on_the_way_are_read_or_refused(sent: Sent, data: DataObject, in_stream: bool) -> None:
+def test_changed_bytes_are_read_or_refused(sent: Sent, data: DataObject, in_stream: bool) -> None:
     damaged = bytearray(sent.data)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -79,7 +79,7 @@ def test_bytes_changed_on_the_way_are_read_or_refused(sent: Sent, data: DataObje
 
 
 @given(any_message, any_message, st.data())
-def test_messages_cut_and_spliced_are_read_or_refused(head: Sent, tail: Sent, data: DataObject) -> None:
+def test_spliced_messages_are_read_or_refused(head: Sent, tail: Sent, data: DataObject) -> None:
     start = head.data[: data.draw(st.integers(0, len(head.data)))]
     end = tail.data[data.draw(st.integers(0, len(tail.data))) :]
     read_or_refuse(start + end, head.in_stream)
@@ -89,7 +89,7 @@ def test_messages_cut_and_spliced_are_read_or_refused(head: Sent, tail: Sent, da
 @example(ord("M"), bytes(9) + b"\0\x7f\xff\xff\xff", False)
 @example(ord("T"), b"\x7f\xff\xff\xff\0", False)
 @example(ord("I"), bytes(4) + b"N\0\1t\x7f\xff\xff\xff", False)
-def test_any_bytes_behind_a_known_tag_are_read_or_refused(tag: int, body: bytes, in_stream: bool) -> None:
+def test_any_bytes_after_a_known_tag_are_read_or_refused(tag: int, body: bytes, in_stream: bool) -> None:
     read_or_refuse(bytes([tag]) + body, in_stream)
 
 

@@ -1,4 +1,4 @@
-"""Origin to Message, each as the manual lays it out, in a stream and outside."""
+"""Origin to Message, each in the manual's layout, in a stream and outside."""
 
 import pytest
 
@@ -103,7 +103,7 @@ def test_an_unknown_replica_identity_is_refused() -> None:
         parse(build.relation(16384, "s", "t", "x", []))
 
 
-def test_a_name_does_not_break_the_line_that_it_is_reported_on() -> None:
+def test_a_name_in_an_error_is_escaped_to_one_line() -> None:
     with pytest.raises(ProtocolError, match=r"^Relation 's\.a\\nb\\udcff' has"):
         parse(build.relation(16384, "s", b"a\nb\xff", "x", []))
 
@@ -196,8 +196,8 @@ def test_update_under_replica_identity_full() -> None:
     assert build.update(16384, ["7"], old=["6"]) == data
 
 
-def test_update_of_the_key_beside_an_unchanged_toast_value() -> None:
-    """As seen on a server: an n in the key tuple is only absent, a u in the new one is unsent."""
+def test_update_of_the_key_with_an_unchanged_toast_value() -> None:
+    """As seen on a server: an n in the key tuple means absent, a u in the new one means not sent."""
     update = parse(build.update(16384, ["7", UNCHANGED], key=["6", None], xid=731), in_stream=True)
     assert isinstance(update, Update)
     assert update.xid == 731
@@ -274,7 +274,7 @@ def test_message(flags: str, transactional: bool) -> None:
     assert build.message("audit", b"\0hi", lsn=0x16B3740, transactional=transactional) == data
 
 
-def test_in_a_stream_the_xid_of_a_message_stands_before_its_flags() -> None:
+def test_in_a_stream_a_messages_xid_comes_before_its_flags() -> None:
     data = build.message("audit", b"", transactional=True, xid=731)
     assert data[:6] == layout('"M" 00 00 02 DB 01')
     assert parse(data, in_stream=True) == Message(731, True, 0, "audit", b"")
@@ -303,7 +303,7 @@ def test_a_message_with_no_fields_is_read_from_its_tag() -> None:
     assert parse(b"E") == StreamStop()
 
 
-def test_no_bytes_are_no_message() -> None:
+def test_an_empty_message_is_refused() -> None:
     with pytest.raises(ProtocolError, match=r"^an empty message has no tag$"):
         parse(b"")
     with pytest.raises(ProtocolError, match=r"^an empty message has no tag$"):

@@ -1,4 +1,4 @@
-"""What travels in CopyData, as the manual lays it out (Streaming Replication Protocol)."""
+"""The contents of CopyData in the manual's layout (Streaming Replication Protocol)."""
 
 import struct
 
@@ -57,7 +57,7 @@ def test_a_frame_without_a_message_is_refused(size: int) -> None:
         check_frame(build.xlog_data(b"E")[:size])
 
 
-def test_a_frame_with_a_message_is_not() -> None:
+def test_a_frame_with_a_message_is_accepted() -> None:
     check_frame(build.xlog_data(build.stream_stop()))
 
 
@@ -99,7 +99,7 @@ def test_standby_status_update(reply: bool, octet: str) -> None:
     """)
 
 
-def test_a_standby_status_update_asks_for_no_reply_unless_told() -> None:
+def test_a_standby_status_update_asks_for_no_reply_by_default() -> None:
     assert StandbyStatusUpdate(1, 1, 1, NOON).serialize()[-1] == 0
 
 

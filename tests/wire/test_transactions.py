@@ -1,4 +1,4 @@
-"""Begin to RollbackPrepared, each as the manual lays it out (Logical Replication Message Formats)."""
+"""Begin to RollbackPrepared, each in the manual's layout (Logical Replication Message Formats)."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_stream_abort() -> None:
     assert build.stream_abort(731, 733) == data
 
 
-def test_stream_abort_of_the_whole_transaction_names_it_twice() -> None:
+def test_stream_abort_of_a_whole_transaction_repeats_its_xid() -> None:
     assert parse(build.stream_abort(731)) == StreamAbort(xid=731, subxid=731)
 
 
@@ -190,7 +190,7 @@ def test_stream_prepare() -> None:
     assert build.stream_prepare(0x16B3740, 0x16B3770, 731, "order-7", ONE) == data
 
 
-def test_a_stream_prepare_is_told_apart_from_a_prepare() -> None:
+def test_a_stream_prepare_does_not_equal_a_prepare() -> None:
     streamed, plain = (parse(write(1, 2, 731, "g")) for write in (build.stream_prepare, build.prepare))
     assert streamed != plain
 
@@ -207,7 +207,7 @@ FLAGGED: list[tuple[str, bytes, int]] = [
 
 @pytest.mark.parametrize(("name", "data", "offset"), FLAGGED, ids=[name for name, _, _ in FLAGGED])
 def test_unused_flags_must_be_zero(name: str, data: bytes, offset: int) -> None:
-    """Int8(0): what a flag would mean, we do not know. The server's own reader refuses it too."""
+    """Int8(0): no flag is defined. The server's own reader refuses any, too."""
     flagged = data[:offset] + b"\x01" + data[offset + 1 :]
     with pytest.raises(ProtocolError, match=f"^{name} has unknown flags 0x01 at offset {offset}$"):
         parse(flagged)

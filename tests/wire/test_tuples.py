@@ -1,4 +1,4 @@
-"""TupleData as the manual lays it out: the number of columns, then each one's kind and perhaps its value."""
+"""TupleData in the manual's layout: the number of columns, then each one's kind and perhaps its value."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_an_unchanged_value_is_not_a_null() -> None:
     assert read(build.tuple_data([UNCHANGED])) != read(build.tuple_data([None]))
 
 
-def test_an_empty_text_is_neither() -> None:
+def test_an_empty_text_is_neither_null_nor_unchanged() -> None:
     assert read(build.tuple_data([""])) == TupleData(b"t", (b"",))
 
 
@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("data", "complaint"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(data: str, complaint: str) -> None:
+def test_a_malformed_tuple_is_refused(data: str, complaint: str) -> None:
     with pytest.raises(ProtocolError) as refusal:
         read(layout(data))
     assert str(refusal.value) == complaint

@@ -13,7 +13,7 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 @given(I64)
 @example(-(2**63))
 @example(2**63 - 1)
-def test_longs(value: int) -> None:
+def test_longs_read_back(value: int) -> None:
     assert whole_value("long", body.long(value)) == value
 
 
@@ -26,7 +26,7 @@ def test_longs_are_zig_zag(value: int, encoded: str) -> None:
 
 
 @given(st.text())
-def test_strings(text: str) -> None:
+def test_strings_read_back(text: str) -> None:
     if any("\ud800" <= character <= "\udfff" for character in text):
         return
     assert whole_value("string", body.string(text)) == text
@@ -34,20 +34,20 @@ def test_strings(text: str) -> None:
 
 
 @given(st.binary())
-def test_bytes(value: bytes) -> None:
+def test_bytes_read_back(value: bytes) -> None:
     assert whole_value("bytes", body.sized(value)) == value
 
 
 @given(st.lists(I64))
-def test_arrays(values: list[int]) -> None:
+def test_arrays_read_back(values: list[int]) -> None:
     items = [body.long(value) for value in values]
     assert whole_value({"type": "array", "items": "long"}, body.array(items)) == values
 
 
-def test_nothing() -> None:
+def test_an_absent_optional_value_is_null() -> None:
     assert whole_value(["null", "long"], body.optional_long(None)) is None
     assert whole_value(["null", "string"], body.optional_string(None)) is None
 
 
-def test_what_opens_a_body_is_a_zero_and_the_id() -> None:
+def test_a_header_is_a_zero_byte_and_the_schema_id() -> None:
     assert body.header(0x01020304) == b"\0\1\2\3\4"

@@ -1,4 +1,4 @@
-"""Avro names: legal for every identifier, plain ones untouched, and never the same for two."""
+"""Avro names: legal for every identifier, unchanged if plain, and never the same for two."""
 
 import re
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pgrelay.encode.avro.names import dotted, legal, shown
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Letters out of which names can be made that look like escapes.
+# Letters from which names can be made that look like escapes.
 TRICKY = st.text("_x09af 5é.", min_size=1, max_size=12)
 
 
 def read_back(name: str) -> str:
-    """The identifier that a legal name was made of."""
+    """The identifier that a legal name was made from."""
     return re.sub(r"_x((?:[0-9a-f]{2})+)_", lambda match: bytes.fromhex(match[1]).decode(), name)
 
 
@@ -35,7 +35,7 @@ def test_a_plain_name_stays_as_it_is(name: str) -> None:
         ("a\udcff", "a_xff_"),
     ],
 )
-def test_any_other_is_escaped(identifier: str, name: str) -> None:
+def test_any_other_name_is_escaped(identifier: str, name: str) -> None:
     assert legal(identifier) == name
 
 
@@ -49,7 +49,7 @@ def test_every_name_is_legal_and_can_be_read_back(identifier: str) -> None:
 
 
 @given(TRICKY, TRICKY)
-def test_two_identifiers_never_give_the_same(one: str, other: str) -> None:
+def test_two_identifiers_never_give_the_same_name(one: str, other: str) -> None:
     assert (legal(one) == legal(other)) == (one == other)
 
 
@@ -57,9 +57,9 @@ def test_two_identifiers_never_give_the_same(one: str, other: str) -> None:
     ("topic", "name"),
     [("app.public.orders", "app.public.orders"), ("my-app.1", "my_x2d_app._x31_"), ("a..b", "a._x2e_.b")],
 )
-def test_the_dots_of_a_topic_stay(topic: str, name: str) -> None:
+def test_the_dots_of_a_topic_stay_in_its_namespace(topic: str, name: str) -> None:
     assert dotted(topic) == name
 
 
-def test_bytes_that_are_no_utf8_are_shown() -> None:
+def test_bytes_that_are_not_utf8_are_shown_escaped() -> None:
     assert shown("caf\udce9") == "caf\\xe9"

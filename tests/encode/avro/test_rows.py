@@ -41,7 +41,7 @@ def rows(record: Written) -> tuple[Any, str, Any, Any]:
     return record.key, record.value["op"], record.value["before"], record.value["after"]
 
 
-def test_an_insert() -> None:
+def test_an_insert_is_a_whole_record() -> None:
     (record,) = read(DEFAULT, build.insert(OID, ["1", "tea", None]))
     assert (record.topic, record.key) == ("app.public.orders", {"id": 1})
     assert record.value == {
@@ -74,7 +74,7 @@ def test_an_insert() -> None:
     }
 
 
-def test_an_update_a_move_and_a_delete() -> None:
+def test_an_update_a_key_change_and_a_delete() -> None:
     found = read(
         DEFAULT,
         build.update(OID, ["1", "coffee", "B"]),
@@ -96,13 +96,13 @@ MOVE: Final = build.update(OID, ["2", "a", "B"], key=["1", None, None])
 
 
 @pytest.mark.parametrize("options", [AVRO, FLAT], ids=["debezium", "flat"])
-def test_the_other_key_of_a_move_is_json_as_in_json_records(options: RecordOptions) -> None:
+def test_after_a_key_change_the_headers_hold_the_other_key_as_json(options: RecordOptions) -> None:
     deleted, tombstone, created = read(DEFAULT, MOVE, options=options)
     assert deleted.headers == tombstone.headers == {"__debezium.newkey": b'{"id":2}'}
     assert created.headers == {"__debezium.oldkey": b'{"id":1}'}
 
 
-def test_the_other_key_of_a_move_has_no_more_columns_under_a_whole_old_row() -> None:
+def test_under_full_the_key_headers_hold_only_key_columns() -> None:
     update = build.update(OID, ["2", "b", UNCHANGED], old=["1", "a", "B"])
     found = read(FULL, update, facts=WITH_KEY)
     assert [record.headers for record in found] == [
@@ -112,7 +112,7 @@ def test_the_other_key_of_a_move_has_no_more_columns_under_a_whole_old_row() -> 
     ]
 
 
-def test_the_other_key_of_a_move_is_written_by_the_same_choices_as_json_keys() -> None:
+def test_key_headers_follow_the_same_settings_as_in_json_records() -> None:
     columns = [Column("price", NUMERIC, key=True), Column("name", TEXT, key=True)]
     relation = build.relation(OID, "public", "t", "d", columns)
     hashing = Selection(hash=(r".*\.name",), hash_key=b"pepper")
@@ -124,20 +124,20 @@ def test_the_other_key_of_a_move_is_written_by_the_same_choices_as_json_keys() -
     assert in_json[0].headers["__debezium.newkey"].startswith(b'{"price":2.50,"name":"')  # type: ignore[union-attr]
 
 
-def test_the_whole_old_row() -> None:
+def test_under_full_an_update_has_the_whole_old_row() -> None:
     update = build.update(OID, ["1", "b", UNCHANGED], old=["1", "a", "B"])
     (record,) = read(FULL, update, facts=WITH_KEY)
     assert rows(record) == ({"id": 1}, "u", row(1, "a", "B"), row(1, "b", "B"))
     assert record.value["unchanged"] is None
 
 
-def test_what_is_unchanged_is_null_and_named() -> None:
+def test_unchanged_columns_are_null_and_listed() -> None:
     (record,) = read(DEFAULT, build.update(OID, ["1", "b", UNCHANGED]))
     assert record.value["after"] == row(1, "b")
     assert record.value["unchanged"] == ["big"]
 
 
-def test_a_placeholder_stands_where_the_type_has_room_for_it() -> None:
+def test_a_placeholder_is_used_only_for_types_that_can_hold_it() -> None:
     relation = build.relation(
         OID, "public", "t", "d", [Column("id", INT4, key=True), Column("text"), Column("list", 1007)]
     )
@@ -147,7 +147,7 @@ def test_a_placeholder_stands_where_the_type_has_room_for_it() -> None:
     assert record.value["unchanged"] == ["list"]
 
 
-def test_a_truncate() -> None:
+def test_a_truncate_goes_to_every_partition() -> None:
     (record,) = read(DEFAULT, build.truncate([OID], cascade=True))
     assert (record.key, record.partition) == (None, EVERY)
     assert rows(record) == (None, "t", None, None)
@@ -173,7 +173,7 @@ def test_an_origin_is_named() -> None:
     assert record.value["source"]["origin"] == "elsewhere"
 
 
-def test_the_transaction_topic_and_each_records_place() -> None:
+def test_transactions_have_boundaries_and_records_their_place() -> None:
     options = replace(AVRO, transactions=True)
     begin, one, two, end = read(
         DEFAULT, build.insert(OID, ["1", None, None]), build.insert(OID, ["2", None, None]), options=options
@@ -197,7 +197,7 @@ def beside(op: str, seq: int = 0, **more: Any) -> dict[str, Any]:
     return common | {"__commit_lsn": 0x1800, "__seq": seq, "__ts_ms": NOON // 1000} | more
 
 
-def test_flat_values_are_the_row_and_what_stands_beside_it() -> None:
+def test_flat_values_are_the_row_and_the_metadata_fields() -> None:
     found = read(
         DEFAULT,
         build.insert(OID, ["1", "tea", None]),
@@ -216,13 +216,13 @@ def test_flat_values_are_the_row_and_what_stands_beside_it() -> None:
     ]
 
 
-def test_a_flat_message() -> None:
+def test_a_flat_logical_message() -> None:
     (record,) = read(build.message("audit", b"x"), options=FLAT)
     assert record.value["__message"] == {"prefix": "audit", "content": b"x"}
     assert record.value["__op"] == "m"
 
 
-def test_a_column_that_has_the_name_of_a_field_is_refused() -> None:
+def test_a_column_named_like_a_metadata_field_is_refused() -> None:
     relation = build.relation(OID, "public", "t", "d", [Column("__op")])
     with pytest.raises(SetupError, match=r"public\.t\.__op: the flat envelope has a field of that name"):
         read(relation, build.insert(OID, ["x"]), options=FLAT)
@@ -231,7 +231,7 @@ def test_a_column_that_has_the_name_of_a_field_is_refused() -> None:
 # --- Selection
 
 
-def test_columns_that_must_not_be_seen() -> None:
+def test_dropped_masked_and_hashed_columns() -> None:
     selection = Selection(drop=(r".*\.big",), mask=(r".*\.item",), hash=(r".*\.id",), hash_key=b"k")
     options = replace(AVRO, selection=selection)
     insert = build.insert(OID, ["1", None, "secret"])
@@ -245,7 +245,7 @@ def test_columns_that_must_not_be_seen() -> None:
 # --- What can't be encoded
 
 
-def test_a_value_that_avro_can_not_hold_names_its_column_and_lsn() -> None:
+def test_the_error_for_a_value_that_avro_can_not_hold_names_column_and_lsn() -> None:
     relation = build.relation(OID, "public", "t", "d", [Column("id", INT4, key=True), Column("day", DATE)])
     with pytest.raises(RecordError, match=r"public\.t\.day: a value of type date can't be encoded: .*0/1010"):
         read(relation, build.insert(OID, ["1", "infinity"]))
@@ -256,14 +256,14 @@ def test_a_null_in_the_key_is_refused() -> None:
         read(DEFAULT, build.insert(OID, [None, "a", "b"]))
 
 
-def test_a_binary_form_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_binary_form_is_refused() -> None:
     relation = build.relation(OID, "public", "t", "d", [Column("id", INT4, key=True), Column("odd", 50_000)])
     with pytest.raises(SetupError, match=r"does not read the binary form .* source\.binary: false"):
         read(relation, build.insert(OID, ["1", Binary(b"x")]))
 
 
 @pytest.mark.parametrize("options", [AVRO, FLAT])
-def test_a_row_that_is_cut_anywhere_is_refused(options: RecordOptions) -> None:
+def test_every_truncated_row_is_refused(options: RecordOptions) -> None:
     whole = build.update(OID, ["1", "b", None], old=["1", "a", "B"])
     for size in range(5, len(whole)):
         with pytest.raises(ProtocolError):
@@ -288,7 +288,7 @@ _MIXED: Final = build.relation(
 
 
 @given(st.lists(_VALUES, min_size=1, max_size=5), st.sampled_from(["debezium", "flat"]))
-def test_avro_says_what_json_says(changes: list[Any], envelope: Any) -> None:
+def test_avro_records_equal_the_json_records(changes: list[Any], envelope: Any) -> None:
     messages = [build.update(OID, list(values)) for values in changes]
     options = replace(OPTIONS, envelope=envelope)
     in_json = records(_MIXED, *messages, options=options)
@@ -300,7 +300,7 @@ def test_avro_says_what_json_says(changes: list[Any], envelope: Any) -> None:
 
 
 def without_nulls(value: Any) -> Any:
-    """What both formats can say: Avro has nulls where JSON leaves members out, and other names."""
+    """What both formats can express: Avro has nulls where JSON omits members."""
     if isinstance(value, list):
         return ["a b" if name == "a_x20_b" else name for name in value]
     if not isinstance(value, dict):

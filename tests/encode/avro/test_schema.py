@@ -1,4 +1,4 @@
-"""The schemas: names, what may be null, and whether one version's readers take another's records."""
+"""The schemas: their names, what may be null, and whether a new version reads an old one's records."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def relation(*columns: Column, name: str = "orders", schema: str = "public", ide
 
 
 def announcement(message: bytes, options: RecordOptions = AVRO) -> Announcement:
-    """What is announced of a relation before its first row."""
+    """The announcement of a relation before its first row."""
     encoder = encoder_of(options)
     encoder.feed(transaction(message, build.insert(OID, [])))
     encoder.encode(NOW)
@@ -55,7 +55,7 @@ def row_schema(message: bytes) -> Any:
     return before["type"][1]
 
 
-def test_names_are_those_of_the_table() -> None:
+def test_a_schemas_namespace_names_the_table() -> None:
     schemas = schemas_of(relation(ID))
     assert schemas.key is not None
     key, value = json.loads(schemas.key), json.loads(schemas.value)
@@ -65,14 +65,14 @@ def test_names_are_those_of_the_table() -> None:
     assert row_schema(relation(ID))["name"] == "Value"
 
 
-def test_names_that_avro_does_not_take_are_escaped_and_told() -> None:
+def test_illegal_names_are_escaped_and_kept_in_pgrelay_name() -> None:
     row = row_schema(relation(ID, Column("größe"), name="my.orders", schema="2"))
     assert row["namespace"] == "app._x32_.my_x2e_orders"
     assert [field.get("pgrelay.name") for field in row["fields"]] == [None, "größe"]
     assert row["fields"][1]["name"] == "gr_xc3b6c39f_e"
 
 
-def test_tables_that_share_a_topic_share_its_names() -> None:
+def test_tables_that_share_a_topic_share_its_schemas() -> None:
     options = replace(AVRO, routes=((r"public\.orders_.*", "{prefix}.all-orders"),))
     one = schemas_of(relation(ID, name="orders_1"), options)
     other = schemas_of(relation(ID, name="orders_2"), options)
@@ -80,7 +80,7 @@ def test_tables_that_share_a_topic_share_its_names() -> None:
     assert json.loads(one.value)["namespace"] == "app.all_x2d_orders"
 
 
-def test_all_but_the_key_may_be_null_and_is_by_default() -> None:
+def test_columns_outside_the_key_are_nullable_with_default_null() -> None:
     fields = row_schema(relation(ID, Column("name")))["fields"]
     assert fields == [
         {"name": "id", "type": "int"},
@@ -93,11 +93,11 @@ def test_a_table_without_a_key_has_no_key_schema() -> None:
     assert schemas_of(relation(ID), replace(AVRO, key=False)).key is None
 
 
-def test_json_needs_no_schemas() -> None:
+def test_json_records_need_no_avro_schemas() -> None:
     assert announcement(relation(ID), OPTIONS).schemas is None
 
 
-def test_the_schema_topic_tells_the_types_in_force() -> None:
+def test_the_schema_topic_names_the_avro_types() -> None:
     value = announcement(relation(ID, Column("list", 1007), Column("at", 1184))).record[2]
     assert value is not None
     encodings = [column["encoding"] for column in json.loads(value)["columns"]]
@@ -115,7 +115,7 @@ def test_the_schema_topic_tells_the_types_in_force() -> None:
     ],
     ids=["added", "dropped", "renamed", "widened"],
 )
-def test_readers_of_a_new_version_take_the_records_of_the_old(
+def test_a_new_schema_reads_the_records_of_the_old(
     old: list[Column], new: list[Column], expected: dict[str, Any], envelope: Any
 ) -> None:
     options = replace(AVRO, envelope=envelope)
@@ -139,7 +139,7 @@ def raw_values(options: RecordOptions, *messages: bytes) -> list[bytes]:
     return kept
 
 
-def test_a_relation_that_changes_is_registered_before_its_next_row() -> None:
+def test_a_changed_relation_is_registered_before_its_next_row() -> None:
     numbers = SchemaNumbers()
     found = avro_records(
         encoder_of(AVRO),
@@ -162,14 +162,14 @@ def test_a_relation_that_changes_is_registered_before_its_next_row() -> None:
     }
 
 
-def test_a_schema_is_asked_for_once_and_not_for_each_row() -> None:
+def test_a_schema_is_registered_once_and_not_for_each_row() -> None:
     numbers = SchemaNumbers()
     inserts = [build.insert(OID, [str(number)]) for number in range(50)]
     avro_records(encoder_of(AVRO), transaction(relation(ID), *inserts), numbers=numbers)
     assert len(numbers.subjects) == 2
 
 
-def test_the_topics_of_messages_and_transactions_are_asked_for_once() -> None:
+def test_the_topics_of_messages_and_transactions_are_needed_once() -> None:
     encoder, needs = encoder_of(replace(AVRO, transactions=True)), list[TopicNeeded]()
     for _ in range(2):
         encoder.feed(transaction(build.message("p", b"x"), build.message("p", b"y")))
@@ -183,7 +183,7 @@ def test_the_topics_of_messages_and_transactions_are_asked_for_once() -> None:
     assert all(need.schemas is not None for need in needs)
 
 
-def test_every_fixed_schema_is_one() -> None:
+def test_the_fixed_schemas_are_valid() -> None:
     for options in (AVRO, replace(AVRO, envelope="flat")):
         found = avro_records(
             encoder_of(replace(options, transactions=True)), transaction(build.message("p", b"x"))
@@ -192,8 +192,8 @@ def test_every_fixed_schema_is_one() -> None:
 
 
 @pytest.mark.parametrize("envelope", ["debezium", "flat"])
-def test_what_ours_would_add_to_another_writers_schema(envelope: Any) -> None:
-    """Under the name that is there, and without the rows, which it may have too."""
+def test_successor_keeps_another_writers_name_and_adds_our_fields(envelope: Any) -> None:
+    """Its rows are left out, since the other writer may have them too."""
     theirs = {"type": "record", "name": "Envelope", "namespace": "app.public.orders", "fields": []}
     ours = json.loads(successor(json.dumps(theirs), envelope) or "null")
     assert (ours["name"], ours["namespace"]) == ("Envelope", "app.public.orders")

@@ -100,11 +100,11 @@ def test_a_timestamp_has_no_zone_and_a_timestamptz_is_an_instant() -> None:
     assert schema(built_in(oids.TIMESTAMPTZ)) == {"type": "long", "logicalType": "timestamp-micros"}
 
 
-def test_a_timetz_is_counted_in_utc_where_debezium_does_so() -> None:
+def test_with_debezium_times_a_timetz_is_in_utc() -> None:
     assert read(built_in(oids.TIMETZ), b"01:00:00+02", Encodings(time="debezium")) == time(23)
 
 
-def test_a_whole_day_is_no_time_in_utc_either() -> None:
+def test_with_debezium_times_a_timetz_of_24_hours_is_refused() -> None:
     with pytest.raises(ValueError, match="holds"):
         read(built_in(oids.TIMETZ), b"24:00:00+00", Encodings(time="debezium"))
 
@@ -119,22 +119,20 @@ def test_text_is_text_under_every_choice(oid: int, choices: Encodings) -> None:
     ("precision", "scale", "avro"),
     [(10, 2, (10, 2)), (5, 0, (5, 0)), (5, -2, (7, 0)), (3, 5, (5, 5)), (1000, 0, (1000, 0))],
 )
-def test_a_declared_numeric_is_a_decimal_that_avro_can_say(
-    precision: int, scale: int, avro: tuple[int, int]
-) -> None:
+def test_a_declared_numeric_is_an_avro_decimal(precision: int, scale: int, avro: tuple[int, int]) -> None:
     wanted = {"type": "bytes", "logicalType": "decimal", "precision": avro[0], "scale": avro[1]}
     assert schema(numeric(precision, scale)) == wanted
 
 
 @given(st.integers(1, 40), st.integers(-20, 40), st.data())
-def test_decimals(precision: int, scale: int, data: st.DataObject) -> None:
+def test_decimals_read_back(precision: int, scale: int, data: st.DataObject) -> None:
     unscaled = data.draw(st.integers(-(10**precision) + 1, 10**precision - 1))
     value = Decimal(unscaled).scaleb(-scale) if unscaled else Decimal(0)
     text = f"{value:f}".encode()
     assert read(numeric(precision, scale), text) == Decimal(text.decode())
 
 
-def test_a_numeric_is_a_double_where_that_is_wanted() -> None:
+def test_with_numeric_double_a_numeric_is_a_double() -> None:
     assert schema(numeric(10, 2), DOUBLES) == schema(built_in(oids.NUMERIC), DOUBLES) == "double"
     assert read(numeric(10, 2), b"1.50", DOUBLES) == 1.5
     assert str(read(numeric(10, 2), b"NaN", DOUBLES)) == "nan"
@@ -169,40 +167,40 @@ def test_a_value_that_the_type_can_not_hold_is_refused(column: ColumnType, text:
         read(column, text)
 
 
-def test_a_numeric_past_every_double_is_refused() -> None:
+def test_a_numeric_too_large_for_a_double_is_refused() -> None:
     with pytest.raises(ValueError, match="a double holds"):
         read(built_in(oids.NUMERIC), b"1" + b"0" * 400, DOUBLES)
 
 
-def test_text_that_is_no_utf8_is_refused_where_nobody_has_proved_it() -> None:
+def test_with_checked_text_invalid_utf8_is_refused() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
         read(built_in(oids.TEXT), b"\xff", Encodings(checked=True))
 
 
 @given(st.floats(width=32, allow_nan=False))
 @example(2.0**-149)
-def test_reals_read_back_as_they_were(value: float) -> None:
+def test_reals_read_back(value: float) -> None:
     assert read(built_in(oids.FLOAT4), float4_text(value)) == value
 
 
 def test_a_real_is_not_rounded_twice() -> None:
-    # Its double is the middle between two floats, of which the even one is the further.
+    # Its double is midway between two floats, and the even one is farther from the decimal.
     assert struct.pack("<f", read(built_in(oids.FLOAT4), b"7.038531e-26")).hex() == "fd43ae15"
 
 
 @given(st.dates())
-def test_dates(value: date) -> None:
+def test_dates_read_back(value: date) -> None:
     assert read(built_in(oids.DATE), value.isoformat().encode()) == value
 
 
 @given(st.datetimes())
-def test_timestamps(value: datetime) -> None:
+def test_timestamps_read_back(value: datetime) -> None:
     text = value.isoformat(" ").encode()
     assert read(built_in(oids.TIMESTAMP), text) == value
     assert read(built_in(oids.TIMESTAMPTZ), text + b"+00") == value.replace(tzinfo=UTC)
 
 
-def test_dates_before_and_after_what_python_has() -> None:
+def test_dates_outside_pythons_range_equal_json_days() -> None:
     of = avro_type(built_in(oids.DATE), DEFAULTS)
     days = [whole_value("int", whole_converter(of)(text)) for text in (b"0044-03-15 BC", b"5874897-12-31")]
     json_days = [
@@ -223,28 +221,28 @@ def test_dates_before_and_after_what_python_has() -> None:
         (b"[0:1]={1,2}", [1, 2]),
     ],
 )
-def test_an_array_is_of_nullable_elements(text: bytes, value: Any) -> None:
+def test_an_array_has_nullable_elements(text: bytes, value: Any) -> None:
     assert read(built_in(1007), text) == value
     assert schema(built_in(1007)) == {"type": "array", "items": ["null", "int"]}
 
 
-def test_an_array_of_decimals_has_their_precision() -> None:
+def test_an_array_of_decimals_keeps_their_precision() -> None:
     amounts = array_type(oids.NUMERIC, numeric_typmod(10, 2))
     assert read(amounts, b"{1.50,NULL}") == [Decimal("1.50"), None]
 
 
-def test_an_array_of_text_is_unquoted() -> None:
+def test_elements_of_a_text_array_are_unquoted() -> None:
     assert read(built_in(1009), b'{a,"b,c","",NULL,"NULL","{"}') == ["a", "b,c", "", None, "NULL", "{"]
 
 
-def test_an_array_has_as_many_dimensions_as_were_declared() -> None:
+def test_an_array_has_its_declared_dimensions() -> None:
     assert read(built_in(1007), b"{{1,2},{3,NULL}}", dimensions=2) == [[1, 2], [3, None]]
     assert read(built_in(1007), b"{}", dimensions=2) == []
     wanted = {"type": "array", "items": {"type": "array", "items": ["null", "int"]}}
     assert avro_type(built_in(1007), DEFAULTS, 2).schema == wanted
 
 
-def test_an_array_of_a_domain_has_its_elements_in_the_domains_dimensions() -> None:
+def test_elements_of_a_domain_have_the_domains_dimensions() -> None:
     board = replace(built_in(1007), dimensions=2)
     boards = ColumnType(50_003, "_board", element=board)
     assert read(boards, b'{"{{1,2},{3,4}}",NULL}') == [[[1, 2], [3, 4]], None]
@@ -254,12 +252,12 @@ def test_an_array_of_a_domain_has_its_elements_in_the_domains_dimensions() -> No
 
 
 @pytest.mark.parametrize(("text", "dimensions"), [(b"{{1}}", 1), (b"{1}", 2), (b"{{{1}}}", 2)])
-def test_an_array_of_other_dimensions_is_refused(text: bytes, dimensions: int) -> None:
+def test_an_array_with_other_dimensions_than_declared_is_refused(text: bytes, dimensions: int) -> None:
     with pytest.raises(ValueError, match=r"the array has \d dimensions"):
         read(built_in(1007), text, dimensions=dimensions)
 
 
-def test_a_brace_within_quotes_is_no_dimension() -> None:
+def test_a_quoted_brace_is_no_dimension() -> None:
     assert read(built_in(1009), b'{"{"}') == ["{"]
 
 
@@ -288,7 +286,7 @@ def test_an_hstore_is_a_map() -> None:
         (HSTORE, struct.pack("!iisiisi", 2, 1, b"a", -1, 1, b"b", 0), {"a": None, "b": ""}),
     ],
 )
-def test_a_value_in_binary_reads_back(column: ColumnType, binary: bytes, value: Any) -> None:
+def test_a_binary_value_reads_back(column: ColumnType, binary: bytes, value: Any) -> None:
     how = from_binary(column, DEFAULTS)
     assert how is not None
     of = avro_type(column, DEFAULTS)
@@ -296,7 +294,7 @@ def test_a_value_in_binary_reads_back(column: ColumnType, binary: bytes, value: 
     assert whole_value(of.schema, convert(binary)) == value
 
 
-def test_a_binary_array_of_other_dimensions_is_refused() -> None:
+def test_a_binary_array_with_other_dimensions_than_declared_is_refused() -> None:
     how = from_binary(built_in(1007), DEFAULTS)
     assert how is not None
     assert how.convert is not None
@@ -305,12 +303,12 @@ def test_a_binary_array_of_other_dimensions_is_refused() -> None:
         how.convert(nested)
 
 
-def test_a_binary_form_that_nobody_knows_is_told() -> None:
+def test_an_unknown_binary_form_has_no_type() -> None:
     assert from_binary(ColumnType(50_002, "point3", typtype="c"), DEFAULTS) is None
     unknown = ColumnType(50_003, "_point3", element=ColumnType(50_002, "point3", typtype="c"))
     assert from_binary(unknown, DEFAULTS) is None
 
 
-def test_an_hstore_whose_text_the_server_converts_is_not_read_in_binary() -> None:
+def test_a_binary_hstore_is_not_read_if_the_server_converts_text() -> None:
     assert from_binary(HSTORE, DEFAULTS) is not None
     assert from_binary(HSTORE, Encodings(recoded=True)) is None

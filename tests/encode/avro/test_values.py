@@ -1,4 +1,4 @@
-"""What is written without a converter is what the converter gives, and refused where it refuses."""
+"""The fast path writes what the converter gives, and refuses what it refuses."""
 
 from collections.abc import Callable
 from typing import Final
@@ -26,7 +26,7 @@ def written(value: bytes, scale: int) -> bytes:
 
 
 def result(convert: Callable[[], bytes]) -> bytes | str:
-    """What it gives, or why it refuses."""
+    """Its result, or the reason for its refusal."""
     try:
         return convert()
     except ValueError as error:
@@ -44,12 +44,12 @@ def result(convert: Callable[[], bytes]) -> bytes | str:
 @example(b".5", 1)
 @example(b"5.", 1)
 @example(b"1.2.3", 2)
-def test_decimals_of_any_length_and_what_is_none(value: bytes, scale: int) -> None:
+def test_any_text_is_written_or_refused_as_by_the_converter(value: bytes, scale: int) -> None:
     assert result(lambda: written(value, scale)) == result(lambda: decimal(scale)(value))
 
 
 @pytest.mark.parametrize("edge", [1 << bits for bits in range(59)])
-def test_decimals_take_as_few_bytes_as_hold_them(edge: int) -> None:
+def test_decimals_take_the_fewest_bytes(edge: int) -> None:
     for number in (edge - 1, edge, -edge, -edge - 1):
         body = written(str(number).encode(), 0)
         assert int.from_bytes(whole_value("bytes", body), "big", signed=True) == number

@@ -27,9 +27,7 @@ def sent(address: str, bits: int, cidr: bool = False) -> bytes:
         ("2001:db8::", 32, b"2001:db8::/32", b"2001:db8::/32"),
     ],
 )
-def test_only_inet_leaves_out_the_netmask_of_a_host(
-    address: str, bits: int, inet: bytes, cidr: bytes
-) -> None:
+def test_only_inet_omits_the_netmask_of_a_host(address: str, bits: int, inet: bytes, cidr: bytes) -> None:
     assert inet_text(sent(address, bits)) == inet
     assert inet_text(sent(address, bits, cidr=True)) == cidr
 
@@ -87,6 +85,6 @@ def test_hardware_addresses_and_uuids() -> None:
 
 @pytest.mark.parametrize("text", [macaddr_text, macaddr8_text, uuid_text])
 @pytest.mark.parametrize("size", [0, 5, 7, 9, 15, 17])
-def test_cut_and_oversized_values_are_refused(text: Converter, size: int) -> None:
+def test_truncated_and_oversized_values_are_refused(text: Converter, size: int) -> None:
     with pytest.raises(ValueError, match="where its binary form has"):
         text(bytes(size))

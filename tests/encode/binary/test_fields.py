@@ -1,4 +1,4 @@
-"""Fields out of binary values: network byte order, and no reading past the end."""
+"""Fields of binary values: network byte order, and no reading past the end."""
 
 import struct
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from pgrelay.encode.binary import fields
         (fields.f64, ">d", -0.1),
     ],
 )
-def test_a_number_is_read_where_it_stands_and_never_past_the_end(
+def test_a_number_past_the_end_is_refused(
     read: Callable[[bytes, int], float], layout: str, value: float
 ) -> None:
     packed = struct.pack(layout, value)
@@ -31,14 +31,14 @@ def test_a_number_is_read_where_it_stands_and_never_past_the_end(
         read(b"\xaa" + packed[:-1], 1)
 
 
-def test_sized_takes_one_size() -> None:
+def test_sized_refuses_any_other_size() -> None:
     assert fields.sized(b"ab", 2) == b"ab"
     with pytest.raises(ValueError, match="has 3 bytes where its binary form has 2"):
         fields.sized(b"abc", 2)
 
 
 @given(st.binary(max_size=8), st.integers(0, 10), st.integers(-5, 10))
-def test_take_gives_so_many_bytes_or_refuses(value: bytes, at: int, size: int) -> None:
+def test_take_returns_exactly_that_many_bytes_or_refuses(value: bytes, at: int, size: int) -> None:
     try:
         taken = fields.take(value, at, size)
     except ValueError:
@@ -48,13 +48,13 @@ def test_take_gives_so_many_bytes_or_refuses(value: bytes, at: int, size: int) -
         assert len(taken) == size
 
 
-def test_a_count_is_never_negative() -> None:
+def test_a_negative_count_is_refused() -> None:
     assert fields.count(b"\0\0\0\x05", 0) == 5
     with pytest.raises(ValueError, match="a count of -1"):
         fields.count(b"\xff\xff\xff\xff", 0)
 
 
-def test_nothing_is_left_over() -> None:
+def test_at_end_refuses_leftover_bytes() -> None:
     fields.at_end(b"ab", 2)
     with pytest.raises(ValueError, match="has 2 bytes where its fields end at 1"):
         fields.at_end(b"ab", 1)

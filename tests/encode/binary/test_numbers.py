@@ -51,7 +51,7 @@ def test_floats() -> None:
 
 
 class TestNumeric:
-    """Examples as numeric_send of PostgreSQL 18 wrote them."""
+    """The examples were written by numeric_send of PostgreSQL 18."""
 
     @pytest.mark.parametrize(
         ("sent", "text"),
@@ -69,11 +69,11 @@ class TestNumeric:
             ("0000 0000 f000 0020", b"-Infinity"),
         ],
     )
-    def test_examples(self, sent: str, text: bytes) -> None:
+    def test_values_that_a_server_sent(self, sent: str, text: bytes) -> None:
         assert numeric_text(bytes.fromhex(sent)) == text
 
     @given(st.decimals(allow_nan=False, allow_infinity=False))
-    def test_every_decimal_comes_back(self, number: Decimal) -> None:
+    def test_every_decimal_reads_back(self, number: Decimal) -> None:
         text = f"{number:f}".encode()
         assert numeric_text(send_numeric(text)) == (text.lstrip(b"-") if number == 0 else text)
 
@@ -87,13 +87,13 @@ class TestNumeric:
             ("0001 0000 0000 0000 2710", "the digit 10000"),
         ],
     )
-    def test_malformed(self, sent: str, error: str) -> None:
+    def test_a_malformed_numeric_is_refused(self, sent: str, error: str) -> None:
         with pytest.raises(ValueError, match=error):
             numeric_text(bytes.fromhex(sent))
 
 
 def send_numeric(text: bytes) -> bytes:
-    """As numeric_send does: groups of four digits on both sides of the point, outer zeros left out."""
+    """As numeric_send does: groups of four digits on both sides of the point, without outer zeros."""
     negative = text.startswith(b"-")
     whole, _, fraction = text.lstrip(b"-").partition(b".")
     whole = whole.rjust(-(-len(whole) // 4) * 4, b"0")
@@ -139,6 +139,6 @@ def test_bits(sent: str, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", ["", "00000009 ff", "00000008 ffff", "ffffffff"])
-def test_malformed_bits(sent: str) -> None:
+def test_malformed_bits_are_refused(sent: str) -> None:
     with pytest.raises(ValueError, match="the value"):
         bits_text(bytes.fromhex(sent))

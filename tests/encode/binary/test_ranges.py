@@ -50,7 +50,7 @@ def test_ranges(value: bytes, text: bytes) -> None:
         (b"{a}'", b"{a}'"),
     ],
 )
-def test_a_bound_is_quoted_where_range_out_quotes_it(bound: bytes, text: bytes) -> None:
+def test_a_bound_is_quoted_as_range_out_does(bound: bytes, text: bytes) -> None:
     assert TEXTRANGE(sent(LOWER_INC | UPPER_INF, bound)) == b"[" + text + b",)"
 
 

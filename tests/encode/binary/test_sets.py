@@ -27,7 +27,7 @@ def i32(*numbers: int) -> bytes:
 
 
 def sent_array(dimensions: list[int], elements: list[bytes | None], oid: int = 23) -> bytes:
-    """As array_send does, lower bounds 1."""
+    """As array_send does, with lower bounds of 1."""
     header = i32(len(dimensions), int(None in elements), oid, *[n for d in dimensions for n in (d, 1)])
     return header + b"".join(i32(-1) if e is None else i32(len(e)) + e for e in elements)
 
@@ -49,7 +49,7 @@ class TestArrays:
         packed = [None if e is None else i32(e) for e in elements]
         assert INT4S(sent_array(dimensions, packed)) == expected
 
-    def test_bounds_are_left_out(self) -> None:
+    def test_array_bounds_are_omitted(self) -> None:
         assert INT4S(i32(1, 0, 23, 2, -5, 4, 1, 4, 2)) == b"[1,2]"
 
     @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ class TestHstore:
     decode = staticmethod(hstore_decoder(json_string))
 
     @given(st.dictionaries(st.text(max_size=4), st.none() | st.text(max_size=4)))
-    def test_pairs_are_members(self, pairs: dict[str, str | None]) -> None:
+    def test_hstore_pairs_are_members(self, pairs: dict[str, str | None]) -> None:
         sent = i32(len(pairs))
         for key, value in pairs.items():
             sent += i32(len(key.encode())) + key.encode()
@@ -108,8 +108,8 @@ class TestHstore:
             self.decode(value)
 
 
-def test_vectors() -> None:
-    """Arrays on the wire, digits between spaces in text."""
+def test_vectors_are_digits_separated_by_spaces() -> None:
+    """They are arrays in binary."""
     assert int2vector_text(bytes.fromhex("00000001 00000000 00000015 00000000 00000000")) == b""
     assert int2vector_text(i32(1, 0, 21, 2, 0) + i32(2) + b"\0\1" + i32(2) + b"\xff\xfe") == b"1 -2"
     assert oidvector_text(i32(1, 0, 26, 2, 0, 4, 1, 4, -1)) == b"1 4294967295"
@@ -118,7 +118,7 @@ def test_vectors() -> None:
             oidvector_text(wrong)
 
 
-def test_snapshots() -> None:
+def test_snapshots_print_as_postgres_prints_them() -> None:
     assert snapshot_text(i32(0) + struct.pack(">qq", 10, 20)) == b"10:20:"
     assert snapshot_text(i32(2) + struct.pack(">qqqq", 10, 20, 10, 15)) == b"10:20:10,15"
     for wrong in (b"", i32(0), i32(1) + bytes(16), i32(0) + bytes(24), i32(-1) + bytes(16)):
@@ -127,7 +127,7 @@ def test_snapshots() -> None:
 
 
 class TestTsvector:
-    """Examples as tsvector_send of PostgreSQL 18 wrote them."""
+    """The examples were written by tsvector_send of PostgreSQL 18."""
 
     @pytest.mark.parametrize(
         ("sent", "text"),
@@ -138,7 +138,7 @@ class TestTsvector:
             ("00000002 615c62 00 0000 69742773 00 0002 8003 4004", rb"'a\\b' 'it''s':3B,4C"),
         ],
     )
-    def test_examples(self, sent: str, text: bytes) -> None:
+    def test_values_that_a_server_sent(self, sent: str, text: bytes) -> None:
         assert tsvector_text(bytes.fromhex(sent)) == text
 
     @pytest.mark.parametrize(

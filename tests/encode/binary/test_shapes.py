@@ -32,7 +32,7 @@ def test_shapes() -> None:
     assert path_text(b"\0\0\0\0\2" + doubles(1, 2, 3, 4)) == b"[(1,2),(3,4)]"
 
 
-def test_coordinates_are_printed_as_double_precision_is() -> None:
+def test_coordinates_print_like_double_precision() -> None:
     assert point_text(doubles(1e15, -math.inf)) == b"(1e+15,-Infinity)"
     assert point_text(doubles(-0.0, 0.1)) == b"(-0,0.1)"
 

@@ -108,13 +108,13 @@ def test_intervals(months: int, days: int, micros: int, text: bytes) -> None:
 
 
 @given(st.dates())
-def test_dates_are_datetimes_own(day: date) -> None:
+def test_dates_agree_with_datetime(day: date) -> None:
     days = (day - date(2000, 1, 1)).days
     assert date_text(struct.pack(">i", days)) == day.isoformat().encode()
 
 
 @given(st.datetimes())
-def test_timestamps_are_datetimes_own(moment: datetime) -> None:
+def test_timestamps_agree_with_datetime(moment: datetime) -> None:
     micros = (moment - datetime(2000, 1, 1)) // MICROSECOND
     text = timestamp_text(struct.pack(">q", micros)).decode()
     assert datetime.fromisoformat(text.partition(".")[0]) == moment.replace(microsecond=0)
@@ -122,7 +122,7 @@ def test_timestamps_are_datetimes_own(moment: datetime) -> None:
 
 
 @given(st.times())
-def test_times_are_datetimes_own(of_day: time) -> None:
+def test_times_agree_with_datetime(of_day: time) -> None:
     micros = timedelta(
         hours=of_day.hour, minutes=of_day.minute, seconds=of_day.second, microseconds=of_day.microsecond
     )
@@ -134,12 +134,12 @@ def test_times_are_datetimes_own(of_day: time) -> None:
     "text", [date_text, time_text, timestamp_text, timestamptz_text, timetz_text, interval_text]
 )
 @pytest.mark.parametrize("size", [0, 3, 5, 7, 9, 11, 13, 15, 17])
-def test_cut_and_oversized_values_are_refused(text: Converter, size: int) -> None:
+def test_truncated_and_oversized_values_are_refused(text: Converter, size: int) -> None:
     with pytest.raises(ValueError, match="where its binary form has"):
         text(bytes(size))
 
 
 @pytest.mark.parametrize("micros", [-1, 24 * HOUR + 1])
-def test_what_is_no_time_of_day_is_refused(micros: int) -> None:
+def test_a_time_outside_of_the_day_is_refused(micros: int) -> None:
     with pytest.raises(ValueError, match="are not a time of day"):
         time_text(struct.pack(">q", micros))

@@ -23,7 +23,7 @@ def test_a_value_gives_the_same_json_from_text_and_binary(oid: int, text: bytes,
 
 
 @pytest.mark.parametrize("oid", sorted({oid for oid, _, _ in SAMPLES}))
-def test_the_encoding_has_the_same_name(oid: int) -> None:
+def test_text_and_binary_encodings_have_the_same_name(oid: int) -> None:
     for choices in ALL_CHOICES:
         encoding = binary_encoding(built_in(oid), choices)
         assert encoding is not None
@@ -48,11 +48,11 @@ def test_the_encoding_has_the_same_name(oid: int) -> None:
         ColumnType(16_508, "_address", element=ColumnType(16_501, "address", typtype="c")),
     ],
 )
-def test_a_form_that_we_do_not_know_has_no_encoding(column: ColumnType) -> None:
+def test_an_unknown_binary_form_has_no_encoding(column: ColumnType) -> None:
     assert binary_encoding(column, Encodings()) is None
 
 
-def test_an_hstore_whose_text_the_server_converts_has_the_sizes_of_before_and_is_not_read() -> None:
+def test_a_binary_hstore_is_not_read_if_the_server_converts_text() -> None:
     hstore = ColumnType(16_510, "hstore")
     for column in (hstore, ColumnType(16_511, "_hstore", element=hstore)):
         assert binary_encoding(column, Encodings()) is not None
@@ -80,7 +80,7 @@ def test_types_of_extensions_are_known_by_name() -> None:
     assert from_binary(ColumnType(16_401, "ltree"), b"\1a.b") == b'"a.b"'
 
 
-def test_a_range_of_ones_own() -> None:
+def test_user_defined_ranges() -> None:
     column = ColumnType(16_510, "floatrange", element=built_in(701), typtype="r")
     assert from_binary(column, b"\x12" + struct.pack(">id", 8, 1e23)) == b'"[9.999999999999999e+22,)"'
     moods = ColumnType(16_511, "moodrange", element=MOOD, typtype="r")
@@ -92,13 +92,13 @@ def test_a_range_of_bytea_has_its_text_form() -> None:
     assert from_binary(column, b"\x12\0\0\0\2\0\xff") == rb'"[\"\\\\x00ff\",)"'
 
 
-def test_an_arrays_modifier_holds_for_its_elements() -> None:
+def test_an_arrays_modifier_applies_to_its_elements() -> None:
     value = bytes.fromhex("0000000100000000000006a40000000100000001 0000000c 0002000000000002 00011388")
     choices = Encodings(numeric="precise")
     assert from_binary(built_in(1231, ((5 << 16) | 2) + 4), value, choices) == b'["AJY="]'
 
 
-def test_text_is_checked_where_that_was_asked_for() -> None:
+def test_checked_text_refuses_invalid_utf8() -> None:
     for column in (built_in(25), MOOD, ColumnType(16_509, "citext")):
         with pytest.raises(ValueError, match="text is not UTF-8"):
             from_binary(column, b"caf\xe9", Encodings(checked=True))
@@ -114,8 +114,10 @@ def test_malformed_values_are_refused(oid: int, value: bytes) -> None:
 
 
 @given(st.sampled_from(SAMPLES), st.data())
-def test_a_cut_value_is_refused_or_a_shorter_one(sample: tuple[int, bytes, str], data: st.DataObject) -> None:
-    """No cut raises anything but ValueError, and none but that of free text is taken."""
+def test_only_free_text_may_be_truncated_unnoticed(
+    sample: tuple[int, bytes, str], data: st.DataObject
+) -> None:
+    """A truncated value raises ValueError and nothing else. Only free text has no end to miss."""
     oid, _, binary = sample
     whole = bytes.fromhex(binary)
     cut = whole[: data.draw(st.integers(0, max(len(whole) - 1, 0)))]
@@ -128,7 +130,7 @@ def test_a_cut_value_is_refused_or_a_shorter_one(sample: tuple[int, bytes, str],
     assert whole == cut or oid in (17, 19, 25, 114, 142, 1042, 1043, 1790, 3802, 4072)
 
 
-def test_the_decoder_alone_gives_postgress_text() -> None:
+def test_text_decoder_returns_postgress_text() -> None:
     decode = text_decoder(built_in(1114))
     assert decode is not None
     assert decode(bytes(8)) == b"2000-01-01 00:00:00"

@@ -1,4 +1,4 @@
-"""JSON arrays from text, against a printer that writes as array_out does."""
+"""JSON arrays from text, tested against a printer that works like array_out."""
 
 import json
 from typing import Any
@@ -32,11 +32,11 @@ def test_an_array_is_nested_by_dimension(value: bytes, expected: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"[0:1]={1,2}", b"[-3:-2]={1,2}", b"[2:3]={1,2}"])
-def test_bounds_are_left_out(value: bytes) -> None:
+def test_bounds_are_omitted(value: bytes) -> None:
     assert from_text(INT4S, value) == b"[1,2]"
 
 
-def test_bounds_of_each_dimension_are_left_out() -> None:
+def test_bounds_of_every_dimension_are_omitted() -> None:
     assert from_text(TEXTS, b'[0:1][-1:0]={{a,"b=c"},{"{",d}}') == b'[["a","b=c"],["{","d"]]'
 
 
@@ -57,7 +57,7 @@ def test_elements_are_unquoted(value: bytes, expected: Any) -> None:
     assert json.loads(from_text(TEXTS, value)) == expected
 
 
-def test_boxes_stand_between_semicolons() -> None:
+def test_boxes_are_separated_by_semicolons() -> None:
     assert from_text(built_in(1020), b"{(3,4),(1,2);(1,1),(0,0)}") == b'["(3,4),(1,2)","(1,1),(0,0)"]'
     assert from_text(built_in(1020), b"{{(3,4),(1,2)};{NULL}}") == b'[["(3,4),(1,2)"],[null]]'
 
@@ -91,7 +91,7 @@ def test_an_array_of_hstore_is_an_array_of_objects() -> None:
     assert from_text(column, rb'{"\"a\"=>\"1\"",""}') == b'[{"a":"1"},{}]'
 
 
-def test_an_arrays_modifier_holds_for_its_elements() -> None:
+def test_an_arrays_modifier_applies_to_its_elements() -> None:
     column = built_in(1231, ((5 << 16) | 2) + 4)
     encoding = text_encoding(column, Encodings(numeric="precise"))
     assert encoding.name == "array<decimal-base64>"
@@ -141,7 +141,7 @@ def test_malformed_arrays_are_refused(value: bytes) -> None:
 
 
 def print_array(array: list[Any]) -> bytes:
-    """As array_out does: quotes where an element needs them, and only there."""
+    """As array_out does: only elements that need quotes have them."""
     return b"{" + b",".join(print_element(item) for item in array) + b"}"
 
 
@@ -156,7 +156,7 @@ def print_element(item: Any) -> bytes:
 
 
 def arrays(dimensions: list[int]) -> st.SearchStrategy[list[Any]]:
-    """Arrays of those lengths, of text and nulls that are dear to parsers."""
+    """Arrays of those lengths, with text and nulls that parsers easily get wrong."""
     text = st.one_of(st.text(max_size=6), st.text('{},"\\ NUL=[]', max_size=6))
     of: st.SearchStrategy[Any] = st.none() | text
     for length in reversed(dimensions):
@@ -165,12 +165,12 @@ def arrays(dimensions: list[int]) -> st.SearchStrategy[list[Any]]:
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4).flatmap(arrays))
-def test_whatever_array_out_prints_is_read(array: list[Any]) -> None:
+def test_everything_that_array_out_prints_is_read(array: list[Any]) -> None:
     assert json.loads(array_converter(json_string, ",")(print_array(array))) == array
 
 
 @given(st.binary(max_size=12) | st.text('{},"\\aN=[', max_size=12).map(str.encode))
-def test_whatever_comes_is_read_or_refused(value: bytes) -> None:
+def test_any_bytes_are_read_or_refused(value: bytes) -> None:
     try:
         encoded = array_converter(json_string, ",")(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Day arithmetic, against datetime within its years and by its own inverse beyond."""
+"""Day arithmetic, compared with datetime within its years and with its own inverse outside of them."""
 
 from datetime import date, timedelta
 
@@ -32,7 +32,7 @@ def test_known_days(year: int, month: int, day: int, days: int) -> None:
 
 
 @given(st.dates())
-def test_days_are_datetimes_own(day: date) -> None:
+def test_days_agree_with_datetime(day: date) -> None:
     days = days_from_civil(day.year, day.month, day.day)
     assert EPOCH + timedelta(days) == day
     assert civil_from_days(days) == (day.year, day.month, day.day)

@@ -33,11 +33,11 @@ def test_the_pairs_keep_postgress_order() -> None:
     assert convert(b'"b"=>"1", "aa"=>"2"') == b'{"b":"1","aa":"2"}'
 
 
-def test_its_encoding_is_an_object() -> None:
+def test_an_hstores_encoding_is_named_object() -> None:
     assert text_encoding(HSTORE, Encodings()).name == "object"
 
 
-def test_text_is_checked_where_that_was_asked_for() -> None:
+def test_checked_text_refuses_invalid_utf8() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
         hstore_converter(json_string_checked)(b'"a"=>"\xff"')
 
@@ -71,5 +71,5 @@ def print_hstore(pairs: dict[str, str | None]) -> bytes:
 
 
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.text('",=>\\ NULLé\n', max_size=8)))
-def test_whatever_hstore_out_prints_is_read(pairs: dict[str, str | None]) -> None:
+def test_everything_that_hstore_out_prints_is_read(pairs: dict[str, str | None]) -> None:
     assert json.loads(convert(print_hstore(pairs))) == pairs

@@ -26,7 +26,7 @@ DOUBLE = Encodings(numeric="double")
 PRECISE = Encodings(numeric="precise")
 
 
-def test_integers_are_json_as_they_stand() -> None:
+def test_integers_are_copied() -> None:
     for oid in (20, 21, 23, 26):  # int8, int2, int4, oid
         assert from_text(built_in(oid), b"-42") == b"-42"
 
@@ -34,20 +34,20 @@ def test_integers_are_json_as_they_stand() -> None:
 @pytest.mark.parametrize(
     "number", [b"0", b"-0", b"1e+20", b"1.5e-05", b"100000", b"0.0001", b"-12.50", b"1e+06"]
 )
-def test_a_float_is_postgress_digits(number: bytes) -> None:
+def test_a_float_keeps_postgress_digits(number: bytes) -> None:
     assert json_number(number) == number
     assert isinstance(json.loads(number), int | float)
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity"])
-def test_what_json_has_no_number_for_is_a_string(number: bytes) -> None:
+def test_nan_and_infinity_are_strings(number: bytes) -> None:
     assert json_number(number) == b'"' + number + b'"'
 
 
 @pytest.mark.parametrize(
     "value", [b"", b"-", b"1,5", b"1.", b".5", b"+1", b"0x10", b"inf", b"nan", b" 1", b"1_0"]
 )
-def test_json_number_refuses_what_postgres_does_not_print(value: bytes) -> None:
+def test_json_number_refuses_what_postgres_never_prints(value: bytes) -> None:
     with pytest.raises(ValueError, match="is not a number as Postgres prints one"):
         json_number(value)
 
@@ -56,7 +56,7 @@ def test_json_number_refuses_what_postgres_does_not_print(value: bytes) -> None:
     st.one_of(st.floats(), st.integers(), st.text("0123456789+-.e", max_size=8), st.just("NaN")),
     st.binary(max_size=9),
 )
-def test_the_loop_takes_what_is_a_number_as_it_stands(number: object, behind: bytes) -> None:
+def test_the_fast_path_copies_exactly_the_valid_numbers(number: object, behind: bytes) -> None:
     value = str(number).encode()
     writer = BytesWriter()
     written = write_json_number(writer, b"row" + value + behind, 3, 3 + len(value))
@@ -65,13 +65,13 @@ def test_the_loop_takes_what_is_a_number_as_it_stands(number: object, behind: by
 
 
 class TestNumeric:
-    """`string` by default, or what the operator chose."""
+    """`string` by default, or as configured."""
 
     @pytest.mark.parametrize("value", [b"0", b"-12.50", b"1" * 200, b"NaN", b"Infinity", b"-Infinity"])
-    def test_string_is_postgress_digits(self, value: bytes) -> None:
+    def test_string_keeps_postgress_digits(self, value: bytes) -> None:
         assert from_text(built_in(1700), value) == b'"' + value + b'"'
 
-    def test_double_is_postgress_digits_as_a_number(self) -> None:
+    def test_double_is_a_number_with_postgress_digits(self) -> None:
         assert from_text(built_in(1700), b"12345678901234567890.120", DOUBLE) == b"12345678901234567890.120"
         assert from_text(built_in(1700), b"NaN", DOUBLE) == b'"NaN"'
 
@@ -119,15 +119,15 @@ class TestNumeric:
 
     @pytest.mark.parametrize("typmod", [-1, numeric_typmod(5, 2)])
     @pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity"])
-    def test_precise_keeps_what_has_no_digits_as_a_string(self, typmod: int, value: bytes) -> None:
+    def test_precise_keeps_nan_and_infinity_as_strings(self, typmod: int, value: bytes) -> None:
         assert from_text(built_in(1700, typmod), value, PRECISE) == b'"' + value + b'"'
 
-    def test_precise_refuses_a_value_that_its_scale_would_round(self) -> None:
+    def test_precise_refuses_a_value_with_more_digits_than_its_scale(self) -> None:
         with pytest.raises(ValueError, match="rounded to the declared scale of 2"):
             from_text(built_in(1700, numeric_typmod(5, 2)), b"1.275", PRECISE)
 
     @pytest.mark.parametrize("value", [b"", b"1,5", b"1e+5", b"one"])
-    def test_precise_refuses_what_postgres_does_not_print(self, value: bytes) -> None:
+    def test_precise_refuses_what_postgres_never_prints(self, value: bytes) -> None:
         with pytest.raises(ValueError, match=r"is not a numeric|invalid literal"):
             from_text(built_in(1700), value, PRECISE)
 
@@ -152,7 +152,7 @@ class TestNumeric:
             (PRECISE, numeric_typmod(5, 2), "decimal-base64"),
         ],
     )
-    def test_the_encodings_name(self, choices: Encodings, typmod: int, name: str) -> None:
+    def test_each_choice_has_its_encodings_name(self, choices: Encodings, typmod: int, name: str) -> None:
         assert text_encoding(built_in(1700, typmod), choices).name == name
 
 
@@ -171,7 +171,7 @@ class TestMoney:
             (b"-$92,233,720,368,547,758.08", b"-92233720368547758.08"),
         ],
     )
-    def test_the_sign_digits_and_point_alone(self, value: bytes, digits: bytes) -> None:
+    def test_money_keeps_only_sign_digits_and_point(self, value: bytes, digits: bytes) -> None:
         assert money_digits(value) == b'"' + digits + b'"'
 
     @pytest.mark.parametrize(

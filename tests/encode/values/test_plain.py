@@ -1,4 +1,4 @@
-"""Bytes that are looked at and copied as words: they must come out as if one by one, wherever they stand."""
+"""Bytes are checked and copied in words; the result must be as if byte by byte, at every alignment."""
 
 import pytest
 from hypothesis import given
@@ -7,15 +7,15 @@ from librt.strings import BytesWriter
 
 from pgrelay.encode.values.plain import copy, is_plain, needs_escape, write_number
 
-# Those that must be escaped, and their neighbours by one bit or by one.
+# The bytes that must be escaped, and those that differ from them by one bit or by one.
 NEAR = bytes(bit ^ byte for byte in b'"\\\x1f\x20' for bit in (0, 1, 2, 4, 8, 16, 32, 64, 128)) + b"\x00!#[]"
 
-# As they stand in a row: something before, the value, something behind.
+# As in a row: bytes before, the value, bytes after.
 surroundings = st.tuples(st.binary(max_size=12), st.binary(max_size=140), st.binary(max_size=12))
 
 
 @given(surroundings)
-def test_a_copy_is_the_range_and_nothing_of_its_neighbours(parts: tuple[bytes, bytes, bytes]) -> None:
+def test_a_copy_has_only_the_bytes_of_its_range(parts: tuple[bytes, bytes, bytes]) -> None:
     before, value, behind = parts
     writer = BytesWriter()
     writer.write(b"written")
@@ -24,15 +24,15 @@ def test_a_copy_is_the_range_and_nothing_of_its_neighbours(parts: tuple[bytes, b
 
 
 @given(surroundings)
-def test_what_is_plain_needs_no_escape(parts: tuple[bytes, bytes, bytes]) -> None:
-    """Compiled and interpreted code find out by different ways."""
+def test_plain_bytes_are_exactly_those_that_need_no_escape(parts: tuple[bytes, bytes, bytes]) -> None:
+    """Compiled and interpreted code check it in different ways."""
     before, value, behind = parts
     plain = is_plain(before + value + behind, len(before), len(before) + len(value))
     assert plain == (not needs_escape(value))
 
 
 @pytest.mark.parametrize("size", range(1, 18))
-def test_a_byte_that_must_be_escaped_is_seen_in_every_place(size: int) -> None:
+def test_a_byte_that_must_be_escaped_is_found_at_every_position(size: int) -> None:
     for place in range(size):
         for byte in NEAR:
             value = bytearray(b"a" * size)

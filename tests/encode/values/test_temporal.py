@@ -31,7 +31,7 @@ class TestIso:
     @pytest.mark.parametrize(
         "value", [b"2026-11-20", b"0044-03-15 BC", b"5874897-12-31", b"infinity", b"-infinity"]
     )
-    def test_a_date_is_postgress_own(self, value: bytes) -> None:
+    def test_a_date_keeps_postgress_text(self, value: bytes) -> None:
         assert from_text(DATE, value) == b'"' + value + b'"'
 
     @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ class TestIso:
         assert from_text(TIMESTAMPTZ, value, choices) == b'"' + iso + b'"'
 
     @pytest.mark.parametrize("value", [b"14:54:02.343135", b"00:00:00", b"24:00:00"])
-    def test_a_time_is_postgress_own(self, value: bytes) -> None:
+    def test_a_time_keeps_postgress_text(self, value: bytes) -> None:
         assert from_text(TIME, value) == b'"' + value + b'"'
 
     @pytest.mark.parametrize("value", [b"14:54:02.343135+02", b"12:00:00-03:30:15", b"24:00:00+00"])
@@ -174,26 +174,26 @@ class TestDebezium:
     @pytest.mark.parametrize(
         "value", [b"", b"today", b"20.11.2026", b"11/20/2026", b"2026-13-01", b"2026-00-00"]
     )
-    def test_no_date_is_refused(self, value: bytes) -> None:
+    def test_text_that_is_no_date_is_refused(self, value: bytes) -> None:
         with pytest.raises(ValueError, match=r"is not a date|invalid literal"):
             from_text(DATE, value, DEBEZIUM)
 
     @pytest.mark.parametrize(
         "value", [b"", b"2026-11-20", b"20.11.2026 14:54:02", b"2026-11-20 14:54", b"infinitely"]
     )
-    def test_no_timestamp_is_refused(self, value: bytes) -> None:
+    def test_text_that_is_no_timestamp_is_refused(self, value: bytes) -> None:
         with pytest.raises(ValueError, match=r"is not a (date|time)"):
             from_text(TIMESTAMP, value, DEBEZIUM)
 
     @pytest.mark.parametrize(
         "value", [b"", b"14:54", b"14.54.02", b"14:54:02,5", b"14:54:02.1234567", b"2:54:02 PM"]
     )
-    def test_no_time_is_refused(self, value: bytes) -> None:
+    def test_text_that_is_no_time_is_refused(self, value: bytes) -> None:
         with pytest.raises(ValueError, match="is not a time"):
             from_text(TIME, value, DEBEZIUM)
 
     @pytest.mark.parametrize("value", [b"", b"14:54:02", b"14:54:02+2", b"14:54:02+02:00:00:00", b"14:54+02"])
-    def test_no_timetz_is_refused(self, value: bytes) -> None:
+    def test_text_that_is_no_timetz_is_refused(self, value: bytes) -> None:
         with pytest.raises(ValueError, match=r"is not a time|is not an offset"):
             from_text(TIMETZ, value, DEBEZIUM)
 
@@ -209,13 +209,13 @@ class TestDebezium:
         (1186, "iso-duration", "iso-duration"),
     ],
 )
-def test_the_encodings_names(oid: int, iso: str, debezium: str) -> None:
+def test_each_style_has_its_encodings_names(oid: int, iso: str, debezium: str) -> None:
     assert text_encoding(built_in(oid), ISO).name == iso
     assert text_encoding(built_in(oid), DEBEZIUM).name == debezium
 
 
 @pytest.mark.parametrize("column", [DATE, TIME, TIMETZ, INTERVAL])
-def test_what_needs_no_rewriting_is_copied_between_quotes(column: ColumnType) -> None:
+def test_types_with_unchanged_text_are_copied_between_quotes(column: ColumnType) -> None:
     assert text_encoding(column, ISO).kind == QUOTED
 
 
@@ -226,10 +226,10 @@ def test_iso_reads_back_with_datetime(moment: datetime) -> None:
 
 
 class TestWriteTimestamp:
-    """The usual ones are written by the per-row loop itself."""
+    """The per-row loop itself writes usual timestamps."""
 
     @given(st.datetimes(), st.booleans(), st.sampled_from(["", " BC"]), st.booleans())
-    def test_writes_what_the_encoding_gives(
+    def test_writes_the_same_as_the_encoding(
         self, at: datetime, zone: bool, era: str, wrong_zone: bool
     ) -> None:
         printed = str(at) + ("+00" if zone else "") + era
@@ -253,20 +253,20 @@ class TestWriteTimestamp:
             b"294276-12-31 23:59:59.999999+00",
         ],
     )
-    def test_leaves_the_others_to_it(self, value: bytes, zone: bool) -> None:
+    def test_leaves_unusual_values_to_the_encoding(self, value: bytes, zone: bool) -> None:
         assert self.written(value, zone) is None
 
     @pytest.mark.parametrize(
         "value", [b"2026-11-20 14:54:02", b"2026-11-20 14:54:02-05", b"2026-11-20 14:54:02+05:30"]
     )
-    def test_a_zone_other_than_utc_is_left_to_be_refused(self, value: bytes) -> None:
+    def test_leaves_another_zone_to_the_encoding_which_refuses_it(self, value: bytes) -> None:
         assert self.written(value, True) is None
         with pytest.raises(ValueError, match="UTC"):
             iso_timestamptz(value)
 
     @staticmethod
     def written(value: bytes, zone: bool) -> bytes | None:
-        """What is written of a value that stands in a row; None where it is left to the encoding."""
+        """What the loop writes for the value; None if it is left to the encoding."""
         writer = BytesWriter()
         writer.write(b"before")
         done = write_timestamp(writer, b"row" + value + b"row", 3, 3 + len(value), zone)

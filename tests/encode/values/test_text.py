@@ -27,7 +27,7 @@ CHECKED = Encodings(checked=True)
 
 
 @given(st.binary(max_size=3), st.sampled_from([b"t", b"f", b"", b"x", b"tt", b"true"]))
-def test_truth_is_written_as_its_encoding_gives_it(before: bytes, value: bytes) -> None:
+def test_the_fast_path_writes_booleans_as_the_encoding_does(before: bytes, value: bytes) -> None:
     writer = BytesWriter()
     if write_truth(writer, before + value + b"t", len(before), len(before) + len(value)):
         assert writer.getvalue() == boolean(value)
@@ -51,7 +51,7 @@ class TestJsonString:
             ("é漢😀\u2028".encode(), '"é漢😀\u2028"'.encode()),
         ],
     )
-    def test_escapes_what_json_wants_escaped_and_nothing_else(self, text: bytes, expected: bytes) -> None:
+    def test_escapes_only_what_json_requires(self, text: bytes, expected: bytes) -> None:
         assert json_string(text) == expected
 
     @given(st.text())
@@ -63,12 +63,12 @@ class TestJsonString:
         assert json_string(text.encode()) == json.dumps(text, ensure_ascii=False).encode()
 
     @given(st.text())
-    def test_text_that_needs_no_escape_stands_between_quotes(self, text: str) -> None:
+    def test_text_that_needs_no_escape_is_only_quoted(self, text: str) -> None:
         data = text.encode()
         assert needs_escape(data) == (json_string(data) != b'"' + data + b'"')
 
     @given(st.text())
-    def test_checked_writes_the_same(self, text: str) -> None:
+    def test_checked_writes_the_same_for_valid_utf8(self, text: str) -> None:
         assert json_string_checked(text.encode()) == json_string(text.encode())
 
     @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_encoding_of_a_type(oid: int, kind: int, name: str) -> None:
         ColumnType(16_505, "hstore", typtype="e"),  # a type's name is nobody's property
     ],
 )
-def test_a_type_unknown_to_us_is_postgress_own_text(column: ColumnType) -> None:
+def test_an_unknown_type_keeps_postgress_text(column: ColumnType) -> None:
     for choices in ALL_CHOICES:
         assert from_text(column, b'("a b",1)', choices) == rb'"(\"a b\",1)"'
 
@@ -155,16 +155,16 @@ class TestBytea:
 
 class TestJson:
     @pytest.mark.parametrize("oid", [114, 3802])
-    def test_is_a_string_or_the_document_itself(self, oid: int) -> None:
+    def test_is_a_string_or_the_inline_document(self, oid: int) -> None:
         document = b'{"a" : [1.50, "x"]}'
         assert json.loads(from_text(built_in(oid), document)) == document.decode()
         assert from_text(built_in(oid), document, Encodings(json="inline")) == document
 
-    def test_the_document_itself_is_raw(self) -> None:
+    def test_an_inline_document_is_copied_raw(self) -> None:
         encoding = text_encoding(built_in(3802), Encodings(json="inline"))
         assert (encoding.kind, encoding.name) == (RAW, "json")
 
-    def test_a_document_is_checked_where_that_was_asked_for(self) -> None:
+    def test_a_checked_inline_document_refuses_invalid_utf8(self) -> None:
         choices = Encodings(json="inline", checked=True)
         assert from_text(built_in(114), b'"ok"', choices) == b'"ok"'
         with pytest.raises(ValueError, match="text is not UTF-8"):
@@ -179,20 +179,20 @@ def test_a_single_byte_past_ascii_is_octal_on_every_version(value: bytes, expect
     assert from_text(built_in(18), value) == expected
 
 
-def test_a_single_byte_that_the_server_has_converted_is_the_character_that_it_made() -> None:
-    """PostgreSQL 14 and 15, of a database in LATIN1: the byte 0xE9 comes as two."""
+def test_a_single_byte_converted_by_the_server_is_a_character() -> None:
+    """From PostgreSQL 14 and 15 with a database in LATIN1, the byte 0xE9 comes as two bytes."""
     assert from_text(built_in(18), "é".encode()) == '"é"'.encode()
 
 
 @pytest.mark.parametrize(
     "column", [built_in(25), built_in(1043), built_in(114), ColumnType(16_500, "mood", typtype="e")]
 )
-def test_text_is_checked_where_that_was_asked_for(column: ColumnType) -> None:
+def test_checked_text_refuses_invalid_utf8(column: ColumnType) -> None:
     assert from_text(column, b"caf\xe9") == b'"caf\xe9"'
     with pytest.raises(ValueError, match="text is not UTF-8"):
         from_text(column, b"caf\xe9", CHECKED)
 
 
-def test_elements_are_checked_where_that_was_asked_for() -> None:
+def test_checked_array_elements_refuse_invalid_utf8() -> None:
     with pytest.raises(ValueError, match="text is not UTF-8"):
         from_text(built_in(1009), b"{ok,caf\xe9}", CHECKED)

@@ -1,7 +1,7 @@
 """pgrelay and Debezium 3.7 side by side: the same database, the same workload, their topics compared.
 
-`make debezium-diff` prints what differs, and why. A difference that has no reason here fails the test, and so
-does a reason that nothing needs any more.
+`make debezium-diff` prints the differences and their reasons. A difference without a reason here fails the
+test, and so does a reason that no difference needs any more.
 """
 
 import re
@@ -26,7 +26,7 @@ from tests.unavailable import skip
 
 ROOT = Path(__file__).parents[3]
 
-# What brings pgrelay closest to Debezium's defaults, and Debezium closest to the contract.
+# Settings that bring pgrelay closest to Debezium's defaults, and Debezium closest to the contract.
 OURS = {"numeric": "precise", "time": "debezium", "unchanged": "placeholder"}
 THEIRS = {
     "publication.name": "everything",
@@ -40,7 +40,7 @@ THEIRS = {
 def found(
     database: Database, kafka: KafkaServer, new_relay: NewRelay, prefix: str, tmp_path: Path
 ) -> list[Difference]:
-    """All differences after the workload, Debezium's slot being called like the topics' prefix."""
+    """All differences after the workload. Debezium's slot has the name of the topics' prefix."""
     workload.create(database)
     relay = new_relay("_ours", source={"publications": ["everything"]}, records=OURS)
     theirs = f"{prefix}_theirs"
@@ -96,11 +96,11 @@ def print_report(explained: dict[str, list[Difference]]) -> None:
             print(f"    {line}")
 
 
-def test_every_reason_is_in_the_documentation() -> None:
+def test_every_reason_is_documented() -> None:
     page = (ROOT / "docs" / "records.md").read_text()
     assert [reason.text for reason in REASONS if f"| {reason.text} |" not in page] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/migrating.md"])
-def test_they_are_as_many_as_pages_say(page: str) -> None:
+def test_pages_give_the_right_number_of_differences(page: str) -> None:
     assert re.findall(r"(\d+) differences", (ROOT / page).read_text()) == [str(len(REASONS))]

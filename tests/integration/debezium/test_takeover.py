@@ -1,4 +1,4 @@
-"""pgrelay in the place of a Debezium connector: the same slot, the same publication, the same topics."""
+"""pgrelay replaces a Debezium connector, with the same slot, publication and topics."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.unavailable import skip
 
 
 @pytest.mark.timeout(600)
-def test_nothing_is_missing_and_the_topic_goes_on(
+def test_pgrelay_continues_debeziums_topic_without_missing_changes(
     database: Database, kafka: KafkaServer, new_relay: NewRelay, prefix: str, tmp_path: Path
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
@@ -38,7 +38,7 @@ def test_nothing_is_missing_and_the_topic_goes_on(
     records = read_topic(kafka.bootstrap, topic)
     assert records[:3] == by_debezium
     assert {record.key for record in records} == {b'{"id":1}', b'{"id":2}'}
-    # A change that comes again has the LSN that it had.
+    # A repeated change has the same LSN as before.
     changes = {record.json["source"]["lsn"]: record.json["after"] for record in records}
     assert [changes[lsn] for lsn in sorted(changes)] == [
         {"id": 1, "v": 0},

@@ -1,4 +1,4 @@
-"""The quick start, command by command, on servers of the test in place of the reader's."""
+"""The quick start, command by command, on the test's servers instead of the reader's."""
 
 import os
 import re
@@ -22,7 +22,7 @@ STEPS = [block for block in blocks() if block.page == "docs/quickstart.md"]
 
 
 class Reader:
-    """Somebody who does what the page says, in a folder of their own."""
+    """Somebody who does what the page says, in their own folder."""
 
     def __init__(self, folder: Path, postgres: Postgres, kafka: KafkaServer, port: int) -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class Reader:
         return self._relay.wait(60)
 
     def does(self, block: Block) -> str:
-        """Whatever the block prints."""
+        """Run the block; return its output."""
         text = block.text
         for theirs, ours in self._addresses.items():
             text = text.replace(theirs, ours)
@@ -58,7 +58,7 @@ class Reader:
 
     def _shell(self, line: str) -> str:
         if line.startswith("pip "):
-            return ""  # how the wheel is made and installed is tested by .ci/packages
+            return ""  # .ci/packages tests how the wheel is built and installed
         if line.startswith("export "):
             name, _, value = line.removeprefix("export ").partition("=")
             self._environment[name] = value
@@ -98,7 +98,7 @@ class Reader:
 
 
 def ask_for_passwords(dsn: str) -> None:
-    """Of the page's role, as a server does that was just installed."""
+    """Make the server ask for the password of the page's role, as a newly installed one does."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute("SHOW hba_file").fetchone()
         assert row is not None
@@ -118,7 +118,7 @@ def reader(tmp_path: Path, kafka: KafkaServer) -> Iterator[Reader]:
             reader.stop()
 
 
-def test_the_quick_start(reader: Reader) -> None:
+def test_the_quick_start_works_command_by_command(reader: Reader) -> None:
     printed = [(block, reader.does(block)) for block in STEPS]
     told = {block.language: text for block, text in printed if text}
     [version, findings, forgotten] = [text for block, text in printed if block.language == "sh" and text]

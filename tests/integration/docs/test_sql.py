@@ -1,4 +1,4 @@
-"""SQL that the pages show runs as it stands, on a server of its own."""
+"""The SQL in the pages runs unchanged, on its own server."""
 
 import re
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ import pytest
 from pgrelay.embedded.postgres import Postgres
 from tests.docs.pages import Block, blocks
 
-# What a page takes for granted: the reader's own tables, or what an earlier page has made.
+# What a page assumes: the reader's own tables, or what an earlier page has created.
 _GIVEN: Final = {
     "docs/operations.md": "SELECT pg_create_logical_replication_slot('pgrelay', 'pgoutput')",
     "docs/security.md": "CREATE TABLE orders (id int); CREATE TABLE customers (id int)",
     "docs/spark.md": "CREATE TABLE orders (id int PRIMARY KEY, note text)",
 }
 
-# Shown for another server than the page's first, or in place of what stands before it.
+# Blocks for another server than the page's first, or instead of the block before.
 _ANEW: Final = "DROP PUBLICATION IF EXISTS pgrelay; DROP ROLE IF EXISTS pgrelay"
 
 PAGES: Final = sorted({block.page for block in blocks("sql")} - {"docs/quickstart.md"})
@@ -31,7 +31,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_sql_of_a_page_runs_in_order(server: Postgres, page: str) -> None:
-    """The quick start has a test of its own, which runs all of it."""
+    """The quick start has its own test, which runs all of it."""
     name = re.sub(r"\W", "_", page)
     dsn = server.create_database(name)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -58,7 +58,7 @@ def _run(connection: psycopg.Connection[tuple[object, ...]], block: Block, datab
 
 
 def _statements(text: str) -> list[str]:
-    """One by one: ALTER SYSTEM stands alone. No page has a semicolon inside a statement."""
+    """The statements one by one, because ALTER SYSTEM must be alone. No statement contains a semicolon."""
     without_comments = re.sub(r"--.*", "", text)
     return [statement.strip() for statement in without_comments.split(";") if statement.strip()]
 

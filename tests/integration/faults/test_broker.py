@@ -1,4 +1,4 @@
-"""The broker is away or slow, or its answers get lost: rows 2, 3, 6 and 41 of faults.md."""
+"""The broker is away or slow, or its answers get lost: rows 2, 3, 6 and 41 of docs/guarantees.md."""
 
 import math
 import time
@@ -28,10 +28,10 @@ MIB = 1 << 20
 SOON = 5.0  # seconds: less than the 10 that a lookup may take
 QUEUE = 1000  # records
 CUTS = 10
-OF_A_SINK = 7 + 2  # threads, and of the pool that calls it
+OF_A_SINK = 7 + 2  # threads of a sink, and of the pool that calls it
 ROWS = 10_000  # of 10 kB, 100 MB in all
 QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
-PATIENCE = timedelta(seconds=4)  # of the server
+PATIENCE = timedelta(seconds=4)  # the server's wal_sender_timeout
 STALLED = "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost"
 
 
@@ -52,7 +52,7 @@ def test_a_broker_that_is_away_is_waited_for(
     leave: Callable[[Kafka], None],
     come_back: Callable[[Kafka], None],
 ) -> None:
-    """Rows 3, 6 and 41: the server finds us alive throughout, and the slot stays where it was."""
+    """Rows 3, 6 and 41: the server keeps the stream throughout, and the slot stays where it was."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     database.execute(f"ALTER DATABASE \"{database.name}\" SET wal_sender_timeout = '{PATIENCE.seconds}s'")
     relay = new_relay(sink={"kafka": {"queue.buffering.max.messages": QUEUE, **QUICK}})
@@ -84,7 +84,7 @@ def test_a_broker_that_is_away_is_waited_for(
 
 
 def last_answer(relay: Relay) -> datetime:
-    """When the server last heard of the relay."""
+    """When the server last heard from the relay."""
     with relay.database.connect() as connection:
         row = connection.execute(
             "SELECT reply_time FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid"
@@ -97,10 +97,10 @@ def last_answer(relay: Relay) -> datetime:
 
 
 @pytest.mark.parametrize("version", ["18"], indirect=True)
-def test_a_limit_on_the_time_of_transactions_is_not_for_ours(
+def test_transaction_timeout_does_not_end_the_stream_while_kafka_is_slow(
     database: Database, embedded_kafka: Kafka, new_relay: NewRelay
 ) -> None:
-    """Row 6: to decode one is a transaction itself, and lasts for as long as Kafka holds us up."""
+    """Row 6: decoding a transaction is one itself, and lasts as long as Kafka delays us."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     limits = f"-c transaction_timeout=1s -c idle_session_timeout=1s -c wal_sender_timeout={PATIENCE.seconds}s"
     relay = new_relay(source={"dsn": make_conninfo(database.dsn, options=limits)})
@@ -117,7 +117,7 @@ def test_a_limit_on_the_time_of_transactions_is_not_for_ours(
 
 
 @own_kafka()
-def test_a_broker_that_restarts_costs_no_reconnection(
+def test_a_broker_restart_costs_no_reconnection_to_postgres(
     broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
     """Row 3."""
@@ -139,7 +139,7 @@ def test_a_broker_that_restarts_costs_no_reconnection(
 def test_a_broker_that_is_down_at_the_start_is_waited_for(
     broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Row 3: and it is told how far behind the slot is, and not that nothing is."""
+    """Row 3: and the metrics show how far behind the slot is, instead of no lag."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     broker.stop()
     relay = new_relay(sink={"kafka": QUICK}).start()
@@ -159,7 +159,7 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for(
 
 
 @own_kafka()
-def test_no_try_to_reach_the_broker_leaves_threads(broker: Kafka, new_relay: NewRelay) -> None:
+def test_failed_connections_to_the_broker_leave_no_threads(broker: Kafka, new_relay: NewRelay) -> None:
     """Row 3."""
     broker.stop()
     relay = new_relay(sink={"kafka": QUICK}).start()
@@ -180,7 +180,7 @@ def test_a_relay_that_waits_for_the_broker_can_be_stopped(broker: Kafka, new_rel
     assert time.monotonic() - began < SOON
 
 
-def test_an_answer_that_got_lost_doubles_nothing(
+def test_a_lost_answer_duplicates_nothing(
     database: Database, kafka_proxy: Proxy, new_relay: NewRelay
 ) -> None:
     """Row 2."""
@@ -201,10 +201,10 @@ def test_an_answer_that_got_lost_doubles_nothing(
     assert ids(relay) == list(range(301))
 
 
-def test_a_topic_whose_making_is_cut_short_ends_no_session(
+def test_an_interrupted_topic_creation_does_not_end_the_session(
     database: Database, kafka_proxy: Proxy, new_relay: NewRelay
 ) -> None:
-    """Row 2: else what is under way of other tables would come twice."""
+    """Row 2: otherwise records of other tables on their way would come twice."""
     kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", **QUICK}
     relay = new_relay(sink={"kafka": kafka}).start().wait_streaming()
     kafka_proxy.latency = 0.01
@@ -218,13 +218,13 @@ def test_a_topic_whose_making_is_cut_short_ends_no_session(
 
 
 @own_kafka(**{"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "6000"})
-def test_a_topic_is_made_once_a_broker_takes_part_again(
+def test_a_topic_is_created_once_a_fenced_broker_is_back(
     broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Row 3: this one is out of touch with its controller for five seconds of six."""
+    """Row 3: the broker has no contact with its controller for five seconds of six."""
     relay = new_relay(sink={"kafka": QUICK}).start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    # One that knows the broker by now: a new one finds none while it is fenced.
+    # A client that knows the broker already: a new one finds none while it is fenced.
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     relay.wait_for(lambda: not refusal_of_topics(client), "the broker to take part")
     relay.wait_for(lambda: "currently fenced" in refusal_of_topics(client), "the fence")
@@ -235,10 +235,10 @@ def test_a_topic_is_made_once_a_broker_takes_part_again(
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_slow_broker_whose_answers_are_cut_short_doubles_nothing(
+def test_a_slow_broker_with_truncated_answers_duplicates_nothing(
     database: Database, kafka_proxy: Proxy, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Row 2: the connection ends within an answer, again and again, under load."""
+    """Row 2: the connection ends repeatedly within an answer, under load."""
     prepare(database)
     kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", **QUICK}
     relay = new_relay(sink={"kafka": kafka, "partitions": 3, "delivery": delivery}).start().wait_streaming()

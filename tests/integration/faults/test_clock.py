@@ -1,4 +1,4 @@
-"""The relay's clock and the server's disagree: row 30 of faults.md."""
+"""The relay's clock and the server's disagree: row 30 of docs/guarantees.md."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ HOUR = 3600  # seconds
 
 
 @pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["behind", "ahead"])
-def test_lag_is_never_negative_and_order_not_a_matter_of_time(
+def test_clock_skew_gives_no_negative_lag_and_does_not_change_order(
     database: Database, kafka_proxy: Proxy, new_relay: NewRelay, monkeypatch: pytest.MonkeyPatch, skew: int
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")

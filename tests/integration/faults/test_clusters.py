@@ -1,4 +1,4 @@
-"""Another server answers where ours did: row 9 of faults.md, while the relay runs."""
+"""Another server answers at our server's address while the relay runs: row 9 of docs/guarantees.md."""
 
 import shutil
 import subprocess
@@ -13,8 +13,10 @@ from tests.integration.relays import Relay
 
 
 @own_postgres()
-def test_a_server_that_was_restored_from_a_backup(server: Postgres, database: Database, relay: Relay) -> None:
-    """What it will write from now on has the LSNs of what we have relayed."""
+def test_a_server_restored_from_a_backup_is_refused(
+    server: Postgres, database: Database, relay: Relay
+) -> None:
+    """Its new WAL will have the LSNs of what we have relayed."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     server.stop()
@@ -31,20 +33,20 @@ def test_a_server_that_was_restored_from_a_backup(server: Postgres, database: Da
 
 
 def copy(source: Path, target: Path) -> None:
-    """With owners and rights: Postgres insists on them."""
+    """Copy with owners and permissions, which Postgres requires."""
     subprocess.run(["cp", "-a", source, target], check=True)
 
 
 @own_postgres()
-def test_a_server_that_is_another(
+def test_another_cluster_is_refused(
     server: Postgres, database: Database, new_relay: NewRelay, version: str
 ) -> None:
-    """Although database, slot and role have the names of ours."""
+    """Although its database, slot and role have the same names as ours."""
     relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     server.stop()
-    # It must not come while the database is not there yet, which is another mistake.
+    # The relay must not connect before the database exists, which would be another error.
     relay.pause()
     with Postgres(version=version, contrib=True, port=server.port) as other:
         create_database(other.dsn, database.name)

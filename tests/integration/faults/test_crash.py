@@ -1,4 +1,4 @@
-"""Either side is killed at any instant while several sessions write: rows 1 and 27 of faults.md."""
+"""Either side is killed at any instant while several sessions write: rows 1 and 27 of docs/guarantees.md."""
 
 import random
 
@@ -13,10 +13,10 @@ KILLS = 8
 CRASHES = 3
 
 
-def test_a_relay_that_is_killed_at_any_instant_loses_nothing(database: Database, new_relay: NewRelay) -> None:
+def test_a_relay_killed_at_any_instant_loses_nothing(database: Database, new_relay: NewRelay) -> None:
     """Row 1: and repeats nothing that was confirmed."""
     prepare(database)
-    slow = {"linger.ms": 20}  # so that much is on its way at any instant
+    slow = {"linger.ms": 20}  # so many records are on their way at any instant
     relay = new_relay(sink={"partitions": 3, "kafka": slow}, transactions={"memory_mb": 1})
     relay.start().wait_streaming()
     cuts = []
@@ -33,7 +33,7 @@ def test_a_relay_that_is_killed_at_any_instant_loses_nothing(database: Database,
 
 
 @own_postgres()
-def test_a_server_that_crashes_tears_no_transaction(
+def test_a_server_crash_splits_no_transaction(
     server: Postgres, database: Database, new_relay: NewRelay
 ) -> None:
     """Row 27: the relay goes on by itself and is the same process throughout."""

@@ -1,4 +1,4 @@
-"""A record that can't be: `errors.on_record` and `pgrelay skip`: rows 4 and 38 of faults.md."""
+"""Undeliverable records: `errors.on_record` and `pgrelay skip`: rows 4 and 38 of docs/guarantees.md."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ in_both_ways = pytest.mark.parametrize("delivery", DELIVERIES)
 
 @pytest.fixture
 def database(new_database: NewDatabase) -> Database:
-    """One that lets bytes pass which are no text."""
+    """A database in SQL_ASCII, which accepts bytes that are no text."""
     return new_database(encoding="SQL_ASCII", template="template0", lc_collate="C", lc_ctype="C")
 
 
@@ -46,7 +46,7 @@ def incompressible(size: int) -> str:
 
 
 @in_both_ways
-def test_a_value_that_can_not_be_encoded_is_set_aside_and_the_rest_flows_on(
+def test_a_value_that_can_not_be_encoded_becomes_a_dead_letter(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
     """Row 38."""
@@ -72,10 +72,10 @@ def test_a_value_that_can_not_be_encoded_is_set_aside_and_the_rest_flows_on(
 
 @pytest.mark.parametrize("limit", ["producer", "broker"])
 @in_both_ways
-def test_a_record_that_is_too_large_is_set_aside_and_not_those_that_were_sent_with_it(
+def test_only_records_that_are_too_large_become_dead_letters(
     database: Database, kafka: KafkaServer, new_relay: NewRelay, limit: str, delivery: str
 ) -> None:
-    """Row 4: a broker refuses the whole batch, and says not whom it means."""
+    """Row 4: a broker refuses the whole batch, without saying which record it means."""
     database.execute(TABLE)
     relay = new_relay(errors=SET_ASIDE, sink={"delivery": delivery})
     most = "10000" if limit == "broker" else "3000000"
@@ -102,7 +102,7 @@ def test_a_record_that_is_too_large_is_set_aside_and_not_those_that_were_sent_wi
         assert int(headers.get("value_bytes", len(letter.value or b""))) > size
 
 
-def test_a_compacted_topic_that_refuses_a_truncate_goes_on_with_the_rows(
+def test_a_truncate_for_a_compacted_topic_becomes_a_dead_letter(
     database: Database, kafka: KafkaServer, new_relay: NewRelay
 ) -> None:
     database.execute(TABLE)
@@ -118,7 +118,7 @@ def test_a_compacted_topic_that_refuses_a_truncate_goes_on_with_the_rows(
     assert (headers_of(letter)["op"], letter.key) == ("t", None)
 
 
-# --- The explicit way past one transaction
+# --- `pgrelay skip`
 
 
 def skip(relay: Relay, lsn: str) -> subprocess.CompletedProcess[str]:
@@ -127,10 +127,10 @@ def skip(relay: Relay, lsn: str) -> subprocess.CompletedProcess[str]:
 
 @in_both_ways
 @pytest.mark.parametrize("named", ["transaction", "change"])
-def test_an_operator_leaves_out_one_transaction_and_nothing_else(
+def test_skip_skips_exactly_one_transaction(
     database: Database, new_relay: NewRelay, delivery: str, named: str
 ) -> None:
-    """Row 38: by the LSN where it commits, as the log says; or that of the change, which it names too."""
+    """Row 38: by the LSN of its commit, as in the log, or by that of the change, which the log names too."""
     database.execute(TABLE)
     relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
     relay.stop()
@@ -154,7 +154,7 @@ def test_an_operator_leaves_out_one_transaction_and_nothing_else(
     assert delivery == "at_least_once" or ids(relay) == [1, 4]
 
 
-def test_an_lsn_at_which_nothing_commits_leaves_out_nothing(database: Database, new_relay: NewRelay) -> None:
+def test_skip_with_an_lsn_without_a_commit_skips_nothing(database: Database, new_relay: NewRelay) -> None:
     database.execute(TABLE)
     relay = new_relay().start().wait_streaming()
     relay.stop()
@@ -165,7 +165,7 @@ def test_an_lsn_at_which_nothing_commits_leaves_out_nothing(database: Database, 
     assert ids(relay) == [1]
 
 
-def test_a_slot_that_is_not_there_is_not_made(database: Database, new_relay: NewRelay) -> None:
+def test_skip_does_not_create_a_missing_slot(database: Database, new_relay: NewRelay) -> None:
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
     relay = new_relay()
     done = skip(relay, "0/1")
@@ -174,7 +174,7 @@ def test_a_slot_that_is_not_there_is_not_made(database: Database, new_relay: New
     assert not exists(database, relay.prefix)
 
 
-def test_a_relay_that_runs_must_be_stopped_first(new_relay: NewRelay) -> None:
+def test_skip_refuses_while_the_relay_runs(new_relay: NewRelay) -> None:
     relay = new_relay().start().wait_streaming()
     done = skip(relay, "0/1")
     assert done.returncode == WRONG
@@ -187,10 +187,10 @@ SMALL, TOO_LARGE = "'small'", "repeat('x', 2000000)"
 
 @in_both_ways
 @pytest.mark.parametrize("refused", ["row", "message", "both"])
-def test_a_message_that_ends_where_the_transaction_commits_is_told_from_it(
+def test_skip_distinguishes_a_message_from_a_transaction_at_the_same_lsn(
     database: Database, new_relay: NewRelay, delivery: str, refused: str
 ) -> None:
-    """The one that is refused is left out; where both are, one after the other."""
+    """Only the refused one is skipped; if both are refused, one after the other."""
     body = SMALL if refused == "message" else TOO_LARGE
     content = SMALL if refused == "row" else TOO_LARGE
     database.execute(TABLE)
@@ -211,10 +211,10 @@ def test_a_message_that_ends_where_the_transaction_commits_is_told_from_it(
 
 
 @in_both_ways
-def test_two_that_follow_each_other_are_left_out_one_after_the_other(
+def test_two_transactions_in_a_row_can_be_skipped_one_by_one(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Under exactly once they would be in one Kafka transaction, which the second would spoil for both."""
+    """With exactly once they would share a Kafka transaction, which the second would make fail for both."""
     database.execute(TABLE)
     relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
     relay.stop()

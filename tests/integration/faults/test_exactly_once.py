@@ -1,6 +1,6 @@
 """A relay, a server or a broker dies or hangs, and every change is there exactly once: rows 1 to 3 and 27.
 
-Seen by a reader with isolation.level=read_committed.
+This is what a reader with isolation.level=read_committed sees.
 """
 
 import random
@@ -31,7 +31,7 @@ from tests.integration.waiting import wait_until
 
 KILLS = 6
 LARGE = 20_000  # rows
-ROOM = 100  # records that the producer's queue takes
+ROOM = 100  # records for which the producer's queue has room
 GRACE = 2.0  # seconds
 AT_ONCE = 10.0  # seconds, on a busy machine; waiting for Kafka would take for ever
 
@@ -41,9 +41,7 @@ STALLED = "Kafka does not acknowledge; reading stops when the queue is full, not
 PATIENCE = {"transaction.timeout.ms": 4000}
 
 
-def test_a_relay_that_is_killed_at_any_instant_repeats_nothing(
-    database: Database, new_relay: NewRelay
-) -> None:
+def test_a_relay_killed_at_any_instant_repeats_nothing(database: Database, new_relay: NewRelay) -> None:
     """Row 1."""
     prepare(database)
     relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
@@ -59,10 +57,10 @@ def test_a_relay_that_is_killed_at_any_instant_repeats_nothing(
 
 @own_postgres()
 @own_kafka()
-def test_nor_does_one_whose_servers_crash(
+def test_crashes_of_the_servers_repeat_nothing(
     server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Rows 3 and 27: each alone, and all three together."""
+    """Rows 3 and 27: each server alone, and all three processes together."""
     prepare(database)
     relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
     with Workload(database, sessions=2) as load:
@@ -81,10 +79,10 @@ def test_nor_does_one_whose_servers_crash(
 
 
 @own_kafka(**{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
-def test_nor_does_one_whose_broker_hangs_until_it_aborts_the_transaction(
+def test_a_broker_that_hangs_until_it_aborts_a_transaction_repeats_nothing(
     broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Row 3: what was in the transaction is sent again, by another producer."""
+    """Row 3: another producer sends the transaction's records again."""
     prepare(database)
     relay = exactly_once(new_relay, {"transaction.timeout.ms": 1000}).start().wait_streaming()
     with Workload(database) as load:
@@ -101,7 +99,7 @@ def test_nor_does_one_whose_broker_hangs_until_it_aborts_the_transaction(
 
 @pytest.fixture
 def slow_relay(database: Database, kafka_proxy: Proxy, new_relay: NewRelay) -> Relay:
-    """A relay of table t whose broker takes its time, and will not wait for long; it streams."""
+    """A streaming relay of table t with a slow broker and a short transaction timeout."""
     database.execute(TABLE)
     kafka = {
         "bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}",
@@ -118,17 +116,17 @@ def slow_relay(database: Database, kafka_proxy: Proxy, new_relay: NewRelay) -> R
 
 
 def wait_cut(relay: Relay, beyond: int = 0) -> int:
-    """Return once Kafka has a part of a transaction, more than `beyond` of its changes; how many."""
+    """Wait until Kafka has a part of a transaction, more than `beyond` changes; return their number."""
     return wait_until(
         lambda: at if (at := position(relay)["seq"] or 0) > beyond else 0, "a part of the transaction", 60
     )
 
 
 @pytest.mark.parametrize("streaming", ["off", "parallel"])
-def test_a_transaction_larger_than_kafka_s_goes_on_where_it_was_cut(
+def test_a_transaction_larger_than_kafkas_goes_on_where_it_was_cut(
     database: Database, slow_relay: Relay, kafka_proxy: Proxy, streaming: str
 ) -> None:
-    """Row 1: after a kill and after a stop; whether the server keeps it until its commit or we do."""
+    """Row 1: after a kill and after a stop; whether the server or we keep it until its commit."""
     slow_relay.sections["source"] = {"streaming": streaming}
     slow_relay.kill()
     slow_relay.start().wait_streaming()
@@ -149,10 +147,10 @@ def test_a_transaction_larger_than_kafka_s_goes_on_where_it_was_cut(
     assert position(slow_relay)["seq"] is None
 
 
-def test_a_reader_sees_nothing_of_a_transaction_before_all_of_it_is_there(
+def test_a_reader_sees_each_transaction_only_as_a_whole(
     database: Database, new_relay: NewRelay, kafka_proxy: Proxy
 ) -> None:
-    """Unless it is larger than one Kafka transaction can be. Of its end each partition is told in turn."""
+    """Unless it is larger than a Kafka transaction can be. Its partitions learn of the commit one by one."""
     database.execute(TABLE)
     proxied = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", "queue.buffering.max.messages": 100}
     relay = exactly_once(new_relay, proxied).start().wait_streaming()
@@ -174,15 +172,15 @@ def test_a_reader_sees_nothing_of_a_transaction_before_all_of_it_is_there(
 
 
 def counts(relay: Relay) -> Counter[int]:
-    """How many records of table t each partition has."""
+    """The number of records of table t in each partition."""
     return Counter(record.partition for record in relay.records("t"))
 
 
 @pytest.mark.parametrize("end", ["stopped", "cut off"])
-def test_what_the_producer_has_no_room_for_is_in_no_commit_before_it(
+def test_no_commit_covers_records_that_wait_for_room_in_the_producer(
     database: Database, new_relay: NewRelay, kafka_proxy: Proxy, end: str
 ) -> None:
-    """Rows 7 and 36: asked to stop, or cut off by Postgres, while a whole transaction waits for room."""
+    """Rows 7 and 36: a stop, or Postgres cutting us off, while a whole transaction waits for room."""
     database.execute(TABLE)
     proxied = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}", "queue.buffering.max.messages": ROOM}
     relay = exactly_once(new_relay, proxied).start().wait_streaming()
@@ -204,10 +202,8 @@ def test_what_the_producer_has_no_room_for_is_in_no_commit_before_it(
     assert ids(relay) == list(range(4 * ROOM + 1))
 
 
-def test_a_stop_waits_no_longer_than_the_grace(
-    database: Database, slow_relay: Relay, kafka_proxy: Proxy
-) -> None:
-    """Row 36: what was not committed until then is not confirmed, and comes once, later."""
+def test_a_stop_waits_at_most_the_grace(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
+    """Row 36: records not committed by then are not confirmed, and come once, later."""
     kafka_proxy.hold_requests()
     before = slow_relay.wal_end()
     database.execute("INSERT INTO t VALUES (1)")

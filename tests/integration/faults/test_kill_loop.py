@@ -1,9 +1,9 @@
-"""The relay is killed again and again under load, and the servers crash now and then: rows 1, 22 and 27.
+"""The relay is killed repeatedly under load, and the servers crash now and then: rows 1, 22 and 27.
 
-Three sessions write; transactions are streamed before they commit, spill to disk, are prepared, or rolled
-back in part. In the end the tables themselves and the counters in them say whether a change was lost, came
-twice or out of order: see `history`. PGRELAY_TEST_KILLS is how often each relay is killed; PGRELAY_TEST_SEED
-repeats a run's choices.
+Three sessions write; transactions are streamed before they commit, spill to disk, are prepared, or are rolled
+back in part. In the end the tables and the counters in them show whether a change was lost, repeated or out
+of order: see `history`. PGRELAY_TEST_KILLS is the number of kills of each relay; PGRELAY_TEST_SEED repeats a
+run's choices.
 """
 
 import os
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.timeout(TIMEOUT)
 
 @own_postgres()
 @own_kafka()
-def test_at_least_once_loses_nothing_and_repeats_only_what_was_not_confirmed(
+def test_at_least_once_loses_nothing_and_repeats_only_unconfirmed_changes(
     server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Or was, and the server forgot it when it crashed."""
+    """Or those whose confirmation the server forgot when it crashed."""
     prepare(database)
-    slow = {"linger.ms": 20, "reconnect.backoff.max.ms": 200}  # so that much is on its way at any instant
+    slow = {"linger.ms": 20, "reconnect.backoff.max.ms": 200}  # so many records are always on their way
     relay = new_relay(sink={"partitions": 3, "kafka": slow}, **SETTINGS).start().wait_streaming()
     cuts: list[Cut] = []
 
@@ -61,7 +61,7 @@ def test_at_least_once_loses_nothing_and_repeats_only_what_was_not_confirmed(
 
 @own_postgres()
 @own_kafka()
-def test_exactly_once_repeats_nothing_to_a_reader_of_committed_records(
+def test_exactly_once_shows_readers_of_committed_records_no_repeats(
     server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
     prepare(database)
@@ -78,10 +78,10 @@ def crash(broker: Kafka) -> None:
 def kill_again_and_again(
     relay: Relay, kill: Callable[[], None], crashes: Sequence[Callable[[], None]]
 ) -> None:
-    """Kills the relay, and one time in four each of the servers, while it runs or once it is dead.
+    """Kill the relay, and one time in four each of the servers, while the relay runs or when it is dead.
 
-    Three times in four the relay has come further before, else it may still be at its start. What the server
-    is told it forgets when it crashes, save at checkpoints. In the end the relay has caught up, and is
+    Three times in four the relay has made progress before; otherwise it may still be starting. A server that
+    crashes forgets confirmations since the last checkpoint. In the end the relay has caught up and is
     stopped.
     """
     print(f"PGRELAY_TEST_SEED={SEED}")

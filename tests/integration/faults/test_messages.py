@@ -25,7 +25,7 @@ def wait_confirmed(relay: Relay, lsn: int) -> None:
 
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["commit", "prepare"])
-def test_a_transaction_that_ends_behind_a_message_is_not_confirmed_with_it(
+def test_a_message_does_not_confirm_the_transaction_right_behind_it(
     database: Database, relay: Relay, prepared: bool
 ) -> None:
     for number in range(ROUNDS):

@@ -1,6 +1,6 @@
-"""Which position is believed at a start, who may go on from it, and what moves it.
+"""Which position is accepted at a start, who may go on from it, and what moves it.
 
-Rows 4, 9, 10, 11, 29 and 39 of faults.md, under either delivery where nothing else is said.
+Rows 4, 9, 10, 11, 29 and 39 of docs/guarantees.md, with both deliveries unless a test says otherwise.
 """
 
 import json
@@ -32,7 +32,7 @@ from tests.integration.servers import PostgresServer
 from tests.integration.topics import create_topic, delete_topic
 
 NO_POSITION = "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed"
-MANY = 5000  # rows: more than the producer's queue has room for
+MANY = 5000  # rows; more than the producer's queue has room for
 
 
 ONLY_EXACTLY_ONCE = pytest.mark.parametrize("delivery", ["exactly_once"], indirect=True)
@@ -68,7 +68,7 @@ def last_offset(relay: Relay) -> tuple[bytes, Any]:
     return record.key, record.json
 
 
-# --- What is kept, and what is believed
+# --- What is kept, and what is accepted
 
 
 def test_the_position_is_kept_by_cluster_database_and_slot(relay: Relay) -> None:
@@ -82,15 +82,15 @@ def test_the_position_is_kept_by_cluster_database_and_slot(relay: Relay) -> None
     assert (value["commit_lsn"], value["seq"], value["timeline"]) == (None, None, 1)
 
 
-def test_a_relay_that_is_started_again_goes_on_from_it(stopped: Relay) -> None:
+def test_a_restarted_relay_goes_on_from_the_position(stopped: Relay) -> None:
     stopped.database.execute("INSERT INTO t VALUES (1)")
     stopped.start()
     stopped.caught_up()
     assert ids(stopped) == [0, 1]
 
 
-def test_a_slot_that_was_made_anew_while_nobody_ran_is_refused(stopped: Relay) -> None:
-    """Row 10: changes in between are not in it."""
+def test_a_slot_recreated_while_no_relay_ran_is_refused(stopped: Relay) -> None:
+    """Row 10: it lacks the changes in between."""
     stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
     stopped.database.execute("INSERT INTO t VALUES (1)")
     stopped.database.execute(f"SELECT pg_create_logical_replication_slot('{stopped.prefix}', 'pgoutput')")
@@ -99,7 +99,7 @@ def test_a_slot_that_was_made_anew_while_nobody_ran_is_refused(stopped: Relay) -
     assert ids(stopped) == [0]
 
 
-def test_a_slot_that_was_dropped_while_nobody_ran_is_not_replaced_in_silence(stopped: Relay) -> None:
+def test_a_slot_dropped_while_no_relay_ran_is_not_silently_replaced(stopped: Relay) -> None:
     """Row 10: although source.create is on."""
     stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
     stopped.database.execute("INSERT INTO t VALUES (1)")
@@ -107,9 +107,9 @@ def test_a_slot_that_was_dropped_while_nobody_ran_is_not_replaced_in_silence(sto
     assert not exists(stopped.database, stopped.prefix)
 
 
-@pytest.mark.parametrize("left", [True, False], ids=["made anew", "dropped"])
-def test_a_reset_begins_anew(stopped: Relay, left: bool) -> None:
-    """The one command that recovers; the log names it."""
+@pytest.mark.parametrize("left", [True, False], ids=["re-created", "dropped"])
+def test_a_reset_starts_afresh(stopped: Relay, left: bool) -> None:
+    """This is the one command that recovers; the log names it."""
     stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
     stopped.database.execute("INSERT INTO t VALUES (1)")
     if left:
@@ -127,8 +127,8 @@ def test_a_reset_begins_anew(stopped: Relay, left: bool) -> None:
     assert ids(stopped) == [0, 2]
 
 
-def test_a_reset_may_keep_a_slot_that_another_client_moved_and_relayed(stopped: Relay) -> None:
-    """As Debezium does: what comes from where it left the slot is relayed, and nothing is copied."""
+def test_a_reset_can_keep_a_slot_that_another_client_moved(stopped: Relay) -> None:
+    """For example Debezium: changes from its last position on are relayed, and nothing is copied."""
     stopped.database.execute("INSERT INTO t VALUES (1)")
     stopped.database.execute(
         f"SELECT pg_replication_slot_advance('{stopped.prefix}', pg_current_wal_flush_lsn())"
@@ -144,7 +144,7 @@ def test_a_reset_may_keep_a_slot_that_another_client_moved_and_relayed(stopped: 
     assert ids(stopped) == [0, 2]
 
 
-def test_a_reset_keeps_no_slot_that_is_gone(stopped: Relay) -> None:
+def test_a_reset_can_not_keep_a_missing_slot(stopped: Relay) -> None:
     stopped.database.execute(f"SELECT pg_drop_replication_slot('{stopped.prefix}')")
     done = stopped.command("reset", "--keep-slot")
     assert (
@@ -154,7 +154,7 @@ def test_a_reset_keeps_no_slot_that_is_gone(stopped: Relay) -> None:
     assert done.returncode == WRONG
 
 
-def test_a_reset_before_there_was_anything(database: Database, new_relay: NewRelay) -> None:
+def test_a_reset_without_slot_and_position_succeeds(database: Database, new_relay: NewRelay) -> None:
     done = new_relay().command("reset")
     assert "was gone already, and Kafka had no position of it" in done.stdout
     assert done.returncode == 0
@@ -170,7 +170,7 @@ def test_a_reset_is_refused_while_the_relay_runs(relay: Relay) -> None:
     assert ids(relay) == [0, 1]
 
 
-def test_another_slot_s_position_outlives_a_reset(stopped: Relay) -> None:
+def test_a_reset_keeps_another_slots_position(stopped: Relay) -> None:
     """Relays may share a prefix."""
     key, value = last_offset(stopped)
     other = json.dumps({**json.loads(key), "slot": "other"})
@@ -183,7 +183,7 @@ def test_another_slot_s_position_outlives_a_reset(stopped: Relay) -> None:
     assert latest[other.encode()] is not None
 
 
-def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> None:
+def test_a_slot_moved_while_no_relay_ran_is_refused(stopped: Relay) -> None:
     """Row 11."""
     stopped.database.execute("INSERT INTO t VALUES (1)")
     stopped.database.execute(
@@ -192,8 +192,8 @@ def test_a_slot_that_was_moved_while_nobody_ran_is_refused(stopped: Relay) -> No
     assert "the slot was moved or re-created" in last_words(stopped.start(), LOST)
 
 
-def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
-    """Row 11: unless it was another relay, which would have moved the position too."""
+def test_a_slot_moved_while_we_were_cut_off_is_refused(relay: Relay) -> None:
+    """Row 11: except by another relay, which would have moved the position too."""
     relay.pause()
     cut_stream(relay)
     relay.database.execute("INSERT INTO t VALUES (1)")
@@ -204,8 +204,8 @@ def test_a_slot_that_was_moved_while_we_were_cut_off_is_refused(relay: Relay) ->
     assert "the slot was moved or re-created" in last_words(relay, LOST)
 
 
-def test_a_position_that_the_server_has_not_reached_is_refused(stopped: Relay) -> None:
-    """Row 9: as after a restore from a backup."""
+def test_a_position_beyond_the_servers_wal_is_refused(stopped: Relay) -> None:
+    """Row 9: this happens after a restore from a backup."""
     key, value = last_offset(stopped)
     producer = Producer({"bootstrap.servers": stopped.kafka.bootstrap})
     producer.produce(offsets_topic(stopped), json.dumps({**value, "lsn": value["lsn"] + (1 << 40)}), key)
@@ -213,8 +213,8 @@ def test_a_position_that_the_server_has_not_reached_is_refused(stopped: Relay) -
     assert "it was restored from a backup, or lost WAL" in last_words(stopped.start(), LOST)
 
 
-def test_a_record_that_is_no_position_is_refused_until_it_is_replaced(stopped: Relay) -> None:
-    """Else nobody would know whether the slot was made anew."""
+def test_an_invalid_position_is_refused_until_it_is_replaced(stopped: Relay) -> None:
+    """Otherwise nobody would know whether the slot was re-created."""
     producer = Producer({"bootstrap.servers": stopped.kafka.bootstrap})
     producer.produce(offsets_topic(stopped), b"rubbish", b"rubbish")
     producer.flush()
@@ -226,7 +226,7 @@ def test_a_record_that_is_no_position_is_refused_until_it_is_replaced(stopped: R
 
 
 def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str) -> None:
-    """Row 9: the slot and the database have the names of ours."""
+    """Row 9: its slot and database have the same names as ours."""
     with Postgres(version=version, contrib=True) as other:
         create_database(other.dsn, stopped.database.name)
         stopped.database = Database(PostgresServer(version, other.dsn, other), stopped.database.name)
@@ -242,8 +242,8 @@ def test_the_position_of_another_cluster_is_refused(stopped: Relay, version: str
 
 
 @ONLY_EXACTLY_ONCE
-def test_a_position_behind_another_relay_s_open_transaction_is_waited_for(relay: Relay) -> None:
-    """Readers of committed records can't see it until that one has ended; relays may share a prefix."""
+def test_a_position_behind_another_relays_open_transaction_is_waited_for(relay: Relay) -> None:
+    """Readers of committed records can't see it until that transaction ends. Relays may share a prefix."""
     producer = Producer({"bootstrap.servers": relay.kafka.bootstrap, "transactional.id": relay.prefix})
     producer.init_transactions()
     producer.begin_transaction()
@@ -263,8 +263,8 @@ def test_a_position_behind_another_relay_s_open_transaction_is_waited_for(relay:
     assert ids(relay) == [0, 1, 2]
 
 
-def test_a_topic_that_must_not_be_made_is_done_without(database: Database, new_relay: NewRelay) -> None:
-    """At least once, and told: what operators made before there were positions is still enough."""
+def test_at_least_once_works_without_an_offsets_topic(database: Database, new_relay: NewRelay) -> None:
+    """It warns about this. Topics that operators created before there were positions are still enough."""
     database.execute(TABLE)
     relay = new_relay(sink={"create_topics": False})
     for topic in ("schema", "public.t"):
@@ -280,10 +280,10 @@ def test_a_topic_that_must_not_be_made_is_done_without(database: Database, new_r
     assert relay.stop() == 0
 
 
-def test_a_topic_that_is_deleted_while_we_run_is_made_anew(
+def test_an_offsets_topic_deleted_while_we_run_is_recreated(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Or the positions would end without a word."""
+    """Otherwise positions would end silently."""
     database.execute(TABLE)
     soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
     relay = new_relay(sink={"kafka": soon, "delivery": delivery}).start().wait_streaming()
@@ -304,7 +304,7 @@ def test_a_change_of_delivery_goes_on_from_the_position(stopped: Relay, delivery
     assert ids(stopped) == [0, 1]
 
 
-def test_a_transaction_timeout_that_the_broker_does_not_grant_is_refused(new_relay: NewRelay) -> None:
+def test_a_transaction_timeout_above_the_brokers_maximum_is_refused(new_relay: NewRelay) -> None:
     relay = exactly_once(new_relay, {"transaction.timeout.ms": 3_600_000}).start()
     assert "lower transaction.timeout.ms in sink.kafka to the brokers'" in last_words(relay, WRONG)
 
@@ -313,10 +313,10 @@ def test_a_transaction_timeout_that_the_broker_does_not_grant_is_refused(new_rel
 
 
 @pytest.mark.parametrize("rows", [1, MANY], ids=["committing", "in a transaction"])
-def test_a_relay_that_wakes_up_when_another_has_taken_over_doubles_nothing(
+def test_a_relay_that_wakes_up_after_a_takeover_duplicates_nothing(
     database: Database, kafka_proxy: Proxy, new_relay: NewRelay, rows: int
 ) -> None:
-    """Row 29: it waits for its turn, and goes on when the other is gone."""
+    """Row 29: it waits for its turn, and goes on when the other relay is gone."""
     database.execute(TABLE)
     proxied = {
         "bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}",
@@ -350,7 +350,7 @@ def test_a_relay_that_wakes_up_when_another_has_taken_over_doubles_nothing(
 # --- What moves it
 
 
-def test_idle_tables_let_go_of_a_busy_server_s_wal(
+def test_idle_tables_do_not_hold_back_a_busy_servers_wal(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
     """Row 39: and the position moves ahead of the slot."""
@@ -365,8 +365,8 @@ def test_idle_tables_let_go_of_a_busy_server_s_wal(
     assert relay.metric("pgrelay_records_total") == 0
 
 
-def test_a_record_that_is_too_large_is_not_passed_over(database: Database, new_relay: NewRelay) -> None:
-    """Row 4: nothing of its transaction is seen; once it is let through, everything comes once."""
+def test_a_record_that_is_too_large_is_not_skipped(database: Database, new_relay: NewRelay) -> None:
+    """Row 4: nothing of its transaction is visible; once the limit allows it, everything comes once."""
     database.execute(TABLE)
     relay = exactly_once(new_relay)
     create_topic(relay.kafka.bootstrap, relay.topic("t"), 3, max_message_bytes="10000")

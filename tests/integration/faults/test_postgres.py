@@ -1,4 +1,4 @@
-"""Postgres stops, cuts connections, refuses us or is not there yet: rows 7, 21, 29 and more of faults.md."""
+"""Postgres stops, cuts connections, refuses us or is absent: rows 7, 21, 29, ... of docs/guarantees.md."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.servers import PostgresServer
 
-AT_ONCE = 20.0  # seconds: with a client that holds it up, a server would wait for ever
+AT_ONCE = 20.0  # seconds; with a client that delays it, a server would wait for ever
 
 
 @own_postgres()
@@ -28,7 +28,7 @@ AT_ONCE = 20.0  # seconds: with a client that holds it up, a server would wait f
 def test_a_fast_stop_does_not_wait_for_us(
     server: Postgres, database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Row 7: the server that is idle, and the one that was busy until then; afterwards the relay goes on."""
+    """Row 7: both an idle and a busy server; afterwards the relay goes on."""
     prepare(database)
     relay = exactly_once(new_relay, sink={"delivery": delivery}).start().wait_streaming()
     assert stopping_takes(server) < AT_ONCE
@@ -59,7 +59,7 @@ def stopping_takes(server: Postgres) -> float:
 def test_a_server_that_is_down_at_the_start_is_waited_for(
     server: Postgres, database: Database, new_relay: NewRelay
 ) -> None:
-    """Told once, in the log and on /readyz."""
+    """Reported once, in the log and on /readyz."""
     server.stop()
     relay = new_relay().start()
     relay.wait_event(WAITING)
@@ -74,17 +74,17 @@ def test_a_server_that_is_down_at_the_start_is_waited_for(
     assert relay.stop() == 0
 
 
-def test_a_cut_connection_doubles_no_row_of_a_transaction_half_sent(
+def test_a_cut_connection_duplicates_no_row_of_a_half_sent_transaction(
     database: Database, new_relay: NewRelay
 ) -> None:
-    """Row 21: what had come of it is dropped, since the server sends it all again."""
+    """Row 21: its received part is dropped, since the server sends all of it again."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
     relay = new_relay().start().wait_streaming()
     with psycopg.connect(database.dsn) as writer:
         insert = "INSERT INTO t SELECT i, repeat('x', 300) FROM generate_series(%s::int, %s) i"
         for first in (1, 1001):
-            # New rows, since nothing is sent again before there is something new to send.
+            # New rows, since the server repeats nothing before it has something new to send.
             writer.execute(insert, [first, first + 999])
             relay.wait_for(lambda: relay.metric("pgrelay_open_transactions") == 1, "a transaction half sent")
             cut_connection(database, relay)
@@ -95,7 +95,7 @@ def test_a_cut_connection_doubles_no_row_of_a_transaction_half_sent(
 
 
 def cut_connection(database: Database, relay: Relay) -> None:
-    """Returns once the relay has a new one."""
+    """Cut the connection; return once the relay has a new one."""
     before = walsender(database, relay.prefix)
     assert before is not None
     with database.connect() as connection:
@@ -103,8 +103,8 @@ def cut_connection(database: Database, relay: Relay) -> None:
     relay.wait_for(lambda: walsender(database, relay.prefix) not in (None, before), "a new connection")
 
 
-def test_a_lookup_connection_that_is_cut_costs_a_reconnection_only(database: Database, relay: Relay) -> None:
-    """The one beside the stream, on which the catalogue is asked."""
+def test_a_cut_catalogue_connection_costs_only_a_reconnection(database: Database, relay: Relay) -> None:
+    """The connection beside the stream, for queries of the catalogue."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     with database.connect() as connection:
@@ -113,7 +113,7 @@ def test_a_lookup_connection_that_is_cut_costs_a_reconnection_only(database: Dat
             " WHERE datname = current_database() AND application_name = 'pgrelay'"
             " AND backend_type = 'client backend'"
         ).fetchall()
-    # Soon after a start there is one more, of the check whose findings go into the log; it may end just now.
+    # Soon after a start there is one more, of the check whose findings are logged; it may be ending.
     assert (True,) in cut
     relay.wait_for(lambda: relay.metric("pgrelay_reconnects_total") == 1, "a reconnection")
     database.execute("INSERT INTO t VALUES (1)")
@@ -121,10 +121,10 @@ def test_a_lookup_connection_that_is_cut_costs_a_reconnection_only(database: Dat
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
 
 
-def test_a_server_that_has_fallen_silent_is_left(
+def test_a_connection_to_a_silent_server_is_given_up(
     postgres: PostgresServer, database: Database, new_relay: NewRelay
 ) -> None:
-    """The network swallows everything; no end of a connection tells."""
+    """The network drops everything, and no connection is closed."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with Proxy(int(str(conninfo_to_dict(postgres.dsn)["port"]))) as proxy:
         dsn = make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)
@@ -146,7 +146,7 @@ def test_a_server_that_has_fallen_silent_is_left(
 def test_a_second_relay_waits_and_takes_over(
     database: Database, relay: Relay, new_relay: NewRelay, end: str
 ) -> None:
-    """Row 29: and tells whom it waits for."""
+    """Row 29: and names the one it waits for."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     owner = walsender(database, relay.prefix)
     assert owner is not None
@@ -168,8 +168,10 @@ def test_a_second_relay_waits_and_takes_over(
     assert second.stop() == 0
 
 
-def test_a_relay_that_was_replaced_for_a_while(database: Database, relay: Relay, new_relay: NewRelay) -> None:
-    """Row 29: the slot has moved meanwhile, but another relay moved it; so nothing is lost."""
+def test_a_relay_that_was_replaced_for_a_while_goes_on(
+    database: Database, relay: Relay, new_relay: NewRelay
+) -> None:
+    """Row 29: the slot has moved meanwhile, but another relay moved it, so nothing is lost."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     with cut_off(relay):

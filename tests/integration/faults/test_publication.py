@@ -1,4 +1,4 @@
-"""The publication and its tables change under the relay: rows 13 and 14 of faults.md."""
+"""The publication and its tables change while the relay uses them: rows 13 and 14 of docs/guarantees.md."""
 
 import time
 
@@ -16,11 +16,9 @@ by_version = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 
 @by_version
 @pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
-def test_a_publication_that_was_dropped_ends_the_relay(
-    database: Database, new_relay: NewRelay, busy: bool
-) -> None:
-    """Row 13: PostgreSQL 18 would skip the rows in silence; and to make it anew would hide the gap."""
-    # How seldom the server is told of an idle stream has no part in it.
+def test_a_dropped_publication_ends_the_relay(database: Database, new_relay: NewRelay, busy: bool) -> None:
+    """Row 13: PostgreSQL 18 would silently skip rows, and re-creating the publication would hide the gap."""
+    # The interval of status updates must not matter.
     relay = new_relay(source={"status_interval_s": 20}).start().wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
@@ -34,8 +32,8 @@ def test_a_publication_that_was_dropped_ends_the_relay(
 
 
 @pytest.mark.parametrize("version", ["16"], indirect=True)
-def test_a_publication_that_came_back_too_late(database: Database, relay: Relay) -> None:
-    """Row 13: until PostgreSQL 17 the rows written without it can't be decoded any more."""
+def test_a_publication_that_came_back_too_late_needs_a_reset(database: Database, relay: Relay) -> None:
+    """Row 13: up to PostgreSQL 17, rows written without it can't be decoded any more."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.stop()
     database.execute("DROP PUBLICATION pgrelay")
@@ -44,11 +42,11 @@ def test_a_publication_that_came_back_too_late(database: Database, relay: Relay)
     assert "run pgrelay reset, then copy the tables" in last_words(relay.start(), WRONG)
 
 
-def test_a_publication_that_was_dropped_and_made_anew(database: Database, relay: Relay) -> None:
-    """Row 13: between two looks at it; PostgreSQL 18 has skipped the row in silence."""
+def test_a_recreated_publication_ends_the_relay(database: Database, relay: Relay) -> None:
+    """Row 13: between two of our queries; PostgreSQL 18 has silently skipped the row."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
-    relay.pause()  # so that it does not look meanwhile
+    relay.pause()  # so that it does not query meanwhile
     database.execute("DROP PUBLICATION pgrelay")
     database.execute("INSERT INTO t VALUES (1)")
     database.execute("CREATE PUBLICATION pgrelay FOR ALL TABLES")
@@ -58,8 +56,10 @@ def test_a_publication_that_was_dropped_and_made_anew(database: Database, relay:
     assert "copy its tables again" in words
 
 
-def test_a_publication_that_was_another_while_the_relay_was_down(database: Database, relay: Relay) -> None:
-    """Row 13: no one can tell whether rows were written meanwhile, so that it is told."""
+def test_a_publication_recreated_while_the_relay_was_down_is_a_warning(
+    database: Database, relay: Relay
+) -> None:
+    """Row 13: nobody can know whether rows were written meanwhile, so it is reported."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay.caught_up()
     relay.stop()
@@ -72,12 +72,12 @@ def test_a_publication_that_was_another_while_the_relay_was_down(database: Datab
 
 
 def changed_publications(relay: Relay) -> list[list[str]]:
-    """What the relay has warned of."""
+    """The publications that the relay has warned about."""
     return [event["publications"] for event in relay.log if "renamed or altered" in event["event"]]
 
 
-def test_a_partition_that_is_locked_holds_up_nobody(database: Database, relay: Relay) -> None:
-    """Neither its table's other partitions nor any other table."""
+def test_a_locked_partition_does_not_delay_others(database: Database, relay: Relay) -> None:
+    """Neither other partitions of its table nor other tables."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     database.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     database.execute("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (10)")
@@ -91,7 +91,7 @@ def test_a_partition_that_is_locked_holds_up_nobody(database: Database, relay: R
     assert [record.json["after"]["id"] for record in relay.records("t")] == [1]
 
 
-def test_a_publication_that_is_misspelt(new_relay: NewRelay) -> None:
+def test_a_misspelt_publication_ends_the_relay(new_relay: NewRelay) -> None:
     """Row 13."""
     relay = new_relay(source={"publications": ["pgrelais"], "create": False}).start()
     assert "source.publications: pgrelais does not exist" in last_words(relay, WRONG)
@@ -106,10 +106,10 @@ TABLE_CHANGES = {
 
 
 @pytest.mark.parametrize(("statement", "left"), TABLE_CHANGES.values(), ids=TABLE_CHANGES)
-def test_a_table_that_goes_leaves_the_others_flowing(
+def test_a_table_that_leaves_the_publication_does_not_stop_the_others(
     database: Database, new_relay: NewRelay, statement: str, left: int
 ) -> None:
-    """Row 14: in the middle of a transaction; it is told, since the stream says nothing of it."""
+    """Row 14: in the middle of a transaction. The relay reports it, since the stream doesn't."""
     database.execute("CREATE TABLE gone (id int PRIMARY KEY); CREATE TABLE stays (id int PRIMARY KEY)")
     relay = new_relay(source={"tables": ["public.gone", "public.stays"]}).start().wait_streaming()
     database.execute("INSERT INTO gone VALUES (1); INSERT INTO stays VALUES (1)")

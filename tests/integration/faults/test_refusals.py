@@ -1,4 +1,4 @@
-"""Kafka refuses: records that are too large, topics that are missing, rights: rows 4 and 5 of faults.md."""
+"""Kafka refuses large records, missing topics, or access: rows 4 and 5 of docs/guarantees.md."""
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -37,19 +37,19 @@ def ids(relay: Relay) -> list[int]:
 
 
 def body(size: int) -> str:
-    """An expression for so many bytes that compress little."""
+    """An SQL expression for this many bytes, which compress little."""
     return f"(SELECT string_agg(md5(i::text), '') FROM generate_series(1, {size} / 32) i)"
 
 
-# Who refuses: how large a record of the topic may be, and how large the row is.
+# The refusing side: the largest record that the topic accepts, and the size of the row.
 TOO_LARGE = {"producer": (3_000_000, 1_500_000), "broker": (10_000, 100_000)}
 
 
 @pytest.mark.parametrize(("limit", "size"), TOO_LARGE.values(), ids=TOO_LARGE)
-def test_a_record_that_is_too_large_is_not_passed_over(
+def test_a_record_that_is_too_large_is_not_skipped(
     database: Database, kafka: KafkaServer, new_relay: NewRelay, limit: int, size: int
 ) -> None:
-    """Row 4: not by a restart either; once it is let through, all that came after it follows."""
+    """Row 4: a restart does not skip it either; once the limit allows it, everything after it follows."""
     database.execute(TABLE)
     relay = new_relay()
     create_topic(kafka.bootstrap, relay.topic("t"), max_message_bytes=str(limit))
@@ -73,10 +73,10 @@ def test_a_record_that_is_too_large_is_not_passed_over(
 
 
 @pytest.mark.parametrize(("limit", "size"), TOO_LARGE.values(), ids=TOO_LARGE)
-def test_what_came_ahead_of_a_record_that_is_too_large_is_confirmed(
+def test_transactions_before_a_record_that_is_too_large_are_confirmed(
     database: Database, kafka: KafkaServer, new_relay: NewRelay, limit: int, size: int
 ) -> None:
-    """Row 4: although all of it is read at once, or every restart would send it again."""
+    """Row 4: although everything is read at once. Otherwise every restart would send them again."""
     database.execute(TABLE)
     database.execute("CREATE TABLE large (id int PRIMARY KEY, body text)")
     relay = new_relay().start().wait_streaming()
@@ -94,10 +94,10 @@ def test_what_came_ahead_of_a_record_that_is_too_large_is_confirmed(
     assert before < relay.confirmed_lsn() < refused
 
 
-def test_a_batch_that_is_too_large_has_another_cure(
+def test_the_cure_for_a_batch_that_is_too_large_is_batch_size(
     database: Database, kafka: KafkaServer, new_relay: NewRelay
 ) -> None:
-    """Row 4: each record is small enough, but the broker looks at what it is sent with."""
+    """Row 4: each record is small enough, but the broker's limit applies to the batch."""
     database.execute(TABLE)
     relay = new_relay(sink={"kafka": {"linger.ms": 50}})
     create_topic(kafka.bootstrap, relay.topic("t"), max_message_bytes="10000")
@@ -111,10 +111,10 @@ def test_a_batch_that_is_too_large_has_another_cure(
 
 
 @own_kafka(**{"auto.create.topics.enable": "true"})
-def test_a_missing_topic_that_we_must_not_create(
+def test_a_missing_topic_that_we_may_not_create_ends_the_relay(
     database: Database, new_relay: NewRelay, kafka: KafkaServer
 ) -> None:
-    """Row 5: and that the broker would make by itself, with settings of its own."""
+    """Row 5: although the broker would create it by itself, with its own settings."""
     database.execute(TABLE)
     relay = new_relay(sink={"create_topics": False})
     assert f"topic {relay.prefix}.schema does not exist" in last_words(relay.start(), WRONG)
@@ -126,10 +126,10 @@ def test_a_missing_topic_that_we_must_not_create(
     assert relay.topic("t") not in client.list_topics(timeout=10).topics
 
 
-def test_a_topic_that_was_made_while_we_ran(
+def test_a_topic_created_while_we_run_is_found(
     database: Database, new_relay: NewRelay, kafka: KafkaServer
 ) -> None:
-    """Row 5: is found when it is needed."""
+    """Row 5: it is found when it is needed."""
     database.execute(TABLE)
     relay = new_relay(sink={"create_topics": False})
     create_topic(kafka.bootstrap, f"{relay.prefix}.schema")
@@ -141,10 +141,10 @@ def test_a_topic_that_was_made_while_we_ran(
 
 
 @own_kafka(**{"auto.create.topics.enable": "true"})
-def test_a_topic_that_was_deleted_while_we_ran(
+def test_a_topic_deleted_while_we_run_is_recreated(
     database: Database, new_relay: NewRelay, kafka: KafkaServer
 ) -> None:
-    """Row 5: is made again, by us and not by the broker, and nothing is confirmed that it did not get."""
+    """Row 5: we re-create it, not the broker, and nothing is confirmed that it did not receive."""
     database.execute(TABLE)
     soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
     relay = new_relay(sink={"kafka": soon, "partitions": 3}).start().wait_streaming()
@@ -161,8 +161,8 @@ def test_a_topic_that_was_deleted_while_we_ran(
     assert len(client.list_topics(timeout=10).topics[relay.topic("t")].partitions) == 3
 
 
-def test_a_topic_that_can_not_be_made(new_relay: NewRelay) -> None:
-    """Row 5: here for want of brokers."""
+def test_a_topic_that_can_not_be_created_ends_the_relay(new_relay: NewRelay) -> None:
+    """Row 5: here because there are too few brokers."""
     relay = new_relay(sink={"replication_factor": 3}).start()
     words = last_words(relay, WRONG)
     assert f"topic {relay.prefix}.schema can't be created" in words
@@ -170,8 +170,10 @@ def test_a_topic_that_can_not_be_made(new_relay: NewRelay) -> None:
 
 
 @own_kafka(**ACLS)
-def test_rights_that_are_denied(database: Database, relay: Relay, kafka: KafkaServer) -> None:
-    """Row 5: to create, then to write; once they are granted it goes on where it was."""
+def test_denied_rights_end_the_relay_until_they_are_granted(
+    database: Database, relay: Relay, kafka: KafkaServer
+) -> None:
+    """Row 5: the rights to create and to write. Once they are granted, the relay goes on where it was."""
     database.execute(TABLE)
     topic = relay.topic("t")
     acls = Acls(kafka.bootstrap)
@@ -191,8 +193,8 @@ def test_rights_that_are_denied(database: Database, relay: Relay, kafka: KafkaSe
 
 
 @own_kafka(**SASL)
-def test_a_password_that_is_wrong(new_relay: NewRelay, kafka: KafkaServer) -> None:
-    """Row 40: at the broker."""
+def test_a_wrong_kafka_password_ends_the_relay(new_relay: NewRelay, kafka: KafkaServer) -> None:
+    """Row 40: here the broker's password."""
     assert kafka.embedded is not None
     options = {
         "bootstrap.servers": f"127.0.0.1:{kafka.embedded.behind_proxy}",

@@ -1,4 +1,4 @@
-"""Mistakes in the set-up end the relay with one line that says what to do: row 40 of faults.md."""
+"""Mistakes in the setup end the relay with one line that says what to do: row 40 of docs/guarantees.md."""
 
 import re
 
@@ -19,7 +19,7 @@ SLOTS = {
 
 
 @pytest.mark.parametrize(("create", "complaint"), SLOTS.values(), ids=SLOTS)
-def test_a_slot_of_another_kind(
+def test_a_slot_of_another_kind_ends_the_relay(
     database: Database, new_relay: NewRelay, prefix: str, create: str, complaint: str
 ) -> None:
     with database.connect() as connection:
@@ -31,19 +31,21 @@ def test_a_slot_of_another_kind(
     assert f"source.slot: {prefix} {complaint}" in words
 
 
-def test_a_slot_of_another_database(new_database: NewDatabase, new_relay: NewRelay, prefix: str) -> None:
+def test_a_slot_of_another_database_ends_the_relay(
+    new_database: NewDatabase, new_relay: NewRelay, prefix: str
+) -> None:
     other = new_database()
     other.execute(f"SELECT pg_create_logical_replication_slot('{prefix}', 'pgoutput')")
     assert f"belongs to database {other.name}" in last_words(new_relay().start(), WRONG)
 
 
 @own_postgres(wal_level="replica")
-def test_a_server_that_does_not_log_enough(new_relay: NewRelay) -> None:
+def test_a_server_without_logical_wal_ends_the_relay(new_relay: NewRelay) -> None:
     assert "ALTER SYSTEM SET wal_level = logical, and restart" in last_words(new_relay().start(), WRONG)
 
 
 @pytest.mark.parametrize("version", ["13"], indirect=True)
-def test_streaming_from_a_server_that_can_not(new_relay: NewRelay) -> None:
+def test_streaming_from_a_server_without_it_ends_the_relay(new_relay: NewRelay) -> None:
     relay = new_relay(source={"streaming": "on"}).start()
     assert "source.streaming: on needs protocol version 2" in last_words(relay, WRONG)
 
@@ -58,14 +60,14 @@ WRONG_DSNS = {
 
 
 @pytest.mark.parametrize(("changed", "complaint"), WRONG_DSNS.values(), ids=WRONG_DSNS)
-def test_a_server_that_does_not_know_what_the_dsn_names(
+def test_an_unknown_name_in_the_dsn_ends_the_relay(
     database: Database, new_relay: NewRelay, changed: dict[str, str], complaint: str
 ) -> None:
     relay = new_relay(source={"dsn": make_conninfo(database.dsn, **changed)}).start()
     assert complaint in last_words(relay, WRONG)
 
 
-def test_a_table_that_is_not_there(database: Database, new_relay: NewRelay) -> None:
+def test_a_missing_table_ends_the_relay(database: Database, new_relay: NewRelay) -> None:
     relay = new_relay(source={"dsn": database.dsn, "tables": ["public.nope"]}).start()
     words = last_words(relay, WRONG)
     assert words.startswith("source.tables: publication ")
@@ -74,7 +76,9 @@ def test_a_table_that_is_not_there(database: Database, new_relay: NewRelay) -> N
 
 
 @own_postgres()
-def test_a_password_that_is_wrong(server: Postgres, database: Database, new_relay: NewRelay) -> None:
+def test_a_wrong_postgres_password_ends_the_relay(
+    server: Postgres, database: Database, new_relay: NewRelay
+) -> None:
     database.execute("CREATE ROLE relay LOGIN REPLICATION PASSWORD 'right'")
     (server.data / "pg_hba.conf").write_text("host all relay all scram-sha-256\nhost all all all trust\n")
     server.restart()
@@ -84,7 +88,9 @@ def test_a_password_that_is_wrong(server: Postgres, database: Database, new_rela
 
 
 @pytest.mark.parametrize("version", ["14", "18"], indirect=True)
-def test_a_role_that_may_not_replicate(database: Database, new_relay: NewRelay, prefix: str) -> None:
+def test_a_role_without_replication_ends_the_relay(
+    database: Database, new_relay: NewRelay, prefix: str
+) -> None:
     database.execute(f"CREATE ROLE {prefix} LOGIN")
     try:
         relay = new_relay(source={"dsn": make_conninfo(database.dsn, user=prefix)}).start()
@@ -100,18 +106,18 @@ WRONG_OPTIONS = {
 
 
 @pytest.mark.parametrize("options", WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
-def test_an_option_that_kafka_s_client_does_not_take(
+def test_an_invalid_kafka_option_ends_the_relay(
     database: Database, new_relay: NewRelay, options: dict[str, str]
 ) -> None:
-    """And no slot is made that nobody would read."""
+    """And no slot is created that nobody would read."""
     relay = new_relay(sink={"kafka": options}).start()
     [name] = options
     assert name in last_words(relay, WRONG)
     assert not exists(database, relay.prefix)
 
 
-def test_topics_that_can_not_be_made(database: Database, new_relay: NewRelay) -> None:
-    """Nor is one then."""
+def test_topics_that_can_not_be_created_end_the_relay(database: Database, new_relay: NewRelay) -> None:
+    """No slot is created then either."""
     relay = new_relay(sink={"replication_factor": 3}).start()
     assert "replication" in last_words(relay, WRONG).lower()
     assert not exists(database, relay.prefix)

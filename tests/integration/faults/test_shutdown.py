@@ -1,4 +1,4 @@
-"""The relay is asked to stop, whatever it is at: row 36 of faults.md."""
+"""The relay is asked to stop in any situation: row 36 of docs/guarantees.md."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
 ROWS = 30_000
-GRACE = 6.0  # seconds; whatever takes less has not waited for it
+GRACE = 6.0  # seconds; a stop that takes less has not waited for it
 
 
 @pytest.fixture
 def slow_relay(database: Database, kafka_proxy: Proxy, new_relay: NewRelay) -> Relay:
-    """A relay of table t whose broker takes its time, streaming."""
+    """A streaming relay of table t with a slow broker."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     kafka = {
         "bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}",
@@ -47,10 +47,10 @@ def ids(relay: Relay) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_stop_within_a_transaction_confirms_nothing_of_it(
+def test_a_stop_during_a_transaction_confirms_nothing_of_it(
     database: Database, slow_relay: Relay, kafka_proxy: Proxy, number: signal.Signals
 ) -> None:
-    """Row 36: and it is sent again, whole."""
+    """Row 36: and it is sent again as a whole."""
     database.execute(f"INSERT INTO t SELECT generate_series(1, {ROWS})")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_inflight_records") >= 1000, "a full queue")
     assert stopping_takes(slow_relay, number) < GRACE
@@ -63,7 +63,7 @@ def test_a_stop_within_a_transaction_confirms_nothing_of_it(
     assert ids(slow_relay)[-ROWS:] == list(range(1, ROWS + 1))
 
 
-def test_a_stop_waits_for_what_is_on_its_way(
+def test_a_stop_waits_for_records_on_their_way(
     database: Database, slow_relay: Relay, kafka_proxy: Proxy
 ) -> None:
     """Row 36: whole transactions are delivered, confirmed, and not sent again."""
@@ -78,10 +78,8 @@ def test_a_stop_waits_for_what_is_on_its_way(
     assert ids(slow_relay) == list(range(6))
 
 
-def test_a_stop_waits_no_longer_than_the_grace(
-    database: Database, slow_relay: Relay, kafka_proxy: Proxy
-) -> None:
-    """Row 36: what Kafka did not acknowledge until then is not confirmed."""
+def test_a_stop_waits_at_most_the_grace(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
+    """Row 36: what Kafka has not acknowledged by then is not confirmed."""
     kafka_proxy.hold_requests()
     before = slow_relay.wal_end()
     database.execute("INSERT INTO t VALUES (1)")
@@ -91,7 +89,7 @@ def test_a_stop_waits_no_longer_than_the_grace(
     assert "stopping before Kafka has acknowledged everything" in slow_relay.log_text
 
 
-def test_asked_twice_it_waits_for_nothing(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
+def test_a_second_signal_ends_the_wait(database: Database, slow_relay: Relay, kafka_proxy: Proxy) -> None:
     kafka_proxy.hold_requests()
     database.execute("INSERT INTO t VALUES (1)")
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
@@ -100,10 +98,10 @@ def test_asked_twice_it_waits_for_nothing(database: Database, slow_relay: Relay,
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_stop_does_not_wait_for_a_catalogue_that_does_not_answer(
+def test_a_stop_does_not_wait_for_a_hanging_catalogue_query(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Row 36: the grace is for what is on its way to Kafka."""
+    """Row 36: the grace is for records on their way to Kafka."""
     relay = new_relay(sink={"delivery": delivery, "shutdown_grace_s": GRACE}).start().wait_streaming()
     database.execute("CREATE TYPE mood AS ENUM ('calm'); CREATE TABLE t (id int PRIMARY KEY, mood mood)")
     relay.caught_up()
@@ -112,7 +110,7 @@ def test_a_stop_does_not_wait_for_a_catalogue_that_does_not_answer(
         "AND application_name = 'pgrelay' AND backend_type = 'client backend'"
     )
     with database.connect() as connection:
-        # A check at the start has one of its own.
+        # The check at the start has its own connection.
         wait_until(lambda: len(connection.execute(asked).fetchall()) == 1, "the relay's alone to be left")
         [(pid,)] = connection.execute(asked).fetchall()
         halt(pid)
@@ -125,8 +123,8 @@ def test_a_stop_does_not_wait_for_a_catalogue_that_does_not_answer(
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_stop_while_the_slot_is_made_leaves_none(database: Database, new_relay: NewRelay) -> None:
-    """The server makes a slot only once every transaction has ended that runs now."""
+def test_a_stop_while_the_slot_is_being_created_leaves_none(database: Database, new_relay: NewRelay) -> None:
+    """The server completes a slot only when every transaction that runs now has ended."""
     with psycopg.connect(database.dsn) as other:
         other.execute("CREATE TABLE t (id int)")
         relay = new_relay().start()
@@ -135,7 +133,7 @@ def test_a_stop_while_the_slot_is_made_leaves_none(database: Database, new_relay
         wait_until(lambda: not exists(database, relay.prefix), "the slot to go")
 
 
-def test_a_stop_while_it_waits_for_the_slot(relay: Relay, new_relay: NewRelay) -> None:
+def test_a_relay_that_waits_for_the_slot_stops_at_once(relay: Relay, new_relay: NewRelay) -> None:
     second = new_relay().start()
     second.wait_event(WAITING)
     assert stopping_takes(second) < GRACE

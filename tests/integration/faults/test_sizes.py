@@ -1,4 +1,4 @@
-"""Much of everything: tables, columns, and bytes in a value: row 42 of faults.md."""
+"""Very many tables and columns, and very large values: row 42 of docs/guarantees.md."""
 
 import psycopg
 import pytest
@@ -14,13 +14,13 @@ from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 
 TABLES = 2000
-COLUMNS = 1600  # the most that Postgres allows
+COLUMNS = 1600  # Postgres's limit
 LARGE = 40 << 20  # bytes
-UNPRINTABLE = 540_000_000  # bytes of a bytea, whose text takes twice as many and passes a gigabyte
-LARGEST = 100 << 20  # of a request that a broker takes, unless its socket.request.max.bytes says more
+UNPRINTABLE = 540_000_000  # bytes of a bytea, whose text takes twice as many, over a gigabyte
+LARGEST = 100 << 20  # the largest request that a broker accepts by default (socket.request.max.bytes)
 
 
-def test_a_table_of_as_many_columns_as_there_can_be(relay: Relay, database: Database) -> None:
+def test_a_table_of_1600_columns_is_relayed(relay: Relay, database: Database) -> None:
     names = [f"c{number}" for number in range(1, COLUMNS)]
     columns = ", ".join(f"{name} int" for name in names)
     database.execute(f"CREATE TABLE wide (id int PRIMARY KEY, {columns})")
@@ -32,8 +32,8 @@ def test_a_table_of_as_many_columns_as_there_can_be(relay: Relay, database: Data
     assert updated == created | {names[-1]: None}
 
 
-def test_thousands_of_tables(database: Database, new_relay: NewRelay) -> None:
-    """Those that are there at the start and those of which rows come."""
+def test_thousands_of_tables_are_relayed(database: Database, new_relay: NewRelay) -> None:
+    """Tables that exist at the start, and tables with rows."""
     with database.connect() as connection:
         for number in range(TABLES):
             connection.execute(f"CREATE TABLE t{number} (id int PRIMARY KEY)".encode())
@@ -50,10 +50,10 @@ def test_thousands_of_tables(database: Database, new_relay: NewRelay) -> None:
 
 @own_kafka()
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-def test_a_value_of_tens_of_megabytes(
+def test_a_value_of_tens_of_megabytes_is_relayed(
     database: Database, kafka: KafkaServer, new_relay: NewRelay, binary: bool
 ) -> None:
-    """Where the operator lets it pass; the row after it follows."""
+    """If the operator raises the limits; the next row follows."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     relay = new_relay(sink={"kafka": {"message.max.bytes": LARGEST}}, source={"binary": binary})
     create_topic(kafka.bootstrap, relay.topic("t"))
@@ -66,8 +66,8 @@ def test_a_value_of_tens_of_megabytes(
     assert small.json["after"] == {"id": 2, "body": "small"}
 
 
-def test_a_value_that_postgres_can_not_print(relay: Relay, database: Database) -> None:
-    """It is not waited for, as it would never pass."""
+def test_a_value_that_postgres_can_not_print_ends_the_relay(relay: Relay, database: Database) -> None:
+    """The relay does not wait, since this would never pass."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, body bytea)")
     database.execute(f"INSERT INTO t VALUES (1, repeat('x', {UNPRINTABLE})::bytea)")
     assert "source.binary: true" in last_words(relay, WRONG)

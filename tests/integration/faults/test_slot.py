@@ -1,4 +1,4 @@
-"""What becomes of the slot behind the relay's back: rows 10, 11 and 12 of faults.md."""
+"""What happens to the slot without the relay's doing: rows 10, 11 and 12 of docs/guarantees.md."""
 
 import math
 
@@ -19,8 +19,8 @@ from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
 
-def test_a_slot_that_was_dropped_is_not_made_anew(database: Database, relay: Relay) -> None:
-    """Row 10: changes would be missing, silently."""
+def test_a_dropped_slot_is_not_recreated(database: Database, relay: Relay) -> None:
+    """Row 10: changes would be missing silently."""
     with cut_off(relay):
         database.execute(f"SELECT pg_drop_replication_slot('{relay.prefix}')")
     assert f"slot {relay.prefix} is gone" in last_words(relay, LOST)
@@ -28,7 +28,7 @@ def test_a_slot_that_was_dropped_is_not_made_anew(database: Database, relay: Rel
 
 
 @own_postgres()
-def test_a_slot_that_was_dropped_while_we_waited_for_the_server(
+def test_a_slot_dropped_while_we_wait_for_the_server_ends_the_relay(
     server: Postgres, database: Database, relay: Relay
 ) -> None:
     """Row 10."""
@@ -41,8 +41,8 @@ def test_a_slot_that_was_dropped_while_we_waited_for_the_server(
     assert f"slot {relay.prefix} is gone" in last_words(relay, LOST)
 
 
-def test_a_slot_that_was_dropped_and_made_again(database: Database, relay: Relay) -> None:
-    """Row 10: it has the name of ours, but begins after the changes in between."""
+def test_a_recreated_slot_ends_the_relay(database: Database, relay: Relay) -> None:
+    """Row 10: it has the same name, but begins after the changes in between."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with cut_off(relay):
         database.execute("INSERT INTO t VALUES (1)")
@@ -51,7 +51,7 @@ def test_a_slot_that_was_dropped_and_made_again(database: Database, relay: Relay
     assert "the slot was moved or re-created" in last_words(relay, LOST)
 
 
-def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay) -> None:
+def test_a_slot_moved_by_another_client_ends_the_relay(database: Database, relay: Relay) -> None:
     """Row 11."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with cut_off(relay):
@@ -61,10 +61,10 @@ def test_a_slot_that_was_moved_by_someone_else(database: Database, relay: Relay)
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-async def test_a_slot_that_no_relay_of_ours_read_while_we_waited_for_it(
+async def test_a_slot_moved_by_another_client_while_we_wait_ends_the_relay(
     database: Database, new_relay: NewRelay, delivery: str
 ) -> None:
-    """Row 11: what has the slot may be a relay like us, or anything else that confirms and goes."""
+    """Row 11: the slot's reader may be a relay like ours, or any other client that confirms and goes."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay = new_relay(sink={"delivery": delivery}).start().wait_streaming()
     relay.caught_up()
@@ -84,7 +84,9 @@ async def test_a_slot_that_no_relay_of_ours_read_while_we_waited_for_it(
 
 @own_postgres(max_slot_wal_keep_size="1MB")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "stopped"])
-def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streaming: bool) -> None:
+def test_a_slot_whose_wal_was_removed_ends_the_relay(
+    database: Database, relay: Relay, streaming: bool
+) -> None:
     """Row 12: the relay fell too far behind."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     if streaming:
@@ -104,15 +106,15 @@ def test_a_slot_whose_wal_was_removed(database: Database, relay: Relay, streamin
 
 
 @own_postgres(max_slot_wal_keep_size="128MB")
-def test_an_old_transaction_uses_up_the_budget_of_a_relay_that_is_not_behind(
+def test_an_old_transaction_uses_up_the_budget_of_a_relay_without_lag(
     database: Database, relay: Relay
 ) -> None:
-    """Row 12: PgrelayWalBudget tells it before the slot is lost."""
+    """Row 12: the alert PgrelayWalBudget fires before the slot is lost."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with database.connect() as old, old.transaction(force_rollback=True), database.connect() as busy:
         old.execute("INSERT INTO t VALUES (1)")
         for _ in range(7):
-            # A segment each, 16 MB of WAL that no publication has.
+            # Each writes a segment, 16 MB of WAL outside of any publication.
             busy.execute("SELECT pg_current_xact_id()")
             busy.execute("SELECT pg_switch_wal()")
             busy.execute("CHECKPOINT")
@@ -121,14 +123,14 @@ def test_an_old_transaction_uses_up_the_budget_of_a_relay_that_is_not_behind(
 
 
 def budget_left(relay: Relay) -> float:
-    """What PgrelayWalBudget asks for: the share of what the server may keep for the slot."""
+    """The expression of PgrelayWalBudget: the share left of the WAL that the server may keep."""
     safe, retained = relay.metrics("pgrelay_slot_safe_wal_bytes", "pgrelay_slot_retained_wal_bytes")
     return safe / (safe + retained)
 
 
 @own_postgres(max_slot_wal_keep_size="1MB")
 async def test_a_lost_slot_has_no_budget(database: Database) -> None:
-    """Row 12: the server says of it what it says of a slot without a limit."""
+    """Row 12: the server reports it like a slot without a limit."""
     async with Catalog(database.dsn) as catalog:
         await catalog.create_slot("lost")
         for _ in range(4):
@@ -142,8 +144,8 @@ async def test_a_lost_slot_has_no_budget(database: Database) -> None:
 
 
 @own_postgres(idle_replication_slot_timeout="1s")
-def test_a_slot_that_nobody_read_for_too_long(database: Database, relay: Relay) -> None:
-    """Row 12: PostgreSQL 18 ends it at the next checkpoint, and the line says why."""
+def test_a_slot_invalidated_by_its_idle_timeout_ends_the_relay(database: Database, relay: Relay) -> None:
+    """Row 12: PostgreSQL 18 invalidates it at the next checkpoint, and the error says why."""
     relay.stop()
     wait_until(lambda: ended_by_checkpoint(database, relay.prefix), "the server to end the slot")
     assert "idle_replication_slot_timeout" in last_words(relay.start(), LOST)

@@ -1,4 +1,4 @@
-"""Commits that wait for a synchronous standby: in the WAL, and sent to us, before any query sees them."""
+"""Commits that wait for a synchronous standby: they are in the WAL and sent to us before queries see them."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.integration.faults.own_servers import own_postgres
 from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
 
-# What is made by the very transaction that has the first row, and of which the stream tells little.
+# Types and keys created by the transaction with the first row, which the stream does not describe.
 _NEW = """
 BEGIN;
 CREATE TYPE mood AS ENUM ('sad', 'ok');
@@ -26,7 +26,7 @@ _WAITS = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
 @contextmanager
 def committing(database: Database, statements: str) -> Iterator[threading.Thread]:
-    """Runs them with a commit that waits for standbys, beside the block; behind that it waits no longer."""
+    """Run them in a thread, with a commit that waits for standbys until the block ends."""
 
     def write() -> None:
         with database.connect() as connection:
@@ -38,7 +38,7 @@ def committing(database: Database, statements: str) -> Iterator[threading.Thread
     try:
         yield thread
     finally:
-        # A commit that is interrupted so has happened all the same.
+        # A commit interrupted like this has happened anyway.
         database.execute(f"SELECT pg_cancel_backend(pid) FROM ({_WAITS}) waits")
         thread.join()
 
@@ -50,7 +50,7 @@ def records_are_right(relay: Relay) -> None:
 
 
 @own_postgres(synchronous_standby_names="nobody", synchronous_commit="local")
-def test_types_and_keys_are_not_looked_up_before_queries_see_them(
+def test_types_and_keys_are_queried_only_when_they_are_visible(
     server: Postgres, database: Database, new_relay: NewRelay
 ) -> None:
     relay = new_relay().start().wait_streaming()
@@ -66,7 +66,7 @@ def test_types_and_keys_are_not_looked_up_before_queries_see_them(
 def test_a_commit_that_waits_for_the_relay_itself_is_relayed(
     server: Postgres, database: Database, new_relay: NewRelay
 ) -> None:
-    """Whom the server counts as a standby must not wait for the commit in its turn."""
+    """A relay that the server counts as a standby must not wait for the commit itself."""
     database.execute(_NEW.replace("INSERT", "-- "))
     relay = new_relay().start().wait_streaming()
     with committing(database, "INSERT INTO t VALUES (1, '{sad,ok}')") as writer:

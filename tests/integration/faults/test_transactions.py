@@ -1,4 +1,4 @@
-"""Transactions too large to be held, rolled back in part, or more than the disk takes: rows 17 to 20."""
+"""Transactions too large for memory or for the disk, or rolled back in part: rows 17 to 20."""
 
 import math
 import resource
@@ -21,7 +21,7 @@ INSERT = "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(%s::int,
 
 
 def prepare(database: Database) -> None:
-    """Makes the table, and has the server send what does not fit into the least memory before it commits."""
+    """Create the table, and make the server stream what exceeds the smallest logical_decoding_work_mem."""
     database.execute(TABLE)
     database.execute(f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'")
 
@@ -30,8 +30,8 @@ def ids(relay: Relay) -> list[int]:
     return [record.json_key["id"] for record in relay.records("t")]
 
 
-def test_a_savepoint_rolled_back_takes_only_its_own_rows(database: Database, new_relay: NewRelay) -> None:
-    """Row 17: in a transaction that was streamed; of savepoints in savepoints, too."""
+def test_a_rolled_back_savepoint_drops_only_its_own_rows(database: Database, new_relay: NewRelay) -> None:
+    """Row 17: in a streamed transaction, also with savepoints in savepoints."""
     prepare(database)
     relay = new_relay().start().wait_streaming()
     with psycopg.connect(database.dsn) as connection:
@@ -49,10 +49,10 @@ def test_a_savepoint_rolled_back_takes_only_its_own_rows(database: Database, new
     assert ids(relay) == [*range(1, 1001), *range(3001, 4001)]
 
 
-def test_a_large_rollback_means_nothing_to_a_client_of_version_1(
+def test_a_large_rollback_is_harmless_with_protocol_version_1(
     database: Database, new_relay: NewRelay
 ) -> None:
-    """Row 18: PostgreSQL 18 may send the abort of what it never streamed; the assembler's tests always do."""
+    """Row 18: PostgreSQL 18 may abort what it never streamed; the assembler's tests always do."""
     prepare(database)
     relay = new_relay(source={"protocol_version": 1}).start().wait_streaming()
     with psycopg.connect(database.dsn) as connection:
@@ -68,7 +68,7 @@ def test_a_large_rollback_means_nothing_to_a_client_of_version_1(
 def test_a_huge_transaction_needs_little_memory(
     database: Database, new_relay: NewRelay, tmp_path: Path, streaming: str
 ) -> None:
-    """Row 19: whether the server holds it until its commit or we do."""
+    """Row 19: whether the server or we hold it until its commit."""
     database.execute(TABLE)
     spool = tmp_path / "spool"
     relay = new_relay(
@@ -88,11 +88,11 @@ def test_a_huge_transaction_needs_little_memory(
     assert ids(relay) == list(range(MANY + 1))
 
 
-def test_a_full_disk_is_waited_out(database: Database, new_relay: NewRelay) -> None:
-    """Row 20: nothing is confirmed that was not relayed, and nothing torn is replayed.
+def test_a_full_disk_is_waited_for(database: Database, new_relay: NewRelay) -> None:
+    """Row 20: nothing is confirmed that was not relayed, and nothing incomplete is replayed.
 
-    That it is full is told throughout, although each try begins with a stream and an empty file.
-    A limit on the size of files stands for the disk: it fails the same calls, and needs no rights.
+    The reason is reported throughout, although each try begins with a stream and an empty file.
+    A limit on file size simulates the full disk: it fails the same calls, and needs no rights.
     """
     prepare(database)
     relay = new_relay(transactions={"memory_mb": 1}).start().wait_streaming()

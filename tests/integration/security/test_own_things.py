@@ -1,4 +1,4 @@
-"""What the relay keeps to itself: spool files are its account's alone, and its status this machine's."""
+"""What the relay keeps private: spool files for its account only, and the status for this machine only."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ _LISTENS = "0A"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o177], ids=["open", "closed"])
-def test_spool_files_are_private_whatever_the_umask(
+def test_spool_files_are_private_under_any_umask(
     database: Database, secured: NewRelay, tmp_path: Path, umask: int
 ) -> None:
-    """Those of open transactions and those of prepared ones; readable by us, too, once they are needed."""
+    """Files of open and of prepared transactions. We can read them when they are needed."""
     database.execute("ALTER DATABASE app SET logical_decoding_work_mem = '64kB'")
     spool = tmp_path / "new" / "spool"
     relay = secured(source={"two_phase": True}, transactions={"memory_mb": 1, "spool_dir": str(spool)})
@@ -51,10 +51,10 @@ def test_spool_files_are_private_whatever_the_umask(
     assert relay.stop() == 0
 
 
-def test_nothing_is_deleted_where_a_link_of_another_account_could_lead(
+def test_a_link_made_by_another_account_is_not_followed(
     database: Database, secured: NewRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no spool_dir is configured; the links stand for those that anybody can make in /tmp."""
+    """Without a configured spool_dir. The links stand for those that anybody can create in /tmp."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     relay = secured(transactions={"spool_dir": None})
     with database.connect() as connection:
@@ -75,8 +75,8 @@ def files(spool: Path) -> list[Path]:
     return [path for path in spool.rglob("*") if path.is_file()]
 
 
-def test_the_status_is_this_machine_s_alone(database: Database, secured: NewRelay) -> None:
-    """Where the configuration says nothing of http.listen."""
+def test_by_default_the_status_is_only_on_this_machine(database: Database, secured: NewRelay) -> None:
+    """This is the default of http.listen."""
     default = Http().listen
     assert default is not None
     relay = secured(http={"listen": default})
@@ -91,7 +91,7 @@ def test_the_status_is_this_machine_s_alone(database: Database, secured: NewRela
 
 
 def listening(relay: Relay) -> set[str]:
-    """The addresses on which the relay's process takes connections (proc(5), /proc/pid/net/tcp)."""
+    """The addresses on which the relay's process listens (proc(5), /proc/pid/net/tcp)."""
     process = Path(f"/proc/{relay.pid}")
     sockets = set()
     for path in (process / "fd").iterdir():

@@ -1,5 +1,5 @@
-"""No secret of the configuration is told: not in the log at its most talkative, metrics, /readyz, errors, the
-process's title or what `pgrelay check` prints; while all is well, and while a server refuses or is away.
+"""No secret of the configuration is shown: not in the debug log, metrics, /readyz, errors, the process title
+or the output of `pgrelay check`; neither in normal operation nor while a server refuses or is away.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from tests.integration.relays import Relay
 from tests.integration.security.conftest import Secrets
 from tests.threads import thread_names
 
-# One registry for all of them, which costs what several tests do.
+# All share one registry, since starting it takes as long as several tests.
 pytestmark = pytest.mark.xdist_group("registry")
 
 HASH_KEY = f"hash-{secrets.token_hex(12)}"
@@ -31,13 +31,13 @@ WRONG_PASSWORD = f"wrong-{secrets.token_hex(12)}"
 
 @pytest.fixture
 def everything(passwords: Secrets) -> list[str]:
-    """What must not be seen."""
+    """All secrets, which must not be seen."""
     return [passwords.postgres, passwords.kafka, HASH_KEY, REGISTRY, WRONG_PASSWORD]
 
 
 @pytest.fixture
 def relay(secured: NewRelay, schema_registry: SchemaRegistry) -> Relay:
-    """A relay with every kind of secret, which logs all that it can; not started."""
+    """A relay with every kind of secret, which logs at debug; not started."""
     return secured(
         sink={"kafka": {"debug": "all"}},
         records={
@@ -53,7 +53,7 @@ def registry(url: str) -> dict[str, Any]:
     return {"url": url, "basic.auth.user.info": f"pgrelay:{REGISTRY}"}
 
 
-def test_while_it_streams(relay: Relay, database: Database, everything: list[str]) -> None:
+def test_no_secret_is_shown_while_it_streams(relay: Relay, database: Database, everything: list[str]) -> None:
     relay.start(forked=False).wait_streaming()
     database.execute("INSERT INTO orders VALUES (1, 'x'); INSERT INTO customers VALUES (1)")
     relay.caught_up()
@@ -80,7 +80,7 @@ def not_an_option(relay: Relay) -> None:
 
 
 def unescaped(relay: Relay) -> None:
-    """A password with a slash, which libpq takes for the port."""
+    """A password with a slash, the beginning of which libpq takes for the port."""
     relay.sections["source"]["dsn"] = f"postgresql://pgrelay:{WRONG_PASSWORD}/@localhost/app"
 
 
@@ -88,7 +88,7 @@ def bad_hash_key(relay: Relay) -> None:
     relay.sections["records"]["columns"]["hash_key"] = [WRONG_PASSWORD]
 
 
-# Each with a word of why it is refused, so that it is for that.
+# Each with a word from the expected error, to be sure that this is the reason.
 REFUSALS = [
     (postgres_password, "password authentication failed"),
     (kafka_password, "correct the credentials in sink.kafka"),
@@ -100,7 +100,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("spoil", "why"), REFUSALS)
-def test_where_it_is_refused(
+def test_no_secret_is_shown_when_it_is_refused(
     relay: Relay, everything: list[str], spoil: Callable[[Relay], None], why: str
 ) -> None:
     spoil(relay)
@@ -110,7 +110,9 @@ def test_where_it_is_refused(
     assert_untold({"the log": relay.log_text, **checks(relay)}, everything)
 
 
-def test_where_the_registry_refuses_it(relay: Relay, database: Database, everything: list[str]) -> None:
+def test_no_secret_is_shown_when_the_registry_refuses_it(
+    relay: Relay, database: Database, everything: list[str]
+) -> None:
     with refusing_registry() as url:
         relay.sections["records"]["schema_registry"] = registry(url)
         database.execute("INSERT INTO orders VALUES (1, 'x')")
@@ -137,7 +139,9 @@ def registry_away(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("leave", [postgres_away, kafka_away, registry_away])
-def test_where_it_waits(relay: Relay, everything: list[str], leave: Callable[[Relay], None]) -> None:
+def test_no_secret_is_shown_while_it_waits(
+    relay: Relay, everything: list[str], leave: Callable[[Relay], None]
+) -> None:
     leave(relay)
     relay.start(forked=False).wait_event(WAITING)
     assert_untold(seen_of(relay), everything)
@@ -147,7 +151,7 @@ def test_where_it_waits(relay: Relay, everything: list[str], leave: Callable[[Re
 
 
 def seen_of(relay: Relay) -> dict[str, str]:
-    """All that a relay which runs shows of itself."""
+    """Everything that a running relay shows."""
     process = Path(f"/proc/{relay.pid}")
     return {
         "the log": relay.log_text,
@@ -176,7 +180,7 @@ def assert_untold(seen: dict[str, str], everything: list[str]) -> None:
 
 @contextmanager
 def refusing_registry() -> Iterator[str]:
-    """Answers 401 to whoever registers, which a registry without users, as ours is, never does."""
+    """A server that answers every registration with 401, which our registry without users never does."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -18,10 +18,10 @@ from tests.integration.topics import create_topic
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_rows_flow_with_the_documented_rights_alone(
+def test_rows_flow_with_only_the_documented_rights(
     database: Database, secured: NewRelay, delivery: str
 ) -> None:
-    """Also after a restart, when exactly once reads what it wrote."""
+    """Also after a restart, when exactly once reads its position."""
     relay = secured(sink={"delivery": delivery}).start().wait_streaming()
     database.execute("INSERT INTO orders VALUES (1); INSERT INTO customers VALUES (1)")
     relay.caught_up()
@@ -37,7 +37,7 @@ def test_rows_flow_with_the_documented_rights_alone(
     assert row == (False,)
 
 
-def test_a_topic_that_refuses_a_record_may_be_asked_why(
+def test_the_documented_rights_allow_dead_letters_by_a_topics_limit(
     database: Database, secured: NewRelay, broker: Kafka
 ) -> None:
     relay = secured(errors={"on_record": "dead_letter"})
@@ -58,7 +58,7 @@ def test_a_topic_that_refuses_a_record_may_be_asked_why(
         ("offsets", "Kafka does not let us read topic {prefix}.offsets"),
     ],
 )
-def test_a_right_of_the_broker_s_that_is_missing_ends_with_a_line_that_names_it(
+def test_a_missing_right_in_kafka_ends_the_relay_with_a_line_that_names_it(
     secured: NewRelay, broker: Kafka, database: Database, which: str, complaint: str
 ) -> None:
     relay = secured(sink={"delivery": "exactly_once"})
@@ -69,10 +69,10 @@ def test_a_right_of_the_broker_s_that_is_missing_ends_with_a_line_that_names_it(
     assert complaint.format(prefix=relay.prefix) in last_words(relay.start(), WRONG)
 
 
-def test_at_least_once_does_without_the_right_to_read_its_position(
+def test_at_least_once_works_without_the_right_to_read_its_position(
     secured: NewRelay, broker: Kafka, database: Database
 ) -> None:
-    """And says so; the topic is there from the first run."""
+    """It warns about this. The topic exists from the first run."""
     relay = secured()
     take_back(broker)
     allow(
@@ -103,7 +103,7 @@ def is_of(right: AclBinding, which: str) -> bool:
 def test_a_server_of_another_authority_is_refused(
     secured: NewRelay, database: Database, passwords: Secrets, folder: Path
 ) -> None:
-    """By the relay, before the password is sent."""
+    """The relay refuses it before it sends the password."""
     stranger = Authority(folder, "stranger")
     relay = secured(source={"dsn": dsn(database, stranger, passwords.postgres)})
     assert "certificate verify failed" in last_words(relay.start(), WRONG)
@@ -121,7 +121,7 @@ def test_a_server_whose_certificate_names_another_host_is_refused(
 def test_a_server_without_encryption_is_refused(
     secured: NewRelay, database: Database, authority: Authority, passwords: Secrets
 ) -> None:
-    """By the server's own rules, whoever forgets sslmode."""
+    """The server's own rules refuse it, if somebody forgets sslmode."""
     plain = make_conninfo(dsn(database, authority, passwords.postgres), sslmode="disable")
     assert "no pg_hba.conf entry" in last_words(secured(source={"dsn": plain}).start(), WRONG)
 
@@ -141,15 +141,15 @@ def test_a_broker_whose_certificate_names_another_host_is_refused(secured: NewRe
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
-def test_a_password_that_postgres_does_not_take(
+def test_a_password_that_postgres_refuses_ends_the_relay(
     secured: NewRelay, database: Database, authority: Authority, password: str
 ) -> None:
     words = last_words(secured(source={"dsn": dsn(database, authority, password)}).start(), WRONG)
     assert ("password authentication failed" if password else "no password supplied") in words
 
 
-def test_a_password_that_the_broker_does_not_take(secured: NewRelay, database: Database) -> None:
-    """Nor is a slot left that nobody reads."""
+def test_a_password_that_the_broker_refuses_ends_the_relay(secured: NewRelay, database: Database) -> None:
+    """It leaves no slot that nobody reads."""
     relay = secured(sink={"kafka": {"sasl.password": "wrong"}}).start()
     assert "correct the credentials in sink.kafka" in last_words(relay, WRONG)
     assert not exists(database, relay.prefix)
