@@ -11,7 +11,7 @@ from tests.integration.waiting import wait_until
 def halt(pid: int) -> None:
     """Send SIGSTOP, and wait until every thread of the process has stopped; the signal does not wait."""
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: halted(pid), f"process {pid} to stand still")
+    wait_until(lambda: halted(pid), f"process {pid} to stop")
 
 
 def halted(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Schema records: what a table's columns are, and when consumers are told."""
+"""Schema records: a table's columns, and when they are announced."""
 
 from dataclasses import replace
 from typing import Any, Final, Literal

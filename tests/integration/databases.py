@@ -67,7 +67,7 @@ def _drop_slots(connection: psycopg.Connection[Any], name: str) -> bool:
             [name],
         )
     except psycopg.errors.ObjectInUse:
-        return False  # by what a relay had asked for before it was killed
+        return False  # by a killed relay's last request
     in_use = connection.execute(
         "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [name]
     )

@@ -91,7 +91,7 @@ class Program:
 
     def _listen(self) -> bytes:
         told = self._told.recv(_WORD)
-        assert told, "what forks the program is gone: see its traceback"
+        assert told, "the forking process is gone: see its traceback"
         return told
 
 
@@ -167,7 +167,7 @@ def _become(outputs: list[int], arguments: list[str], environment: dict[str, str
 if __name__ == "__main__":
     for name in _IMPORTED:
         import_module(name)
-    gc.freeze()  # else garbage collection touches, and so copies, all imported memory in each fork
+    gc.freeze()  # otherwise garbage collection touches, and so copies, all imported memory in each fork
     if _fork_when_asked(socket.socket(fileno=int(sys.argv[1]))):
         from pgrelay.__main__ import main
 

@@ -187,7 +187,7 @@ def test_a_registry_that_is_away_at_the_start_is_waited_for(
     relay = new_relay(records=impatient(registry_proxy)).start()
     event = relay.wait_event("waiting, will go on by itself")
     assert "schema registry http://127.0.0.1:" in event["reason"]
-    relay.wait_for(lambda: "schema registry" in relay.get("/readyz")[1], "/readyz to tell")
+    relay.wait_for(lambda: "schema registry" in relay.get("/readyz")[1], "the reason on /readyz")
     registry_proxy.release()
     relay.wait_streaming()
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
@@ -211,7 +211,7 @@ def test_while_the_registry_is_away_nothing_is_confirmed(
     database.execute("ALTER TABLE t ADD COLUMN name text")
     database.execute("INSERT INTO t VALUES (3, 'c')")
     relay.wait_event("waiting, will go on by itself")
-    relay.wait_for(lambda: "schema registry" in relay.get("/readyz")[1], "/readyz to tell")
+    relay.wait_for(lambda: "schema registry" in relay.get("/readyz")[1], "the reason on /readyz")
     assert reader.rows(relay, "t") == [{"id": 1}, {"id": 2}]
     behind = relay.confirmed_lsn()
     registry_proxy.release()

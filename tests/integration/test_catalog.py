@@ -63,7 +63,7 @@ async def test_a_slow_query_of_publications_does_not_end_the_session(
     database.execute("CREATE TABLE t (id int); CREATE PUBLICATION p FOR ALL TABLES")
     async with Catalog(database.dsn) as catalog:
         if catalog.server_version < 160000:
-            pytest.skip("its view opens no table, so that nothing holds it up")
+            pytest.skip("its view opens no table, so nothing delays it")
         with database.connect() as other, other.transaction():
             # Shorter than the time for which the query waits for a lock.
             other.execute("LOCK TABLE t")

@@ -106,14 +106,16 @@ def test_the_alert_rules_are_evaluated_and_quiet(prometheus: Prometheus) -> None
 
 @pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 def test_the_metrics_show_the_slots_budget(relay: Relay, database: Database) -> None:
-    relay.wait_for(lambda: relay.metric("pgrelay_slot_safe_wal_bytes") == float("inf"), "no limit to be told")
+    relay.wait_for(
+        lambda: relay.metric("pgrelay_slot_safe_wal_bytes") == float("inf"), "the metric without a limit"
+    )
     with database.connect() as connection:
         connection.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '64MB'")
         connection.execute("SELECT pg_reload_conf()")
         try:
             relay.wait_for(
                 lambda: 0 < relay.metric("pgrelay_slot_safe_wal_bytes") < 2 * 64 * 2**20,
-                "the limit to be told",
+                "the metric with the limit",
             )
         finally:
             connection.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")

@@ -97,7 +97,7 @@ async def test_tables_are_split_by_volume(shop: Database, path: Path) -> None:
     ]
     assert [part.source.slot[-2:] for part in found] == ["_1", "_2"]
     assert [part.source.messages for part in found] == [True, False]
-    assert all(part.source.create for part in found), "nothing is there yet, so each relay makes its own"
+    assert all(part.source.create for part in found), "nothing exists yet, so each relay creates its own"
     assert "100% of the rows' WAL" in told or "99% of the rows' WAL" in told
     assert (path.parent / "relay-1.yaml").read_text().startswith("# ours\nsource:\n")
     for part in found:

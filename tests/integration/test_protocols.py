@@ -107,7 +107,7 @@ def _assert_streamed(relay: Relay) -> None:
             lambda: connection.execute(query, [relay.prefix]).fetchone() == (True,),
             f"the server to tell that it has streamed to {relay.prefix}",
         )
-    relay.wait_for(lambda: relay.metric("pgrelay_spooled_bytes_total") > 0, "the metric to tell of the spool")
+    relay.wait_for(lambda: relay.metric("pgrelay_spooled_bytes_total") > 0, "the spool in the metrics")
 
 
 @on_full_versions

@@ -126,7 +126,7 @@ def test_connections_are_refused_until_release(proxy: Proxy) -> None:
 
 
 def test_an_absent_target_looks_like_a_reset() -> None:
-    nobody = 1  # a port that no server is ever given
+    nobody = 1  # a port on which no server ever listens
     with Proxy(nobody) as proxy, pytest.raises(ConnectionResetError), _connect(proxy) as client:
         client.recv(1)
 

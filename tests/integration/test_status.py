@@ -99,7 +99,7 @@ def test_an_open_transaction_and_its_spilled_bytes_are_shown(
         [xid] = connection.execute("SELECT pg_current_xact_id()::text").fetchone() or [""]
         row = page.locator("#open tr", has_text=xid)
         expect(row).to_be_visible(timeout=30_000)
-        relay.wait_for(lambda: spilled_alike(status(relay)), "all of it to be told, in both places")
+        relay.wait_for(lambda: spilled_alike(status(relay)), "all of it on both")
         [open_now] = status(relay)["open"]
         assert open_now["xid"] == int(xid)
         assert open_now["memory_bytes"] <= 2**20
@@ -110,7 +110,7 @@ def test_a_broker_that_goes_away_is_shown_with_the_cure(
     database: Database, relay: Relay, page: Page, embedded_kafka: Kafka
 ) -> None:
     database.execute("INSERT INTO orders VALUES (1)")
-    relay.caught_up()  # the topic is there
+    relay.caught_up()  # now the topic exists
     embedded_kafka.stop()
     database.execute("INSERT INTO orders VALUES (2)")
     expect(page.locator("#notice")).to_contain_text("Kafka does not acknowledge", timeout=60_000)

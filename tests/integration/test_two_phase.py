@@ -135,7 +135,7 @@ def test_rows_no_longer_needed_are_removed_while_the_relay_runs(database: Databa
         database.execute("SELECT pg_log_standby_snapshot()")
         return not two_phase.spooled()
 
-    two_phase.wait_for(gone, "the files of what was committed to go")
+    two_phase.wait_for(gone, "the files of committed transactions to go")
     assert ids(two_phase) == list(range(31))
 
 

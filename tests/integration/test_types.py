@@ -170,7 +170,7 @@ def test_microseconds_equal_extract_epoch(session: Connection, name: str, epoch:
 
 def test_a_timetz_is_shifted_like_at_time_zone(session: Connection) -> None:
     for value in VALUES["timetz"]:
-        if value == "24:00:00":  # stays a whole day, as a time does; AT TIME ZONE makes it midnight
+        if value == "24:00:00":  # stays 24:00, as a time does; AT TIME ZONE makes it midnight
             continue
         item = cast(session, value, "timetz")
         _, _, text = send(session, item, TEXT)

@@ -81,7 +81,7 @@ def read_topic(
         "group.id": f"reader-{uuid.uuid4()}",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,  # how late the consumer learns of a partition's end
+        "fetch.wait.max.ms": 10,  # how late the consumer notices a partition's end
         "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
     consumer = Consumer(options)

@@ -222,7 +222,7 @@ async def test_the_loop_turns_while_the_registry_is_silent(answers: Answers) -> 
     with pytest.raises(RegistryUnavailable):
         asking.result()
     await registry.close()
-    assert turns > 3  # how often depends on the machine; a blocked loop would turn only once
+    assert turns > 3  # the number depends on the machine; a blocked loop would turn only once
 
 
 async def told_by_all(registry: Registry, kind: type[PgrelayError]) -> list[str]:

@@ -69,7 +69,7 @@ class Polling:
         self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, self.woken.set)
 
     async def once(self) -> None:
-        """Begin a poll and wait for its end, which nobody has been told yet."""
+        """Begin a poll and wait for its end, without processing its result."""
         self.poll.turn(7)
         await asyncio.wait_for(self.woken.wait(), 10)
         self.woken.clear()

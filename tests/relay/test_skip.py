@@ -15,7 +15,7 @@ from pgrelay.errors import Interrupted
 from pgrelay.relay.skip import StopRequests
 
 INTERRUPTED = 130
-NOBODY = 1  # a port that no server is ever given
+NOBODY = 1  # a port on which no server ever listens
 
 
 @contextmanager

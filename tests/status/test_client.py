@@ -56,7 +56,7 @@ def test_the_command_prints_the_status(tmp_path: Path, capsys: pytest.CaptureFix
 def test_without_a_relay_the_command_is_one_line_and_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    port = 1  # which no server is ever given
+    port = 1  # on which no server ever listens
     file = file_of(tmp_path, f"127.0.0.1:{port}")
     assert main(["status", "--config", file]) == 2
     out, err = capsys.readouterr()

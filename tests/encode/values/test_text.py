@@ -113,7 +113,7 @@ def test_the_encoding_of_a_type(oid: int, kind: int, name: str) -> None:
         ColumnType(16_502, "citext"),
         ColumnType(16_503, "geometry"),
         ColumnType(16_504, "floatrange", element=built_in(701), typtype="r"),
-        ColumnType(16_505, "hstore", typtype="e"),  # a type's name is nobody's property
+        ColumnType(16_505, "hstore", typtype="e"),  # any type may have this name
     ],
 )
 def test_an_unknown_type_keeps_postgress_text(column: ColumnType) -> None:

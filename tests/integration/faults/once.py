@@ -11,7 +11,7 @@ from tests.integration.topics import Record
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
 
-_QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
+_QUICK = {"reconnect.backoff.max.ms": 200}  # so the client soon notices that the broker is back
 
 
 def exactly_once(

@@ -8,7 +8,7 @@ from tests.integration.faults.slots import wait_free
 from tests.integration.relays import Relay
 
 # Exit codes.
-WRONG = 2  # the set-up is wrong
+WRONG = 2  # the setup is wrong
 LOST = 3  # the stream can't go on without losing data
 UNDELIVERABLE = 4  # a record can't be delivered
 

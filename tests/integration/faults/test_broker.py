@@ -25,12 +25,12 @@ from tests.integration.relays import Relay
 from tests.threads import threads
 
 MIB = 1 << 20
-SOON = 5.0  # seconds: less than the 10 that a lookup may take
+SOON = 5.0  # seconds; less than the 10 that a query may take
 QUEUE = 1000  # records
 CUTS = 10
 OF_A_SINK = 7 + 2  # threads of a sink, and of the pool that calls it
 ROWS = 10_000  # of 10 kB, 100 MB in all
-QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that the broker is back
+QUICK = {"reconnect.backoff.max.ms": 200}  # so the client soon notices that the broker is back
 PATIENCE = timedelta(seconds=4)  # the server's wal_sender_timeout
 STALLED = "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost"
 
@@ -68,7 +68,7 @@ def test_a_broker_that_is_away_is_waited_for(
     relay.wait_event(STALLED)
     relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") >= QUEUE, "a full queue")
     frozen = relay.confirmed_lsn()
-    relay.wait_for(lambda: last_answer(relay) > answered + 3 * PATIENCE, "the server to lose patience")
+    relay.wait_for(lambda: last_answer(relay) > answered + 3 * PATIENCE, "the server's timeout")
     assert walsender(database, relay.prefix) == stream
     assert relay.confirmed_lsn() == frozen
     assert memory(relay) < held + 32 * MIB

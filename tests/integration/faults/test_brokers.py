@@ -30,7 +30,7 @@ from tests.unavailable import skip
 PATIENCE = 60.0  # seconds
 
 _SAFE = {"min.insync.replicas": "2"}
-_QUICK = {"reconnect.backoff.max.ms": 200}  # so that the client notices soon that a broker is back
+_QUICK = {"reconnect.backoff.max.ms": 200}  # so the client soon notices that a broker is back
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_leader_that_dies_under_load_loses_and_duplicates_nothing(
         brokers.kill(leads)
         workload.wait_for(20)
     relay.caught_up()
-    wait_until(lambda: leads not in brokers.live(), "the others to do without it")
+    wait_until(lambda: leads not in brokers.live(), "the other replicas to go on without it")
     kafka, topics = relay.kafka.bootstrap, [relay.topic(table) for table in TABLES]
     wait_until(lambda: not any(has_open_transaction(kafka, topic) for topic in topics), "markers")
     if delivery == "exactly_once":

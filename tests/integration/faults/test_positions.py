@@ -72,7 +72,7 @@ def last_offset(relay: Relay) -> tuple[bytes, Any]:
 
 
 def test_the_position_is_kept_by_cluster_database_and_slot(relay: Relay) -> None:
-    confirmed_lsn = relay.confirmed_lsn()  # before the position, which moves first
+    confirmed_lsn = relay.confirmed_lsn()  # read before the position, which moves first
     key, value = last_offset(relay)
     with relay.database.connect() as connection:
         row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()

@@ -91,7 +91,7 @@ def test_a_cut_connection_duplicates_no_row_of_a_half_sent_transaction(
         writer.execute(insert, [2001, 3000])
     relay.caught_up()
     assert [record.json_key["id"] for record in relay.records("t")] == list(range(1, 3001))
-    relay.wait_for(lambda: relay.metric("pgrelay_spool_size_bytes") == 0, "the metric to tell of no file")
+    relay.wait_for(lambda: relay.metric("pgrelay_spool_size_bytes") == 0, "an empty spool in the metrics")
 
 
 def cut_connection(database: Database, relay: Relay) -> None:
@@ -158,7 +158,9 @@ def test_a_second_relay_waits_and_takes_over(
     assert second.get("/readyz")[0] == 503
     assert len(second.events(WAITING)) == 1
     moved_to = relay.confirmed_lsn()
-    second.wait_for(lambda: second.metric("pgrelay_confirmed_lsn") >= moved_to, "the slot's place to be told")
+    second.wait_for(
+        lambda: second.metric("pgrelay_confirmed_lsn") >= moved_to, "the slot's position in the metrics"
+    )
     assert math.isnan(second.metric("pgrelay_lag_seconds"))
     getattr(relay, end)()
     second.wait_streaming()

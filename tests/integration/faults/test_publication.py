@@ -113,7 +113,7 @@ def test_a_table_that_leaves_the_publication_does_not_stop_the_others(
     database.execute("CREATE TABLE gone (id int PRIMARY KEY); CREATE TABLE stays (id int PRIMARY KEY)")
     relay = new_relay(source={"tables": ["public.gone", "public.stays"]}).start().wait_streaming()
     database.execute("INSERT INTO gone VALUES (1); INSERT INTO stays VALUES (1)")
-    relay.wait_for(lambda: relay.metric("pgrelay_published_tables") == 2, "a look at the publication")
+    relay.wait_for(lambda: relay.metric("pgrelay_published_tables") == 2, "a query of the publication")
     database.execute(f"BEGIN; INSERT INTO gone VALUES (2); INSERT INTO stays VALUES (2); {statement}; COMMIT")
     database.execute("INSERT INTO stays VALUES (3)")
     relay.caught_up()
@@ -122,4 +122,6 @@ def test_a_table_that_leaves_the_publication_does_not_stop_the_others(
     told = relay.wait_event("tables left the publication")
     assert told["tables"] == ["public.gone"]
     assert "ALTER PUBLICATION ... ADD TABLE" in told["cure"]
-    relay.wait_for(lambda: relay.metric("pgrelay_published_tables") == left, "the metric to tell")
+    relay.wait_for(
+        lambda: relay.metric("pgrelay_published_tables") == left, "the number of tables in the metrics"
+    )

@@ -118,7 +118,7 @@ def test_an_old_transaction_uses_up_the_budget_of_a_relay_without_lag(
             busy.execute("SELECT pg_current_xact_id()")
             busy.execute("SELECT pg_switch_wal()")
             busy.execute("CHECKPOINT")
-        relay.wait_for(lambda: 0 < budget_left(relay) < 0.25, "the budget to be told")
+        relay.wait_for(lambda: 0 < budget_left(relay) < 0.25, "the budget in the metrics")
         relay.wait_for(lambda: relay.metric("pgrelay_lag_bytes") < 16_000_000, "the relay to catch up")
 
 

@@ -57,7 +57,7 @@ def test_no_secret_is_shown_while_it_streams(relay: Relay, database: Database, e
     relay.start(forked=False).wait_streaming()
     database.execute("INSERT INTO orders VALUES (1, 'x'); INSERT INTO customers VALUES (1)")
     relay.caught_up()
-    relay.wait_for(lambda: relay.metric("pgrelay_records_total") >= 2, "the metrics to tell of both rows")
+    relay.wait_for(lambda: relay.metric("pgrelay_records_total") >= 2, "both rows in the metrics")
     assert_untold(seen_of(relay), everything)
     assert relay.stop() == 0
     assert_untold({"the log": relay.log_text}, everything)
@@ -122,7 +122,7 @@ def test_no_secret_is_shown_when_the_registry_refuses_it(
         assert_untold({"the log": relay.log_text, **checks(relay)}, everything)
 
 
-NOWHERE = "127.0.0.1:1"  # a port that no server is ever given
+NOWHERE = "127.0.0.1:1"  # a port on which no server ever listens
 
 
 def postgres_away(relay: Relay) -> None:
