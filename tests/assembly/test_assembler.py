@@ -79,8 +79,8 @@ def test_frames_are_received_from_where_the_last_call_stopped(assembler: Assembl
     assert len(assembler.take()) == 2
 
 
-def test_what_comes_before_an_error_is_given_out(assembler: Assembler) -> None:
-    """Transactions that are whole are relayed whatever follows them."""
+def test_whole_transactions_before_an_error_come_out(assembler: Assembler) -> None:
+    """They are relayed whatever follows them."""
     frames = [BEGIN, COMMIT, xlog_data(build.commit(0x400, 0x430, NOON + 1), 0x430)]
     assert assembler.receive_all(frames, 0) == 2
     assert assembler.take() == [TransactionBegin(731, 0x300, NOON + 1), TransactionEnd(0x330)]

@@ -16,7 +16,7 @@ class Refusing(StreamRequestHandler):
         self.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
 
 
-async def test_what_ends_a_run_at_its_start_is_an_error() -> None:
+async def test_a_token_server_that_refuses_us_is_an_error() -> None:
     with answering(Refusing) as port:
         options = {
             "url": "http://127.0.0.1:9",

@@ -91,7 +91,7 @@ def test_only_missing_topics_are_created() -> None:
     assert (spread(topics, "a"), spread(topics, "b")) == ([0, 1, 2], [0, 1])
 
 
-def test_what_is_missing_is_made_in_requests_that_a_controller_accepts() -> None:
+def test_missing_topics_are_created_in_requests_of_at_most_500() -> None:
     cluster = Cluster()
     topics = known(cluster)
     names = [f"t{number:04}" for number in range(1_001)]
@@ -109,8 +109,8 @@ def test_a_transient_error_retries_only_its_own_topic(monkeypatch: pytest.Monkey
     assert "b" in topics
 
 
-def test_one_for_which_a_broker_is_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in each rolling restart."""
+def test_a_topic_for_which_a_broker_is_away_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This happens in every rolling restart."""
     monkeypatch.setattr("pgrelay.kafka.known_topics._CREATE_RETRY_S", 0)
     cluster = Cluster({"b": [KafkaError.INVALID_REPLICATION_FACTOR]}, a=1)
     cluster.replicas = [1, 2, 3]
@@ -119,7 +119,7 @@ def test_one_for_which_a_broker_is_away_is_tried_again(monkeypatch: pytest.Monke
     assert "b" in topics
 
 
-def test_one_for_which_the_cluster_is_too_small_is_refused() -> None:
+def test_a_topic_for_which_the_cluster_is_too_small_is_refused() -> None:
     cluster = Cluster({"b": [KafkaError.INVALID_REPLICATION_FACTOR]}, a=1)
     cluster.replicas = [1, 2, 3]
     with pytest.raises(SetupError, match="topic b can't be created"):

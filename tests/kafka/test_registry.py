@@ -268,7 +268,7 @@ async def test_a_token_server_that_refuses_us_stops_the_relay(
     assert {path for _, path, _ in answers.asked} == {"/token"}
 
 
-async def test_a_registry_that_we_can_trust_is_asked(answers: Answers, tmp_path: Path) -> None:
+async def test_a_registry_with_a_trusted_certificate_is_used(answers: Answers, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     answers.encrypt(authority)
     registry = answers.registry(ssl_ca_location=str(authority.file))
@@ -277,10 +277,10 @@ async def test_a_registry_that_we_can_trust_is_asked(answers: Answers, tmp_path:
 
 
 @pytest.mark.parametrize(("issuer", "host"), [("stranger", "127.0.0.1"), ("authority", "localhost")])
-async def test_a_registry_whose_certificate_is_not_trusted_stops_the_relay(
+async def test_a_registry_with_an_untrusted_certificate_stops_the_relay(
     answers: Answers, tmp_path: Path, issuer: str, host: str
 ) -> None:
-    """As with Kafka's: no later try would be trusted more."""
+    """As for Kafka: a later try would not be trusted either."""
     answers.encrypt(Authority(tmp_path))
     trusted = tmp_path / "authority.pem" if issuer == "authority" else Authority(tmp_path, issuer).file
     url = answers.url.replace("127.0.0.1", host)
@@ -289,8 +289,8 @@ async def test_a_registry_whose_certificate_is_not_trusted_stops_the_relay(
         assert told.endswith("; correct ssl.ca.location, or the host in url, in records.schema_registry")
 
 
-async def test_a_registry_that_wants_our_certificate_is_awaited(answers: Answers, tmp_path: Path) -> None:
-    """As a broker is: it may be the one that is wrong. TLS 1.3 says so only after the handshake."""
+async def test_a_registry_that_requires_our_certificate_is_retried(answers: Answers, tmp_path: Path) -> None:
+    """As for a broker, which may be the one that is wrong. TLS 1.3 reports it only after the handshake."""
     authority = Authority(tmp_path)
     answers.encrypt(authority, clients=True)
     registry = answers.registry(ssl_ca_location=str(authority.file))
@@ -298,7 +298,7 @@ async def test_a_registry_that_wants_our_certificate_is_awaited(answers: Answers
         assert "certificate required" in told
 
 
-async def test_an_issuer_of_tokens_whose_certificate_is_not_trusted_stops_the_relay(
+async def test_a_token_server_with_an_untrusted_certificate_stops_the_relay(
     answers: Answers, tmp_path: Path
 ) -> None:
     answers.encrypt(Authority(tmp_path))

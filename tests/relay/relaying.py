@@ -1,4 +1,4 @@
-"""What a session does with its commits to Kafka, which accepts each at once."""
+"""A session's commits to Kafka, which accepts each at once."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -137,7 +137,7 @@ async def test_transactions_without_records_are_committed_together(
     assert relaying.confirmable > FIRST + 16 * 1_490
 
 
-async def test_records_are_committed_with_what_came_before_them_without_any(clock: Clock) -> None:
+async def test_a_commit_of_records_covers_earlier_transactions_without_records(clock: Clock) -> None:
     relaying = Relaying()
     relaying.reach(0x1100)
     await relaying.commit()

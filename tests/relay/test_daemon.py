@@ -138,7 +138,7 @@ async def test_a_stop_does_not_wait_for_a_query_about_a_refused_record() -> None
     await stopped(Given(RecordRefused("too large"), HangingRefusals(asked)), once=asked)
 
 
-async def test_a_kafka_that_is_away_when_asked_of_a_refusal_is_waited_for() -> None:
+async def test_if_kafka_is_away_the_query_about_a_refused_record_is_repeated() -> None:
     again = asyncio.Event()
     daemon = Given(RecordRefused("too large"), UnansweredRefusals(again))
     await stopped(daemon, once=again)

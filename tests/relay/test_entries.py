@@ -72,7 +72,7 @@ def test_with_exactly_once_nothing_counts_as_relayed_before_its_commit() -> None
     assert entrance.outbox
 
 
-def test_exactly_once_it_is_told_which_transactions_have_records() -> None:
+def test_with_exactly_once_commits_learn_which_transactions_have_records() -> None:
     commits = FakeCommits()
     entrance = Entrance(commits)
     entrance.relayed(TransactionBegin(700, 3, 0), [], 4)

@@ -53,14 +53,14 @@ async def test_batches_are_never_larger_than_configured(
     assert refusals.sink_config.kafka["batch.size"] == str(batch)
 
 
-async def test_a_kafka_that_is_away_is_asked_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the relay would end, as if the topic's limits could not help."""
+async def test_a_topics_limits_are_asked_for_later_if_kafka_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the relay would end, although the topic's limits might help."""
     monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 0.1)
     with pytest.raises(KafkaUnavailable, match="topic t0 refused a record, and does not say yet what it"):
         await Refusals(Config.model_validate(SECTIONS)).learn(too_large("t0"))
 
 
-async def test_limits_that_we_may_not_see_are_not_asked_for_again(
+async def test_limits_that_we_may_not_see_are_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def topic_config(self: Cluster, name: str) -> TopicConfig:

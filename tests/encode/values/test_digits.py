@@ -15,7 +15,7 @@ _TEXT: Final = st.text("0123456789", max_size=20).map(str.encode) | st.binary(ma
 
 
 def result(convert: Callable[[], int]) -> int | None:
-    """What it gives; None if it refuses."""
+    """Its result; None if it refuses."""
     try:
         return convert()
     except ValueError:
@@ -23,16 +23,14 @@ def result(convert: Callable[[], int]) -> int | None:
 
 
 @given(_TEXT, _SURROUNDINGS, _SURROUNDINGS)
-def test_a_number_is_what_its_digits_say_whatever_surrounds_them(
-    text: bytes, before: bytes, after: bytes
-) -> None:
+def test_a_number_is_read_from_its_digits_only(text: bytes, before: bytes, after: bytes) -> None:
     expected = int(text) if text.isdigit() and len(text) <= SAFE else None
     row = before + text + after
     assert result(lambda: number(row, len(before), len(before) + len(text))) == expected
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_every_byte_that_is_not_a_digit_is_refused_in_every_place(size: int) -> None:
+def test_every_other_byte_is_refused_at_every_position(size: int) -> None:
     for at in range(size):
         for byte in range(256):
             text = bytearray(b"12345678"[:size])
@@ -51,5 +49,5 @@ def test_an_integer_of_64_bits_keeps_its_sign(value: int, before: bytes, after: 
 
 
 @pytest.mark.parametrize("text", [b"", b"-", b"--1", b"+1", b" 1", b"1 ", b"1_0", b"\xd9\xa1"])
-def test_other_text_is_no_integer(text: bytes) -> None:
+def test_other_text_is_refused(text: bytes) -> None:
     assert result(lambda: integer(text, 0, len(text))) is None

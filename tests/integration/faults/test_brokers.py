@@ -107,10 +107,10 @@ def test_two_of_three_brokers_away_are_waited_for_and_reported(
     assert sorted(record.json["after"]["id"] for record in relay.records("t")) == [1, 2]
 
 
-async def test_topics_are_made_while_a_broker_shuts_down(
+async def test_topics_are_created_while_a_broker_shuts_down(
     brokers: Brokers, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until its partitions have other leaders, a controller says that there are too few brokers."""
+    """Until its partitions have other leaders, a controller reports too few brokers."""
     too_few, told, numbers = KafkaError.INVALID_REPLICATION_FACTOR, set[int](), count()
 
     def uncreated(topic: str, reason: KafkaError, enough_brokers: bool) -> PgrelayError:
