@@ -200,7 +200,7 @@ async def test_a_registry_that_does_not_run_is_retried() -> None:
     assert "pw@" not in str(away.value)
 
 
-async def test_any_answer_but_a_server_error_shows_that_the_registry_runs(answers: Answers) -> None:
+async def test_any_answer_except_a_server_error_shows_that_it_runs(answers: Answers) -> None:
     registry = answers.registry()
     for status in (200, 401, 404):
         answers.trouble = status, "[]"
