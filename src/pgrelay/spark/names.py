@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql import Row
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 COMMIT_LSN: Final = "__commit_lsn"
@@ -18,9 +19,12 @@ def carried(name: str) -> str:
     return f"row:{name}"
 
 
-def told_key(row: Row, key: Iterable[str]) -> str:
-    """A row's key for a message: column names and values. The row has them under their `carried` names."""
-    return ", ".join(f"{name} = {row[carried(name)]!r}" for name in key)
+def told_key(key: Iterable[str]) -> Expression:
+    """A row's key for a message, in JSON. The row has the columns under their `carried` names.
+
+    Written by Spark: Python's own date and time can't hold all that a column can.
+    """
+    return F.to_json(F.struct(*(F.col(quoted(carried(name))).alias(name) for name in key)))
 
 
 def columns_and_values(names: Iterable[str]) -> tuple[str, str]:

@@ -167,7 +167,7 @@ def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
         change("c", 12, 1, after={"id": 2, "name": "a"}, unchanged=["big"]),
         change("u", 13, 0, after={"id": 2, "name": "b"}, unchanged=["big"]),
     ]
-    with pytest.raises(RecordError, match=r"LSN 0/D: the key of the row id = 2 .* of big was not sent.*FULL"):
+    with pytest.raises(RecordError, match=r"LSN 0/D: the key of the row .*2} .* of big was not sent.*FULL"):
         mirrored.batch(*moved)
     mirrored.apply(2, 6, on_missing="null")
     assert mirrored.rows == Counter([(2, "b", None)])
@@ -194,7 +194,7 @@ def test_so_is_one_that_an_update_changed_to_that_of_a_row_that_is_gone(mirror: 
         change("d", 11, before={"id": 2}),
         change("u", 12, before={"id": 1}, after={"id": 2, "name": "a"}, unchanged=["big"]),
     ]
-    with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row id = 2 .* of big was not sent.*FULL"):
+    with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row .*2} .* of big was not sent.*FULL"):
         mirrored.batch(*moved)
     mirrored.apply(2, 4, corrupt_to=f"{target}_corrupt")
     assert mirrored.rows == Counter()  # the row that it was is not there any more, either
@@ -224,7 +224,7 @@ def test_an_update_of_a_row_that_is_not_there_is_refused_null_or_set_aside(
         change("d", 11, 2, before={"id": 2}),
         change("u", 11, 3, before={"id": 4}, after=row(5, "e", "z")),
     ]
-    with pytest.raises(RecordError, match=r"the row id = 3 leaves out the large value of big, .*on_missing"):
+    with pytest.raises(RecordError, match=r"the row .*3} leaves out the large value of big, .*on_missing"):
         mirrored.batch(*some_there)
     assert mirrored.rows == Counter([(1, "a", "x"), (2, "b", "y")])
     mirrored.apply(2, 6, corrupt_to=f"{target}_corrupt")

@@ -4,9 +4,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import RecordError
+from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.latest import keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, with_nulls
 from pgrelay.spark.lake.summary import summarize
+from pgrelay.spark.lake.tables import lake_table
+from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Message, change, changes_of, rows, table
 
@@ -29,8 +32,20 @@ def test_it_is_refused_by_its_new_key_alone(spark: SparkSession, moved: list[Mes
     nulled = with_nulls(found, SCHEMA)
     lost = keyed_rows(nulled, SCHEMA, moved=summary.moved, more=("lost",)).where("size(lost) > 0")
     assert rows(lost, "`row:id`") == {(2,): 1}
-    with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row id = 2 was changed, .* big was not"):
+    with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row .*:2} was changed, .* big was not"):
         refuse_lost(nulled, SCHEMA, moved=summary.moved)
+
+
+def test_a_key_that_python_has_no_time_for_is_told(spark: SparkSession, target: str) -> None:
+    schema = table(SCHEMA.topic, Column("at", "timestamptz", key=True, encoding="iso"), Column("big", "text"))
+    key = {"at": "0001-01-01T00:00:00Z"}
+    kept = Target(lake_table(spark, target, "iceberg"), schema)
+    history = HistoryTarget(lake_table(spark, f"{target}_history", "iceberg"), schema)
+    for op in ("c", "u"):
+        lacking = changes_of(spark, schema, [change(op, 12, after=key, unchanged=["big"])])
+        for each in (kept, history):
+            with pytest.raises(RecordError, match=r"row {.at.:.0001-01-01T00:00:00.* large value"):
+                each.apply(lacking, schema)
 
 
 def test_an_update_that_keeps_its_key_may_leave_it_out(spark: SparkSession) -> None:

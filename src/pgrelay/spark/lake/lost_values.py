@@ -88,12 +88,12 @@ def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: 
             F.array_compact(F.array(*gone)).alias("lost"),
         )
         bad = last.where(~F.col(DELETED) & (F.size("lost") > 0))
-    row = bad.first()
+    row = bad.select(told_key(schema.key).alias("key"), COMMIT_LSN, "lost").first()
     if row is None:
         return
-    key = told_key(row, schema.key)
     raise RecordError(
-        f"{schema.topic} LSN {format_lsn(row[COMMIT_LSN])}: the key of the row {key} was changed, and the "
-        f"large value of {', '.join(row['lost'])} was not sent: ALTER TABLE {schema.schema}.{schema.table} "
-        "REPLICA IDENTITY FULL, and for changes written before that pass on_missing='null', or corrupt_to"
+        f"{schema.topic} LSN {format_lsn(row[COMMIT_LSN])}: the key of the row {row['key']} was changed, and "
+        f"the large value of {', '.join(row['lost'])} was not sent: ALTER TABLE "
+        f"{schema.schema}.{schema.table} REPLICA IDENTITY FULL, and for changes written before that pass "
+        "on_missing='null', or corrupt_to"
     )

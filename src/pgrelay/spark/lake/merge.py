@@ -87,12 +87,11 @@ def missing_rows(
 
 def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -> None:
     """Raise RecordError if there are `missing_rows`."""
-    first = missing.first()
+    first = missing.select(told_key(schema.key).alias("key"), MISSING).first()
     if first is None:
         return
-    key = told_key(first, schema.key)
     raise RecordError(
-        f"{schema.topic}: an update of the row {key} leaves out the large value of "
+        f"{schema.topic}: an update of the row {first['key']} leaves out the large value of "
         f"{', '.join(first[MISSING])}, and {target.name} has no such row: start the mirror at the topic's "
         "beginning, or pass on_missing='null', or corrupt_to"
     )

@@ -165,16 +165,16 @@ class HistoryTarget(Target):
             return joined
         unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
         lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
-        row = joined.where(lost).first()
+        row = joined.where(lost).select(told_key(schema.key).alias("key")).first()
         if row is None:
             return joined
         if self.rejects is not None:
             set_aside(self.rejects, joined.where(lost).withColumn("corrupt", why_missing()))
             return joined.where(~lost)
-        key = told_key(row, schema.key)
         raise RecordError(
-            f"{schema.topic}: an update of the row {key} leaves out a large value, and {self.table.name} has "
-            "no version of that row: start at the topic's beginning, or pass on_missing='null', or corrupt_to"
+            f"{schema.topic}: an update of the row {row['key']} leaves out a large value, and "
+            f"{self.table.name} has no version of that row: start at the topic's beginning, or pass "
+            "on_missing='null', or corrupt_to"
         )
 
 
