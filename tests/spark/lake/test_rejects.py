@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError
+from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
@@ -27,6 +28,19 @@ def test_those_of_several_tables_in_one_batch(spark: SparkSession, target: str) 
         batches.apply_tables(parts[0].union(parts[1]).union(parts[2]).persist(), schemas)
     found = rows(spark.table(f"{target}_corrupt"), "topic", "offset")
     assert found == {(topic, offset): 1 for topic in TOPICS for offset in range(2)}
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_one_at_the_place_of_another_is_kept_too(spark: SparkSession, target: str, using: Using) -> None:
+    """As in a topic that was deleted and re-created."""
+    schema, aside = table(TOPICS[0], ID), f"{target}_corrupt"
+    for number in (2**31, 2**32, 2**32):
+        bad = changes_of(spark, schema, [change("c", 10, after={"id": number})])
+        # A target of its own, since what is applied is skipped.
+        pg.apply_changes(bad, f"{target}_{number}", schema=schema, using=using, corrupt_to=aside)
+    kept = lake_table(spark, aside, using).rows()
+    assert rows(kept, "offset") == {(0,): 2}
+    assert rows(kept.selectExpr("corrupt LIKE '%4294967296%'")) == {(True,): 1, (False,): 1}
 
 
 @pytest.mark.parametrize("row", [{"id": 1, "new": 2}, {"id": 1}])

@@ -26,12 +26,16 @@ _ONE_AT_A_TIME: Final = Lock()
 
 
 def set_aside(rejects: LakeTable, records: DataFrame) -> None:
-    """Keep the records, each once, however often its batch is repeated."""
+    """Keep the records, each once, however often its batch is repeated.
+
+    A re-created topic has other records at the same places.
+    """
     with _ONE_AT_A_TIME:
         rejects.create(_TABLE, {CORRUPT: "true"})
         rejects.run(
             f"MERGE INTO {rejects.name} t USING {{records}} s"
             " ON t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
+            " AND t.corrupt = s.corrupt"
             " WHEN NOT MATCHED THEN INSERT *",
             records=records.select(*_TABLE.names),
         )
