@@ -70,6 +70,18 @@ def test_a_catalog_that_the_session_does_not_have_is_refused(spark: SparkSession
         lake_table(spark, "glue.lake.orders", using)
 
 
+@pytest.mark.parametrize(
+    ("name", "using", "only"),
+    [("iceberg.lake.orders", "delta", "iceberg"), ("spark_catalog.lake.orders", "iceberg", "delta")],
+)
+def test_a_catalog_of_the_other_format_is_refused(
+    spark: SparkSession, name: str, using: Using, only: str
+) -> None:
+    told = rf"^{name}: the catalog '.*' takes only {only} tables: write using='{only}', or .* for {using}$"
+    with pytest.raises(SetupError, match=told):
+        lake_table(spark, name, using)
+
+
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_a_moment_is_one_whatever_the_session_takes_a_timestamp_for(
     spark: SparkSession, target: str, using: Using

@@ -49,6 +49,12 @@ _SOURCE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\{(\w+)\}")
 
 _SESSION_CATALOG: Final = "spark_catalog"
 
+# Classes of catalogs that take tables of one format only; other catalogs take both, or it is not known.
+_ONLY: Final[dict[str, Using]] = {
+    "org.apache.spark.sql.delta.catalog.DeltaCatalog": "delta",
+    "org.apache.iceberg.spark.SparkCatalog": "iceberg",
+}
+
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
@@ -234,7 +240,7 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
 
     Without a catalog, Delta tables are in the session's catalog and Iceberg tables in `iceberg`. The name is
     made full, so that it can't be a view's, or another table's after USE. Raises SetupError if the name is
-    not a table's, or `using` another format.
+    not a table's, its catalog takes no tables of the format, or there is no such format.
     """
     if using not in _PROPERTIES:
         raise SetupError(f"using={using!r}: write delta or iceberg")
@@ -248,7 +254,9 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
             f"{target}: the session has no catalog {parts[0]!r}: set spark.sql.catalog.{parts[0]} in its "
             "options, or leave that out"
         )
-    if using == "iceberg" and not has_catalog:
+    if has_catalog:
+        _refuse_other_format(spark, target, parts[0], using)
+    elif using == "iceberg":
         parts = ["iceberg", *parts]
     in_session = using == "delta" and (not has_catalog or parts[0] == _SESSION_CATALOG)
     if in_session and not all(_PLAIN_NAME.fullmatch(part) for part in parts):
@@ -261,6 +269,16 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
         database = [state.catalog().getCurrentDatabase()] if len(parts) == 1 else []
         parts = [_SESSION_CATALOG, *database, *parts]
     return LakeTable(spark, ".".join(quoted(part) for part in parts), using)
+
+
+def _refuse_other_format(spark: SparkSession, target: str, catalog: str, using: Using) -> None:
+    """Raise SetupError if a catalog takes no tables of that format."""
+    only = _ONLY.get(spark.conf.get(f"spark.sql.catalog.{catalog}") or "", using)
+    if only != using:
+        raise SetupError(
+            f"{target}: the catalog {catalog!r} takes only {only} tables: write using={only!r}, or name a "
+            f"table in another catalog for {using}"
+        )
 
 
 def _in_session_by_default(spark: SparkSession) -> bool:
