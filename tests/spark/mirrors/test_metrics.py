@@ -1,6 +1,7 @@
 """A mirror's metrics, and where a listener looks for its lag."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -48,6 +49,40 @@ def test_the_lag_grows_until_it_is_caught_up() -> None:
         clock.now = 1000.0
         assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 870
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
+
+
+def test_a_long_first_batch_is_seen() -> None:
+    clock, registry = Clock(), CollectorRegistry()
+    MirrorMetrics(registry, clock).awaits(TABLE["table"])
+
+    def lag() -> float | None:
+        return registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE)
+
+    assert math.isnan(lag() or 0)
+    with under_way("lake/_ck", [TABLE["table"]], clock):
+        clock.now = 700.0
+        assert lag() == 600
+    assert math.isnan(lag() or 0)
+
+
+def test_the_lag_of_a_query_that_finds_nothing_new_is_known_from_its_checkpoint(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
+    handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
+    query = handmade.mirror({"a": target})
+    registry = CollectorRegistry()
+    servers, told = handmade.bootstrap, {"table": topic}
+    listener = MirrorListener(spark, servers, {topic: target}, prefix=handmade.prefix, metrics=registry)
+    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
+    listener.onQueryIdle(progressed("somebody else's", topic))
+    assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
+    listener.onQueryIdle(progressed(str(query.id), topic))
+    for name, value in {"lag_seconds": 0, "lag_records": 0, "lsn": 14}.items():
+        assert registry.get_sample_value(f"pgrelay_mirror_{name}", told) == value
+    handmade.write("a", change("c", 20, after={"id": 9}))
+    listener.onQueryIdle(progressed(str(query.id), topic))
+    assert registry.get_sample_value("pgrelay_mirror_lag_records", told) == 1
 
 
 def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> None:

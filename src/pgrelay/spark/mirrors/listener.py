@@ -71,6 +71,8 @@ class MirrorListener(StreamingQueryListener):
                 "a MirrorListener of this process has these metrics already: keep that one, with the tables "
                 "of all mirrors, or give this one a registry of its own, metrics=CollectorRegistry()"
             ) from error
+        for topic in self._tables:
+            self._metrics.awaits(topic)
         self._running = set[str]()  # runs of queries
         self._read: dict[str, Offsets] = {}  # by run of a query
         self._held: dict[str, float] = {}  # the oldest commit of each run that holds some back
@@ -97,9 +99,12 @@ class MirrorListener(StreamingQueryListener):
         self._tell(end, taken, batch=progress.batchId, seconds=seconds)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        self._runs_now(str(event.runId), True)
-        if read := self._read.get(str(event.runId)):
-            self._tell(read, {})
+        run = str(event.runId)
+        self._runs_now(run, True)
+        if run not in self._read:
+            self._read[run] = self._read_before(str(event.id))
+        if self._read[run]:
+            self._tell(self._read[run], {})
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._runs_now(str(event.runId), False)
@@ -129,6 +134,12 @@ class MirrorListener(StreamingQueryListener):
         # Spark gives none for a query's first batch, wherever it began.
         checkpoint = Checkpoint.noted(self._spark, str(progress.id))
         return start if checkpoint is None else {**checkpoint.begins(), **start}
+
+    def _read_before(self, query: str) -> Offsets:
+        """How far the earlier runs of a query have read the mirrored topics; empty if it is another's."""
+        checkpoint = Checkpoint.noted(self._spark, query)
+        read = {} if checkpoint is None else checkpoint.read()
+        return {topic: offsets for topic, offsets in read.items() if topic in self._tables}
 
     def _offsets(self, progress: StreamingQueryProgress, which: str) -> Offsets:
         """The offsets of the mirrored topics in a progress event."""

@@ -1,5 +1,6 @@
 """What a mirror's listener counts, for Prometheus. Tables are named by their topics."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -71,6 +72,12 @@ class MirrorMetrics:
 
     def taken(self, table: str, records: int) -> None:
         self._records.labels(table).inc(records)
+
+    def awaits(self, table: str) -> None:
+        """Show the age of a running batch as a table's lag until `behind` tells more; NaN if none runs."""
+        self._lag_seconds.labels(table).set_function(
+            lambda: math.nan if (since := under_way_since(table)) is None else self._age(since)()
+        )
 
     def behind(self, table: str, *, lsn: int, newest_lsn: int, records: int, oldest_s: float | None) -> None:
         """Set how far a target is behind its topic; `oldest_s`: seconds since 1970, None if it lacks nothing.

@@ -1,7 +1,8 @@
 """Which topics a running batch takes records from, and since when, so that metrics can show it as lag.
 
 Spark reports a batch only once it has ended. It calls batches and listeners back in the same Python process,
-so they share this module's state.
+so they share this module's state: a user makes query and listener apart, and the session that both have is
+in Java, which metrics must not wait for while a batch hangs.
 """
 
 import time
