@@ -118,6 +118,16 @@ def test_a_column_with_a_name_of_ours_is_refused() -> None:
         table("app.public.t", ID, Column("__seq", "int4")).refuse_clash()
 
 
+@pytest.mark.parametrize("kind", ["hstore", "_hstore"])
+def test_an_hstore_in_the_key_is_refused_unless_it_is_read_as_text(kind: str) -> None:
+    encoding = "hstore" if kind == "hstore" else "array<hstore>"
+    known = table("app.public.t", Column("tags", kind, key=True, encoding=encoding))
+    with pytest.raises(SetupError, match=r"column 'tags' is hstore and part of the key, .*: read it as text"):
+        known.refuse_clash()
+    known.as_text("tags").refuse_clash()
+    table("app.public.t", ID, Column("tags", kind, encoding=encoding)).refuse_clash()
+
+
 def test_a_version_that_spark_can_not_have_is_passed_over() -> None:
     twice = (ID, Column("ID", "text"))
     known = schema(version(10, *twice), version(20, ID, TITLE), version(30, *twice), version(40, ID, PRICE))

@@ -36,6 +36,11 @@ class TableVersion:
                 return f"to Spark, columns {other!r} and {column.name!r} are the same: rename one"
             if column.name.lower() in (COMMIT_LSN, SEQ):
                 return f"pgrelay adds a column named {column.name!r} itself: rename it"
+            if column.key and "map<" in column.spark_type.simpleString():
+                return (
+                    f"column {column.name!r} is hstore and part of the key, but Spark can't compare maps: "
+                    "read it as text (text_columns, TableSchema.as_text)"
+                )
         return None
 
 
