@@ -151,7 +151,7 @@ class Target:
             summary = summarize(changes, schema)
             self._refuse_strangers(summary, schema)
             self._prepare(schema, writes=bool(summary.highest))
-            self._refuse(changes, summary, schema)
+            self._refuse_corrupt(changes, summary, schema)
             if summary.highest:
                 self._refuse_doubt(changes, schema)
                 # As late as possible, since checking a large batch takes a while.
@@ -182,7 +182,7 @@ class Target:
             self.table.create(self.table_type(schema), birth_properties(schema))
         elif position > since:
             self._refuse_other_kind(schema)
-            self._follow(schema, since)
+            self._follow(schema)
             self.table.set_properties(birth_properties(schema))
         elif not writes:
             # The mirror was killed while the table followed the next version: nothing is new of this one.
@@ -201,9 +201,11 @@ class Target:
             one, other = ("mirror", "history") if self.is_history else ("history", "mirror")
             raise SetupError(f"{self.table.name} is the target of a {one}, not of a {other}: name another")
 
-    def _follow(self, schema: TableSchema, since: Position) -> None:
+    def _follow(self, schema: TableSchema) -> None:
         try:
-            evolve(self.table, schema, since, live=self.live_rows, keep_dropped=self.keeps_dropped)
+            evolve(
+                self.table, schema, self.since(schema), live=self.live_rows, keep_dropped=self.keeps_dropped
+            )
         except SetupError:
             if not self.table.rows().isEmpty():
                 raise
@@ -238,16 +240,19 @@ class Target:
                 "send such records to a table (corrupt_to)"
             )
 
-    def _refuse(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
-        if summary.corrupt is not None and self.rejects is None:
-            partition, offset, reason = summary.corrupt
-            reason = " ".join(reason.splitlines())  # it quotes the record, and the cure follows
-            raise RecordError(
-                f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
-                f"{_better_cure(reason)}send such records to a table (corrupt_to)"
-            )
-        if summary.corrupt is not None and self.rejects is not None:
+    def _refuse_corrupt(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
+        """Refuse records that can't be read exactly; with `rejects`, set them aside there."""
+        if summary.corrupt is None:
+            return
+        if self.rejects is not None:
             set_aside(self.rejects, changes.where(F.col("corrupt").isNotNull()))
+            return
+        partition, offset, reason = summary.corrupt
+        reason = " ".join(reason.splitlines())  # it quotes the record, and the cure follows
+        raise RecordError(
+            f"{schema.topic} partition {partition} offset {offset}: {reason:.500}; "
+            f"{_better_cure(reason)}send such records to a table (corrupt_to)"
+        )
 
     def _sound(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> DataFrame:
         """The changes without those that can't be applied exactly; these go to `rejects`, if there is one."""

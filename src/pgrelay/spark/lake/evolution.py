@@ -57,8 +57,6 @@ def evolve(
     Raises SetupError with column and LSN if values would be lost, if rows could not be found by their key, or
     if the format can't follow.
     """
-    if since == UNTOLD:
-        since = as_of(target, schema, keep_dropped)
     for position, doubt in schema.doubts():
         if position > since:
             raise SetupError(f"{schema.topic}: from LSN {format_lsn(position[0])} on, {doubt}; {CURE}")

@@ -52,7 +52,7 @@ class HistoryTarget(Target):
                 "table a primary key, or use mirror instead of history"
             )
         is_truncate = F.col("op") == "t"
-        truncates = changes.where(is_truncate).select("commit_lsn", "seq", "ts").distinct()
+        truncates = changes.where(is_truncate).select("commit_lsn", "seq").distinct()
         done: Position | None = None
         for truncate in truncates.orderBy("commit_lsn", "seq").collect():
             position = (truncate["commit_lsn"], truncate["seq"])
