@@ -222,7 +222,7 @@ def unheard(topic: str) -> KafkaUnavailable:
 
 def too_few_brokers(reason: KafkaError) -> bool:
     """Whether a topic is to have more replicas than brokers take part: one that shuts down does not."""
-    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR
+    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and not fenced(reason)
 
 
 def fenced(reason: KafkaError) -> bool:
@@ -230,7 +230,7 @@ def fenced(reason: KafkaError) -> bool:
 
     Kafka has one code for this and for a replication factor that is too large; its text tells them apart.
     """
-    return too_few_brokers(reason) and "fenced" in reason.str()
+    return reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in reason.str()
 
 
 def refused_options(error: Exception, options: Mapping[str, str]) -> SetupError:
