@@ -56,11 +56,15 @@ def test_a_commit_that_is_due_wants_the_end_of_a_postgres_transaction(clock: Clo
     assert not relaying.commits.due(nothing_else=False)
 
 
-def test_a_position_alone_wants_no_boundary(clock: Clock) -> None:
+def test_what_has_no_records_wants_a_boundary_later(clock: Clock) -> None:
+    """Otherwise large transactions of tables that are left out would keep the slot where it is."""
     relaying = Relaying()
-    relaying.reach(FIRST)
-    clock.now += 3600
+    relaying.reach(0x1100)
+    relaying.take(begun(FIRST, 0))
+    clock.now += 0.99
     assert not relaying.commits.wants_boundary
+    clock.now += 0.01
+    assert relaying.commits.wants_boundary
 
 
 def test_under_load_a_commit_is_due_every_quarter_of_a_second(clock: Clock) -> None:

@@ -88,18 +88,23 @@ class Commits:
         """Whether to commit now. Everything that entered must have been handed to the producer."""
         if not self._held:
             return False
-        age_s = time.monotonic() - self._oldest
+        now = time.monotonic()
+        age_s = now - self._oldest
         if self._ledger.in_transaction:
             return age_s >= self._too_old_s
-        if self._records:
-            return nothing_else or age_s >= _OLD_ENOUGH_S
-        idle_s = time.monotonic() - self._committed_at
-        return idle_s >= _IDLE_EVERY_S and (nothing_else or age_s >= _IDLE_EVERY_S)
+        if age_s >= self._old_enough_s:
+            return True
+        return nothing_else and (self._records or now >= self._committed_at + _IDLE_EVERY_S)
 
     @property
     def wants_boundary(self) -> bool:
         """A commit would be due if no Postgres transaction were under way."""
-        return self._records and bool(self._held) and time.monotonic() - self._oldest >= _OLD_ENOUGH_S
+        return bool(self._held) and time.monotonic() - self._oldest >= self._old_enough_s
+
+    @property
+    def _old_enough_s(self) -> float:
+        """The age at which what is held is committed under load."""
+        return _OLD_ENOUGH_S if self._records else _IDLE_EVERY_S
 
     async def commit(self) -> None:
         """Commit, and release what the commit covers."""
