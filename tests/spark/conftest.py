@@ -26,21 +26,21 @@ from tests.spark.handmade_records import Topic
 from tests.spark.options import FEWER_PROCESSES, OPTIONS
 
 
-@pytest.hookimpl(tryfirst=True)  # it is in this hook that xdist looks at the groups
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker: a second session would be another two gigabytes."""
+    """Run all in one worker: a second session would take another two gigabytes."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
-            # Py4J leaves its sockets to the garbage collector.
+            # Py4J leaves closing its sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
 @pytest.fixture(scope="package", autouse=True)
 def collected() -> Iterator[None]:
-    """Py4J's garbage is collected where its warnings mean nothing, not in some test that follows."""
+    """Collect Py4J's garbage here, where its warnings don't matter, not in a later test."""
     yield
     gc.collect()
 

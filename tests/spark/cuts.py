@@ -1,4 +1,4 @@
-"""Kills at each write of a mirror in turn, as exceptions that nothing of it outlives."""
+"""Kill a mirror at each of its writes in turn, with exceptions that end all of its work."""
 
 import re
 from collections import Counter
@@ -10,19 +10,19 @@ import pytest
 from pyspark.sql import DataFrameWriterV2, SparkSession
 
 _WRITES: Final = ((SparkSession, "sql"), (DataFrameWriterV2, "append"), (DataFrameWriterV2, "overwrite"))
-_READS: Final = ("SELECT", "DESCRIBE", "SHOW", "CREATE NAMESPACE IF NOT EXISTS")  # it is there
+_READS: Final = ("SELECT", "DESCRIBE", "SHOW", "CREATE NAMESPACE IF NOT EXISTS")  # it exists already
 _OF_ONE_RUN: Final = re.compile(r"(pgrelay_\w+_)?[0-9a-f]{32}")  # a view, or who writes
 
 
 class Killed(Exception):
-    """From here on nothing of the run reaches the lake."""
+    """From here on the run writes nothing more to the lake."""
 
 
 class Cuts:
-    """Kills runs behind each of their writes once: one run more than there are writes.
+    """Kill runs after each of their writes once: one run more than there are writes.
 
-    A write is a statement or an append, for that is all by which the lake changes, and each is one commit. So
-    a kill behind one is also the kill before the next.
+    A write is a statement or an append, since nothing else changes the lake, and each is one commit. So
+    a kill after one is also the kill before the next.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,9 +37,9 @@ class Cuts:
             monkeypatch.setattr(owner, name, self._cut(name, getattr(owner, name)))
 
     def at_each_write(self, run: Callable[[], None], of: str = "", but: str = "") -> None:
-        """Run it until it passes, which it does when there is no write left that it was not killed behind.
+        """Run it until it passes, which it does when it has been killed after each of its writes.
 
-        `of`: what the statements have in them that count; `but`: what those have that do not.
+        Only statements that contain `of` count, and not those that contain `but`.
         """
         self._killed.clear()
         self._counts = lambda what: of in what and not (but and but in what)

@@ -1,4 +1,4 @@
-"""What earlier sessions have left in the warehouse: a Delta target, and one that was being made."""
+"""What earlier sessions left in the warehouse: a Delta target, and one that was being created."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ UNMADE: Final = "unmade.t"
 
 
 def leave_target(warehouse: Path) -> None:
-    """As a session left it: a target, and what is remembered of it beside it."""
+    """Leave a target and its positions table, as a session does."""
     for name in ("t", "t__positions"):
         fields = [{"name": "id", "type": "integer", "nullable": True, "metadata": {}}]
         metadata: dict[str, object] = {
@@ -28,7 +28,7 @@ def leave_target(warehouse: Path) -> None:
 
 
 def leave_unmade(warehouse: Path) -> None:
-    """As a CREATE TABLE leaves it that is killed before its commit has a name."""
+    """Leave what a CREATE TABLE leaves that is killed before its commit has its name."""
     log = warehouse / "unmade.db" / "t" / "_delta_log"
     log.mkdir(parents=True)
     (log / f".{0:020}.json.1.tmp").touch()

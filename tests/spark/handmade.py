@@ -1,4 +1,4 @@
-"""A relay's topics with hand-made records in them, and mirrors that take in what is there and end."""
+"""A relay's topics with hand-made records, and mirrors that apply what is there and end."""
 
 import json
 from collections.abc import Mapping
@@ -41,9 +41,9 @@ class HandmadeRelay:
         relation: int = 0,
         systemid: str = "1",
     ) -> str:
-        """Tell of a table, and make its topic where this is its first version. Returns the topic's name.
+        """Announce a table, and create its topic if this is its first version. Returns the topic's name.
 
-        `called`: the table's name, where a route sends it to the topic of another one.
+        `called`: the table's name, if a route sends it to another table's topic.
         """
         topic = self.topic(name)
         if since == 1:
@@ -73,13 +73,13 @@ class HandmadeRelay:
         produce(self.bootstrap, self.topic(table), messages)
 
     def take(self, table: str, until: int) -> None:
-        """Delete a topic's records before an offset, as retention does."""
+        """Delete a topic's records before an offset, like retention."""
         client = AdminClient({"bootstrap.servers": self.bootstrap})
         for gone in client.delete_records([TopicPartition(self.topic(table), 0, until)]).values():
             gone.result()
 
     def end(self, lsn: int, *, begun: bool = True, **events: int) -> None:
-        """The begin, unless it is lost, and the end of a transaction with so many events of each table."""
+        """Write BEGIN, if `begun`, and END of a transaction with these numbers of events of each table."""
         if begun:
             begin = {"status": "BEGIN", "data_collections": None, "ts_ms": lsn * 1000, "commit_lsn": lsn}
             self._write("transaction", begin)
@@ -95,7 +95,7 @@ class HandmadeRelay:
         using: Using = "iceberg",  # which writes small batches faster
         **choices: Any,
     ) -> StreamingQuery:
-        """Mirror tables to targets, up to what their topics hold. Returns the query, which has ended."""
+        """Mirror tables to targets up to the end of their topics. Returns the query, which has ended."""
         query = pg.mirror(
             self.spark,
             self.bootstrap,

@@ -1,4 +1,4 @@
-"""Records as the relay writes them, made by hand, and rows as a test compares them."""
+"""Hand-made records in the relay's form, and rows in a form that tests compare."""
 
 import base64
 import json
@@ -40,14 +40,14 @@ def produce(servers: str, topic: str, messages: Iterable[Message]) -> None:
 
 
 def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> DataFrame:
-    """The records of a topic that these messages are all of, as Kafka's source has them, without a broker."""
+    """Records as from Kafka's source, without a broker, of a topic with exactly these messages."""
     ends = Counter[int]()
     records = []
     for message in messages:
         place = {"topic": topic, "partition": message.partition, "offset": ends[message.partition]}
         records.append(place | {"key": _base64(message.key), "value": _base64(message.value)})
         ends[message.partition] += 1
-    # As one constant: a data frame made of Python's tuples passes through its processes wherever it is read.
+    # As one constant: a data frame made from Python's tuples goes through Python processes at each read.
     read = F.from_json(F.lit(json.dumps(records)), f"array<struct<{_RECORD}>>", JSON_OPTIONS)
     return spark.range(1, numPartitions=1).select(F.inline(read))
 
@@ -55,18 +55,18 @@ def as_read(spark: SparkSession, topic: str, messages: Iterable[Message]) -> Dat
 def changes_of(
     spark: SparkSession, schema: TableSchema, messages: Iterable[Message], placeholder: bool | None = None
 ) -> DataFrame:
-    """The changes of a table's topic that these messages are all of."""
+    """The changes of a table's topic with exactly these messages."""
     return json_reader(schema, placeholder).changes(as_read(spark, schema.topic, messages))
 
 
 @lru_cache
 def json_reader(schema: TableSchema, placeholder: bool | None = None) -> JsonRecords:
-    """What reads the records of a topic; making one takes longer than such few records do."""
+    """The reader of a topic's records; creating one takes longer than reading so few records."""
     return JsonRecords(schema, placeholder)
 
 
 class Topic:
-    """A topic that no broker has: records in, and changes out, as `read_changes` has them of a broker's."""
+    """A topic without a broker: records in, and changes out, like those of `read_changes`."""
 
     name = "app.public.t"
 
@@ -103,7 +103,7 @@ def change(
     partition: int = 0,
     unchanged: list[str] | None = None,
 ) -> Message:
-    """A record in Debezium's envelope, made of the columns' JSON."""
+    """A record in Debezium's envelope, made from the columns' JSON."""
     members: Row = {"before": before, "after": after}
     if unchanged:
         members["unchanged"] = unchanged
@@ -123,7 +123,7 @@ def tombstone(key: Row) -> Message:
 
 
 def rows(frame: DataFrame, *columns: str) -> Counter[tuple[Any, ...]]:
-    """The rows as a multiset, of these columns or of all but those that pgrelay adds."""
+    """The rows as a multiset, with these columns or with all except those that pgrelay adds."""
     names = columns or [name for name in frame.columns if not name.startswith("__")]
     return Counter(tuple(row) for row in frame.select(*names).collect())
 

@@ -22,7 +22,7 @@ _PATIENCE = 120.0  # seconds
 
 
 class MirrorCommand:
-    """The mirror of a relay's tables, in Delta tables of a folder. The block ends with the process."""
+    """The mirror of a relay's tables into Delta tables in a folder. The process ends with the block."""
 
     def __init__(
         self, relay: Relay, folder: Path, tables: Sequence[str], **sections: Mapping[str, Any]
@@ -92,7 +92,7 @@ class MirrorCommand:
         self._wait(lambda: bool(self.events(name)), f"event {name!r}")
 
     def wait_metric(self, sample: str, value: float) -> None:
-        """Until a sample, written as Prometheus does, has this value."""
+        """Wait until a sample, in Prometheus's notation, has this value."""
         self._wait(lambda: self._metric(sample) == value, f"{sample} {value:g}")
 
     def _metric(self, sample: str) -> float | None:

@@ -1,4 +1,4 @@
-"""A mirror in a process of its own, so that it can be killed: `python -m tests.spark.mirror_process ...`.
+"""A mirror in its own process, so that it can be killed: `python -m tests.spark.mirror_process ...`.
 
 It mirrors the tables of a relay to Delta and to Iceberg, in one session, for ever or (`once`) up to now.
 """

@@ -1,4 +1,4 @@
-"""Settings of the sessions that tests start: small and quiet; the tests' own with fewer processes, too."""
+"""Settings of the sessions that tests start: small and quiet, and the tests' own with fewer processes."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ OPTIONS: Final = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
-# Hadoop looks for links by a `readlink` wherever a stream or a commit of Delta renames a file, and sets the
-# rights of files by a `chmod`: some twenty processes for a small batch. These classes do without the first.
-# Mirrors that are killed write as a user's do.
+# Hadoop runs `readlink` whenever a stream or a commit of Delta renames a file, and `chmod` to set a file's
+# permissions: some twenty processes for a small batch. These classes avoid the first. Mirrors that tests kill
+# use the same settings as a user's.
 FEWER_PROCESSES: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

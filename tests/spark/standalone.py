@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a master and two workers with a core each, from PySpark's own jars."""
+"""A standalone Spark cluster: a master and two workers with a core each, from PySpark's own jars."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _START_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`works`: the workers' folders, in which every executor has a folder of its own."""
+    """`works`: the workers' folders, in which every executor has its own folder."""
 
     master: str
     works: tuple[Path, ...]
@@ -29,7 +29,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Runs for as long as the block."""
+    """Run the cluster during the block."""
     home = str(java_home())
     ours = {
         "JAVA_HOME": home,

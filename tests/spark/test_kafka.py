@@ -1,4 +1,4 @@
-"""What Spark's Kafka source is asked for."""
+"""The options of Spark's Kafka source."""
 
 import json
 from typing import Any
@@ -17,14 +17,16 @@ ID = Column("id", "int4", key=True, encoding="integer")
 
 @pytest.fixture
 def topic(handmade: HandmadeRelay) -> str:
-    """Of its 30 records the first 20 are gone."""
+    """A topic whose first 20 of 30 records are gone."""
     topic = handmade.table("a", ID)
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(30)))
     handmade.take("a", 20)
     return topic
 
 
-def test_a_partition_is_several_tasks(spark: SparkSession, handmade: HandmadeRelay, topic: str) -> None:
+def test_a_partition_is_read_by_several_tasks(
+    spark: SparkSession, handmade: HandmadeRelay, topic: str
+) -> None:
     records = read_topics(spark, handmade.bootstrap, topic)
     assert records.rdd.getNumPartitions() == 2
     assert records.count() == 10
@@ -33,10 +35,10 @@ def test_a_partition_is_several_tasks(spark: SparkSession, handmade: HandmadeRel
 @pytest.mark.parametrize(
     "told", [{"failOnDataLoss": "false"}, {"failondataloss": "FALSE", "minPartitions": "15"}]
 )
-def test_but_one_where_records_may_be_gone(
+def test_a_partition_with_missing_records_is_read_by_one_task(
     spark: SparkSession, handmade: HandmadeRelay, topic: str, told: dict[str, str]
 ) -> None:
-    """Spark's tasks would take a consumer from each other, and fail, or pass over records that are there."""
+    """Spark's tasks would take consumers from each other, and fail or skip existing records."""
     options = {**told, "startingOffsets": json.dumps({topic: {"0": 0}})}
     records = read_topics(spark, handmade.bootstrap, topic, options=options)
     assert records.rdd.getNumPartitions() == 1
@@ -47,12 +49,12 @@ def test_but_one_where_records_may_be_gone(
     "offsets",
     ["erliest", "17", "[]", '{"a": 17}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', "{", {"a": {"0": 1}}, 17],
 )
-def test_offsets_that_are_none_are_refused_before_a_query_runs(spark: SparkSession, offsets: Any) -> None:
+def test_invalid_offsets_are_refused_before_a_query_runs(spark: SparkSession, offsets: Any) -> None:
     with pytest.raises(SetupError, match=r"^startingoffsets: .* is neither earliest, latest nor offsets.*'$"):
         read_topics(spark, "nowhere:1", "a", options={"startingoffsets": offsets}, streaming=True)
 
 
 @pytest.mark.parametrize("offsets", ["latest", " Earliest ", '{"a": {"0": 17, "1": -2}}', "{}"])
-def test_offsets_are_handed_to_spark(spark: SparkSession, offsets: str) -> None:
+def test_valid_offsets_are_passed_to_spark(spark: SparkSession, offsets: str) -> None:
     stream = read_topics(spark, "nowhere:1", "a", options={"startingOffsets": offsets}, streaming=True)
     assert stream.isStreaming

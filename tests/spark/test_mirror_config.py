@@ -13,7 +13,7 @@ LEAST = (
 )
 
 
-def test_the_least_has_the_documented_defaults(tmp_path: Path) -> None:
+def test_the_smallest_file_has_the_documented_defaults(tmp_path: Path) -> None:
     path = tmp_path / "mirror.yaml"
     path.write_text(LEAST)
     config = load(path, {})
@@ -23,7 +23,7 @@ def test_the_least_has_the_documented_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("warehouse", ["s3a://bucket/lake", "dbfs:/lake", "file:/lake", "S3A://bucket/lake"])
-def test_a_warehouse_with_a_scheme_is_as_it_is(tmp_path: Path, warehouse: str) -> None:
+def test_a_warehouse_with_a_scheme_is_kept(tmp_path: Path, warehouse: str) -> None:
     path = tmp_path / "mirror.yaml"
     path.write_text(LEAST.replace("/lake", f"{warehouse}/"))
     config = load(path, {})
@@ -32,7 +32,7 @@ def test_a_warehouse_with_a_scheme_is_as_it_is(tmp_path: Path, warehouse: str) -
 
 
 @pytest.mark.parametrize("warehouse", ["lake", "./lake"])
-def test_one_without_is_below_the_working_folder(
+def test_a_warehouse_without_a_scheme_is_relative_to_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warehouse: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_one_without_is_below_the_working_folder(
 
 
 @pytest.mark.parametrize(("unchanged", "placeholder"), [("omit", None), ("placeholder", True)])
-def test_a_placeholder_is_never_taken_for_a_text(
+def test_kafka_unchanged_decides_whether_the_placeholder_is_expected(
     tmp_path: Path, unchanged: str, placeholder: bool | None
 ) -> None:
     path = tmp_path / "mirror.yaml"
@@ -49,7 +49,7 @@ def test_a_placeholder_is_never_taken_for_a_text(
     assert load(path, {}).kafka.placeholder is placeholder
 
 
-def test_those_in_the_documents_load(tmp_path: Path) -> None:
+def test_configurations_in_the_documentation_load(tmp_path: Path) -> None:
     shown = [block for block in blocks("yaml") if "warehouse:" in block.text]
     assert shown
     for block in shown:

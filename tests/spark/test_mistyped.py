@@ -1,4 +1,4 @@
-"""What is mistyped in a call is told in one line, before a broker is asked."""
+"""Mistakes in a call are one-line errors before any broker is contacted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from pgrelay.errors import SetupError
 TABLES = {"p.a": "lake.a"}
 
 
-def test_one_topic_is_no_list_of_topics(spark: SparkSession) -> None:
+def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> None:
     told = r"topics='p\.a': write a list of topics, \['p\.a'\]"
     with pytest.raises(SetupError, match=told):
         pg.table_schemas(spark, "nowhere", "p", topics="p.a")
@@ -33,15 +33,15 @@ def test_one_topic_is_no_list_of_topics(spark: SparkSession) -> None:
         ),
     ],
 )
-def test_a_choice_of_another_kind_is_refused(
+def test_an_argument_of_the_wrong_kind_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(SetupError, match=told):
         call(spark, "nowhere", TABLES, prefix="p", checkpoint=tmp_path, **choice)
 
 
-def test_a_second_listener_does_not_count_beside_the_first(spark: SparkSession) -> None:
-    """As where a notebook's cell runs again."""
+def test_a_second_listener_on_the_same_registry_is_refused(spark: SparkSession) -> None:
+    """For example when a notebook's cell runs again."""
     registry = CollectorRegistry()
     pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=registry)
     with pytest.raises(SetupError, match="has these metrics already: keep that one"):

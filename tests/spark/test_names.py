@@ -1,4 +1,4 @@
-"""Tables whose columns are called as ours are in the plans: each must be mirrored like any other."""
+"""Tables whose columns have the names of our own in the plans must be mirrored like any other."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.spark.handmade_records import Message, Topic, change, changes_of, rows, table
 
-# What the plans call columns, views and sides, and what SQL has to quote.
+# Names of columns, views and sides in the plans, and names that SQL must quote.
 AS_OURS = ["ts", "unchanged", "lost", "__deleted", "__missing", "__last", "__absent_0", "__last_0", "__held"]
 AS_OURS += ["__there", "__number", "__content", "__change", "__net", "__rank", "__found", "__was_lsn"]
 TO_QUOTE = ["t", "s", "{rows}", "{versions}", "it's", "a`b", "a.b", "row:ts"]
@@ -38,7 +38,7 @@ def apply(target: Target, topic: Topic, schema: TableSchema, messages: Iterable[
 
 
 def found(target: Target, *more: str) -> Counter[tuple[object, ...]]:
-    """The rows, whose texts are all the same, so that one stands for them."""
+    """The rows. All their texts are equal, so one stands for them."""
     rows: DataFrame = target.table.rows()
     texts = F.array_distinct(F.array(*(rows[f"`{c.name.replace('`', '``')}`"] for c in LARGE)))
     return Counter((r[0], *r[1], *r[2:]) for r in rows.select("ts", texts, *more).collect())
@@ -88,7 +88,9 @@ def test_a_table_with_our_names_has_a_history(
     assert ends == Counter([(1, "a", 10, 20), (1, "a", 20, 21), (1, "b", 21, 30)])
 
 
-def test_a_name_of_a_history_itself_is_refused(spark: SparkSession, topic: Topic, target: str) -> None:
+def test_a_column_named_like_one_of_a_history_is_refused(
+    spark: SparkSession, topic: Topic, target: str
+) -> None:
     schema = table(topic.name, ID, Column("__Valid_To", "text"))
     with pytest.raises(SetupError, match="pgrelay adds a column named '__Valid_To' itself: rename it"):
         HistoryTarget(lake_table(spark, target, "delta"), schema).apply(topic.changes(schema), schema)
@@ -108,10 +110,10 @@ def test_a_table_with_our_names_and_no_key_is_kept(
     assert found(kept) == Counter({(1, "a"): 1, (1, "b"): 2})
 
 
-def test_a_column_with_a_name_of_the_formats_own_is_refused_until_it_is_renamed(
+def test_a_column_named_like_one_of_the_format_is_refused_until_renamed(
     spark: SparkSession, target: str
 ) -> None:
-    """Spark's MERGE into Iceberg writes a code of its own into `__row_operation`."""
+    """Spark's MERGE into Iceberg writes its own code into `__row_operation`."""
     column = Column("__Row_Operation", "text")
     told = TableVersion((1, 0), (ID, column)), TableVersion((20, 0), (ID, replace(column, name="operation")))
     schema = TableSchema("app.public.t", "public", "t", told, "1", taken=TAKEN["iceberg"])

@@ -1,4 +1,4 @@
-"""Postgres to pgrelay to Kafka to Spark to Delta and Iceberg: equal to the tables, whoever is killed."""
+"""Postgres to pgrelay to Kafka to Spark to Delta and Iceberg: the lake equals the tables, despite kills."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.integration.waiting import wait_until
 from tests.long import long
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240.0  # seconds; a session starts in ten where nothing else runs
+PATIENCE = 240.0  # seconds; on an idle machine a session starts in ten
 
 TABLES = ("orders", "lines", "log", "bag")
 
@@ -104,7 +104,7 @@ class MirrorProcess:
             )
 
     def kill_after(self, commits: int) -> None:
-        """Run it, and kill it once the orders have so many commits in Delta: in the midst of the next."""
+        """Run it, and kill it once the orders have this many commits in Delta, during the next one."""
         process = self.start("for ever")
         log = self._warehouse / "lake.db" / "orders" / "_delta_log"
         before = len(list(log.glob("*.json")))
@@ -119,7 +119,7 @@ class MirrorProcess:
             _kill(process)
 
     def finish(self) -> None:
-        """Run it up to now."""
+        """Run it up to the end of the topics."""
         process = self.start("once")
         try:
             code = process.wait(PATIENCE)
@@ -129,7 +129,7 @@ class MirrorProcess:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The whole of it: Python, and the Java below it."""
+    """Kill all of it: Python, and the Java below it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -190,7 +190,7 @@ def _in_lake(spark: SparkSession, warehouse: Path, table: str, using: str, names
 
 
 def _shown(row: Any) -> str:
-    """A row so that both sides write it the same: numeric without precision and jsonb are texts in Spark."""
+    """A row in a form that is equal on both sides: numeric without precision and jsonb are texts in Spark."""
 
     def one(value: Any) -> Any:
         if isinstance(value, datetime):

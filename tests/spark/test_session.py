@@ -1,4 +1,4 @@
-"""A session where one runs already."""
+"""Requesting a session while one runs already."""
 
 import json
 import shutil
@@ -18,7 +18,9 @@ from pgrelay.spark.session import _attach_tables
 LENGTH = "spark.sql.maxPlanStringLength"
 
 
-def test_the_one_that_runs_is_taken_with_what_can_still_be_set(spark: SparkSession, warehouse: Path) -> None:
+def test_a_running_session_is_reused_with_settings_that_can_still_change(
+    spark: SparkSession, warehouse: Path
+) -> None:
     before = spark.conf.get(LENGTH)
     try:
         assert pg.session() is pg.session(warehouse, options={LENGTH: "1000"}) is spark
@@ -32,13 +34,15 @@ def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_p
         pg.session(tmp_path)
     with pytest.raises(SetupError, match=r"has spark\.driver\.memory = '2g', not '3g': restart Python"):
         pg.session(options={"spark.driver.memory": "3g"})
-    # Options may be no text, as Spark takes them.
+    # Option values need not be text, as in Spark.
     assert pg.session(options={"spark.ui.enabled": False}) is spark  # type: ignore[dict-item]
     with pytest.raises(SetupError, match=r"has spark\.executor\.cores = '', not 2: stop\(\) it"):
         pg.session(options={"spark.executor.cores": 2})  # type: ignore[dict-item]
 
 
-def test_one_without_delta_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_session_without_delta_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bare = spark.newSession()
     bare._jsparkSession.sessionState().conf().setConfString("spark.sql.extensions", "")
     monkeypatch.setattr(SparkSession, "active", lambda: bare)
@@ -46,18 +50,18 @@ def test_one_without_delta_is_refused(spark: SparkSession, monkeypatch: pytest.M
         pg.session()
 
 
-def test_so_is_one_in_a_java_process_that_lacks_the_jars(
+def test_a_java_process_without_the_jars_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As after stop() of a session that was not ours: its process stays.
+    # As after stop() of a session that was not ours: its Java process stays.
     monkeypatch.setattr(sys.modules[pg.session.__module__], "_running", lambda: None)
     monkeypatch.setattr(sys.modules[pg.session.__module__], "_EXTENSIONS", ("no.such.Extension",))
     with pytest.raises(SetupError, match=r"has the jars of neither Delta nor Iceberg: restart Python"):
         pg.session()
 
 
-def test_a_thread_of_one_s_own_has_the_one_that_runs(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's active session is each thread's, and its builder lays all settings over the one there is."""
+def test_another_thread_gets_the_running_session(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's active session is per thread, and its builder applies all settings to the existing one."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         with ThreadPoolExecutor(1) as thread:
@@ -75,11 +79,11 @@ def test_another_master_is_refused(spark: SparkSession, warehouse: Path) -> None
         pg.session(warehouse, "local[3]")
 
 
-def test_a_folder_that_can_t_be_a_table_keeps_no_session_from_starting(
+def test_a_folder_that_can_not_be_a_table_does_not_prevent_a_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Nor the tables beside it; as for one that a later Delta made."""
-    folder = tmp_path / "a [lake] {1}"  # nor does its name say another folder's
+    """Tables beside it load too. The same holds for one that a later Delta created."""
+    folder = tmp_path / "a [lake] {1}"  # its name must not be read as a pattern
     fine = folder / "odd.db" / "fine"
     spark.range(1).write.format("delta").save(str(fine))
     for odd in (folder / "raw-events", folder / "odd-names.db" / "t", fine.parent / "later"):

@@ -1,4 +1,4 @@
-"""`pgrelay spark-mirror` as its users run it: by itself, and by spark-submit on a cluster."""
+"""`pgrelay spark-mirror` as users run it: by itself, and with spark-submit on a cluster."""
 
 import re
 import shlex
@@ -48,7 +48,7 @@ def relay_of_orders(database: Database, new_relay: NewRelay) -> Any:
 
 
 @long
-def test_it_follows_and_tells_until_asked_to_stop(
+def test_it_mirrors_and_reports_until_asked_to_stop(
     spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
 ) -> None:
     relay = relay_of_orders
@@ -67,7 +67,7 @@ def test_it_follows_and_tells_until_asked_to_stop(
         assert mirror.metric("pgrelay_mirror_batch_seconds_count") >= 2
         assert mirror.metric("pgrelay_mirror_running") == 1
         assert mirror.stop() == 0
-        assert " ERROR " not in mirror.log_text  # as Spark logs one, and not how it says what it logs
+        assert " ERROR " not in mirror.log_text  # as in Spark's error entries, not in its own settings
         told = mirror.events("batch")
         assert sum(event["records"] for event in told if event["target"] == "lake.orders") == 59
         assert mirror.events("stopped")
@@ -79,7 +79,7 @@ def test_it_follows_and_tells_until_asked_to_stop(
 def test_spark_submit_runs_it_on_two_workers(
     spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
 ) -> None:
-    """By the lines of docs/spark.md."""
+    """With the lines of docs/spark.md."""
     options = {"spark.driver.memory": "1g", "spark.executor.memory": "512m", "spark.executor.cores": "1"}
     with (
         cluster(tmp_path) as nodes,
@@ -98,7 +98,7 @@ def test_spark_submit_runs_it_on_two_workers(
             assert list(work.glob("app-*/*")), "no executor ran there"
 
 
-def test_why_it_ended_is_our_own_error(
+def test_the_reason_of_its_end_is_our_own_error(
     spark: SparkSession, relay_of_orders: Any, tmp_path: Path, target: str
 ) -> None:
     relay = relay_of_orders

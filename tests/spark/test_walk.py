@@ -1,4 +1,4 @@
-"""The walk of docs/spark.md, and the lines of the README, on the tests' servers and in their session."""
+"""The walkthrough of docs/spark.md, and the README's lines, on the tests' servers and in their session."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,10 +13,10 @@ from tests.integration.databases import Database
 from tests.integration.relays import Relay
 from tests.spark.handmade_records import rows
 
-LARGE = "x" * 9000  # kept apart from its row (TOAST), where an update leaves it
+LARGE = "x" * 9000  # stored out of line (TOAST), so an update may omit it
 
 
-def test_every_block_runs(
+def test_every_block_of_the_page_runs(
     spark: SparkSession,
     new_relay: NewRelay,
     database: Database,
@@ -61,7 +61,7 @@ def test_every_block_runs(
 
 
 def bring_what_was_there_before(database: Database) -> None:
-    """As the page does; each statement commits."""
+    """Load the earlier rows as the page does; each statement commits."""
     [block] = [block for block in blocks("sql") if block.page == "docs/spark.md"]
     for statement in block.text.split(";"):
         if statement.strip():
@@ -69,7 +69,7 @@ def bring_what_was_there_before(database: Database) -> None:
 
 
 def follow_readme(relay: Relay, folder: Path, warehouse: Path) -> Counter[tuple[Any, ...]]:
-    """The rows of the table that the README's lines make, once they have taken in what there is."""
+    """The rows of the table that the README's lines create, once they have applied everything."""
     [block] = [block for block in blocks("python") if block.page == "README.md"]
     name = f"readme_{relay.prefix}.orders"
     text = block.text.replace("kafka-1:9092", relay.kafka.bootstrap).replace("/lake/", f"{folder}/readme")

@@ -1,6 +1,6 @@
-"""What a target holds after batches of changes, in Delta and Iceberg: the last writer wins, come what may.
+"""What a target holds after batches of changes, in Delta and Iceberg: the last writer always wins.
 
-Both formats where what is asked of them differs; else Iceberg, which writes small batches faster.
+Tests use both formats if the formats differ in it; otherwise Iceberg, which writes small batches faster.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 class Mirrored:
-    """A topic, and a target that its changes are applied to in batches."""
+    """A topic, and a target to which its changes are applied in batches."""
 
     def __init__(
         self, spark: SparkSession, target: str, schema: TableSchema, using: Using = "iceberg"
@@ -42,23 +42,23 @@ class Mirrored:
         self.written: list[Message] = []  # records, in the order of their offsets
 
     def write(self, *messages: Message) -> None:
-        """Add records to the topic, which no batch has yet."""
+        """Add records to the topic, without a batch."""
         self.written += messages
 
     def batch(self, *messages: Message, **choices: str) -> None:
-        """Write records to partition 0, and apply them and no others."""
+        """Write records to partition 0, and apply only them."""
         start = sum(message.partition == 0 for message in self.written)
         self.write(*messages)
         self.apply(start, start + len(messages), **choices)
 
     def apply(self, start: int, end: int, **choices: str) -> None:
-        """Apply the records of these offsets, once more perhaps."""
+        """Apply the records of these offsets, perhaps again."""
         within = (F.col("offset") >= start) & (F.col("offset") < end)
         changes = changes_of(self.spark, self.schema, self.written).where(within)
         pg.apply_changes(changes, self.target, schema=self.schema, using=self.using, **choices)  # type: ignore[arg-type]
 
     def named(self, suffix: str) -> DataFrame:
-        """The table whose name has a suffix more."""
+        """The table whose name has this suffix."""
         return lake_table(self.spark, f"{self.target}{suffix}", self.using).rows()
 
     @property
@@ -75,7 +75,7 @@ Mirror = Callable[..., Mirrored]
 
 @pytest.fixture
 def mirror(spark: SparkSession, target: str) -> Mirror:
-    """Makes a mirror of a table with these columns."""
+    """Create mirrors of tables with given columns."""
 
     def make(
         *columns: Column, using: Using = "iceberg", named: str = target, identity: str = "default"
@@ -101,7 +101,7 @@ def test_the_last_writer_wins_and_replays_change_nothing(mirror: Mirror, using: 
         tombstone({"id": 3}),
     )
     assert mirrored.rows == Counter([(1, "a", "x"), (2, "B", "y")])
-    # An unchanged value stays the target's; a key is deleted and made anew; a null is a value.
+    # An unchanged value stays the target's; a key is deleted and created again; a null is a value.
     mirrored.batch(
         change("u", 20, 0, after={"id": 1, "name": "A"}, unchanged=["big"]),
         change("d", 20, 1, before={"id": 2}),
@@ -120,17 +120,17 @@ def test_the_last_writer_wins_and_replays_change_nothing(mirror: Mirror, using: 
     assert mirrored.rows == expected
 
 
-def test_a_redelivery_that_ends_before_a_delete_brings_no_row_back(mirror: Mirror) -> None:
+def test_a_redelivery_that_ends_before_a_delete_restores_no_row(mirror: Mirror) -> None:
     mirrored = mirror(ID, NAME, BIG)
     first = [change("c", 10, after=row(1, "a")), change("c", 11, after=row(2, "b"))]
     mirrored.batch(*first, change("d", 12, before={"id": 1}))
-    mirrored.batch(*first)  # what a relay writes again that was killed
+    mirrored.batch(*first)  # what a killed relay writes again
     assert mirrored.rows == Counter([(2, "b", None)])
     kept = read_positions(lake_table(mirrored.spark, mirrored.target, mirrored.using), mirrored.schema)
     assert kept.applied == {0: (12, 0)}
 
 
-def test_a_truncate_takes_what_is_older_and_nothing_newer(mirror: Mirror) -> None:
+def test_a_truncate_removes_only_older_rows(mirror: Mirror) -> None:
     mirrored = mirror(ID, NAME)
     name = {"name": None}
     mirrored.write(change("c", 10, after={"id": 9} | name, partition=1))
@@ -149,17 +149,15 @@ def test_a_key_that_changes_moves_the_row(mirror: Mirror) -> None:
     mirrored.batch(
         change("d", 12, 0, before={"id": 1}),
         change("c", 12, 1, after={"id": 2, "name": "a"}),
-        # As one update, where the relay writes no keys.
+        # As one update, if the relay writes no keys.
         change("u", 13, 0, before={"id": 5}, after={"id": 6, "name": "e"}),
     )
     assert mirrored.rows == Counter([(2, "a"), (6, "e")])
 
 
-def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
-    mirror: Mirror, target: str
-) -> None:
+def test_a_key_change_without_a_large_value_is_refused_null_or_rejected(mirror: Mirror, target: str) -> None:
     mirrored = mirror(ID, NAME, BIG)
-    # What the new key had before is another row's.
+    # The new key's earlier value belongs to another row.
     mirrored.batch(change("c", 10, 0, after=row(2, "old", "y")), change("c", 10, 1, after=row(1, "a", "x")))
     moved = [
         change("d", 11, before={"id": 2}),
@@ -177,7 +175,7 @@ def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
     aside.write(*moved)
     aside.apply(2, 6, corrupt_to=f"{target}_corrupt")
     assert aside.rows == Counter()
-    # So are later updates of it, until one has the value.
+    # Later updates of it are rejected too, until one has the value.
     aside.batch(
         change("u", 14, after={"id": 2, "name": "c"}, unchanged=["big"]), corrupt_to=f"{target}_corrupt"
     )
@@ -186,10 +184,12 @@ def test_a_changed_key_without_its_large_value_is_refused_null_or_set_aside(
     assert aside.rows == Counter([(2, "c", "z")])
 
 
-def test_so_is_one_that_an_update_changed_to_that_of_a_row_that_is_gone(mirror: Mirror, target: str) -> None:
+def test_a_key_change_to_a_deleted_rows_key_without_a_large_value_is_refused(
+    mirror: Mirror, target: str
+) -> None:
     mirrored = mirror(ID, NAME, BIG)
     mirrored.batch(change("c", 10, 0, after=row(1, "a", "x")), change("c", 10, 1, after=row(2, "old", "y")))
-    # As it is told where the relay writes no keys.
+    # As it comes if the relay writes no keys.
     moved = [
         change("d", 11, before={"id": 2}),
         change("u", 12, before={"id": 1}, after={"id": 2, "name": "a"}, unchanged=["big"]),
@@ -197,11 +197,11 @@ def test_so_is_one_that_an_update_changed_to_that_of_a_row_that_is_gone(mirror: 
     with pytest.raises(RecordError, match=r"LSN 0/C: the key of the row .*2} .* of big was not sent.*FULL"):
         mirrored.batch(*moved)
     mirrored.apply(2, 4, corrupt_to=f"{target}_corrupt")
-    assert mirrored.rows == Counter()  # the row that it was is not there any more, either
+    assert mirrored.rows == Counter()  # its earlier row is gone too
     assert rows(mirrored.named("_corrupt"), "offset") == Counter([(3,)])
 
 
-def test_a_changed_key_without_its_large_value_does_no_harm_to_what_goes(mirror: Mirror) -> None:
+def test_a_key_change_without_a_large_value_is_harmless_if_the_row_goes(mirror: Mirror) -> None:
     mirrored = mirror(ID, NAME, BIG)
     mirrored.batch(
         change("c", 12, after={"id": 2, "name": "a"}, unchanged=["big"]),
@@ -213,7 +213,7 @@ def test_a_changed_key_without_its_large_value_does_no_harm_to_what_goes(mirror:
 
 
 @both_formats
-def test_an_update_of_a_row_that_is_not_there_is_refused_null_or_set_aside(
+def test_an_update_of_a_missing_row_is_refused_null_or_rejected(
     mirror: Mirror, target: str, using: Using
 ) -> None:
     mirrored = mirror(ID, NAME, BIG, using=using)
@@ -234,11 +234,11 @@ def test_an_update_of_a_row_that_is_not_there_is_refused_null_or_set_aside(
     assert mirrored.rows == Counter([(1, "A", "x"), (3, "C", None), (5, "e", "z")])
 
 
-def test_a_record_that_cannot_be_read_fails_the_batch_or_goes_to_a_table(mirror: Mirror, target: str) -> None:
+def test_an_unreadable_record_fails_the_batch_or_goes_to_the_rejects(mirror: Mirror, target: str) -> None:
     mirrored = mirror(ID, NAME)
     value = change("c", 11, after={"id": 2**31, "name": "b"}).value
     assert value is not None
-    bad = Message(value.replace(b',"source"', b',\n"source"'))  # the error is one line all the same
+    bad = Message(value.replace(b',"source"', b',\n"source"'))  # the error is one line anyway
     with pytest.raises(
         RecordError, match=r"partition 0 offset 1: id: '2147483648' is not exactly a int.*as_text"
     ):
@@ -249,7 +249,7 @@ def test_a_record_that_cannot_be_read_fails_the_batch_or_goes_to_a_table(mirror:
     assert rows(mirrored.named("_corrupt"), "partition", "offset") == Counter([(0, 1)])
 
 
-def test_a_flat_update_that_tells_no_old_row_is_refused_where_rows_are_told_apart_by_it(
+def test_a_flat_update_without_its_old_row_is_refused_without_a_key(
     mirror: Mirror,
 ) -> None:
     mirrored = mirror(NAME, identity="full")
@@ -261,7 +261,7 @@ def test_a_flat_update_that_tells_no_old_row_is_refused_where_rows_are_told_apar
 
 
 @both_formats
-def test_a_table_without_a_key_is_appended_to_once(mirror: Mirror, using: Using) -> None:
+def test_a_table_without_a_key_is_appended_to_exactly_once(mirror: Mirror, using: Using) -> None:
     mirrored = mirror(NAME, using=using)
     mirrored.batch(change("c", 10, 0, after={"name": "a"}), change("c", 10, 1, after={"name": "a"}))
     _forget(mirrored)  # a mirror that was killed before it had remembered
@@ -272,7 +272,7 @@ def test_a_table_without_a_key_is_appended_to_once(mirror: Mirror, using: Using)
 
 
 @both_formats
-def test_whole_rows_tell_a_table_apart_that_has_no_key(mirror: Mirror, using: Using) -> None:
+def test_without_a_key_whole_rows_identify_rows(mirror: Mirror, using: Using) -> None:
     pairs = Column("pairs", "_hstore", encoding="array<object>")
     mirrored = mirror(NAME, pairs, using=using, identity="full")
     a, b = {"name": "a", "pairs": [{"x": None, "y": "1"}, None]}, {"name": None, "pairs": None}
@@ -291,7 +291,7 @@ def test_whole_rows_tell_a_table_apart_that_has_no_key(mirror: Mirror, using: Us
 
 
 @both_formats
-def test_a_whole_row_that_is_not_there_can_not_be_deleted(mirror: Mirror, using: Using) -> None:
+def test_deleting_a_missing_whole_row_is_refused(mirror: Mirror, using: Using) -> None:
     mirrored = mirror(NAME, BIG, using=using, identity="full")
     a, b = {"name": "a", "big": None}, {"name": "b", "big": "x"}
     mirrored.batch(*(change("c", 10, n, after=a) for n in range(2)))
@@ -303,22 +303,22 @@ def test_a_whole_row_that_is_not_there_can_not_be_deleted(mirror: Mirror, using:
         mirrored.batch(*three)
     mirrored.apply(4, 7, on_missing="null")
     assert mirrored.rows == Counter({("b", "x"): 3})
-    # Nor where the batch brings such a row back: it is one that Postgres has, and the target lacks.
+    # The same if the batch restores such a row: Postgres has it, and the target lacks it.
     c, e = {"name": "c", "big": None}, {"name": "e", "big": None}
     same = [change("u", 13, 0, before=c, after=c), change("d", 14, 0, before=e), change("c", 14, 1, after=e)]
-    same.append(change("u", 15, before=b, after=b))  # this one is there
+    same.append(change("u", 15, before=b, after=b))  # this one exists
     with pytest.raises(RecordError, match=r"LSN 0/[DE]: .* lacks the row that was.*TRUNCATE"):
         mirrored.batch(*same)
     mirrored.apply(7, 11, on_missing="null")
     assert mirrored.rows == Counter({("b", "x"): 3, ("c", None): 1, ("e", None): 1})
 
 
-def test_what_is_left_of_a_target_that_was_dropped_is_not_taken_for_the_new_ones(
+def test_leftovers_of_a_dropped_target_are_not_taken_for_a_new_ones(
     spark: SparkSession, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirrored = mirror(ID)
     mirrored.batch(change("c", 10, after={"id": 1}))
-    spark.sql(f"DROP TABLE iceberg.{mirrored.target}")  # which leaves what is remembered
+    spark.sql(f"DROP TABLE iceberg.{mirrored.target}")  # which leaves the positions table
     with monkeypatch.context() as killed:
         killed.setattr(Target, "write", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
@@ -327,9 +327,7 @@ def test_what_is_left_of_a_target_that_was_dropped_is_not_taken_for_the_new_ones
     assert mirrored.rows == Counter([(1,)])
 
 
-def test_a_delete_by_a_key_that_is_not_the_tables_any_more_is_refused_or_set_aside(
-    mirror: Mirror, target: str
-) -> None:
+def test_a_delete_by_an_earlier_key_is_refused_or_rejected(mirror: Mirror, target: str) -> None:
     mirrored = mirror(replace(ID, key=False), Column("code", "text", key=True))
     one, two = {"id": 1, "code": "a"}, {"id": 2, "code": "b"}
     mirrored.batch(change("c", 10, 0, after=one), change("c", 10, 1, after=two))
@@ -340,7 +338,7 @@ def test_a_delete_by_a_key_that_is_not_the_tables_any_more_is_refused_or_set_asi
     assert rows(mirrored.named("_corrupt"), "offset") == Counter([(3,)])
 
 
-def test_a_batch_that_another_schema_read_is_refused(mirror: Mirror) -> None:
+def test_a_batch_read_with_another_schema_is_refused(mirror: Mirror) -> None:
     mirrored = mirror(ID, NAME)
     changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1, "name": "a"})])
     for other in (table(TOPIC, ID), table(TOPIC, ID, NAME, BIG)):
@@ -349,7 +347,7 @@ def test_a_batch_that_another_schema_read_is_refused(mirror: Mirror) -> None:
             pg.apply_changes(changes, mirrored.target, schema=other, using="iceberg")
 
 
-def test_neither_a_stream_nor_a_choice_that_there_is_none_of_is_taken(mirror: Mirror) -> None:
+def test_a_stream_or_an_unknown_choice_is_refused(mirror: Mirror) -> None:
     mirrored = mirror(ID)
     stream = mirrored.spark.readStream.format("rate").load()
     with pytest.raises(SetupError, match="the batch is a stream: call apply_changes in its foreachBatch"):
@@ -358,7 +356,7 @@ def test_neither_a_stream_nor_a_choice_that_there_is_none_of_is_taken(mirror: Mi
         mirrored.batch(change("c", 10, after={"id": 1}), on_missing="error")
 
 
-def test_records_of_another_topic_leave_no_target(mirror: Mirror) -> None:
+def test_records_of_another_topic_are_refused_without_creating_a_target(mirror: Mirror) -> None:
     mirrored = mirror(ID)
     changes = changes_of(mirrored.spark, mirrored.schema, [change("c", 10, after={"id": 1})])
     with pytest.raises(SetupError, match=rf"records of {TOPIC}, but the schema is app.public.other's: give"):
@@ -368,12 +366,12 @@ def test_records_of_another_topic_leave_no_target(mirror: Mirror) -> None:
 
 
 def _forget(mirrored: Mirrored) -> None:
-    """The last batch was written, and the mirror killed before it remembered that."""
+    """Restore the state in which the mirror was killed after the last batch, before its position."""
     beside = lake_table(mirrored.spark, mirrored.target, mirrored.using).beside(SUFFIX)
     beside.spark.sql(f"DROP TABLE {beside.name}")
 
 
-def test_rows_of_another_cluster_are_refused_with_the_way_out(mirror: Mirror) -> None:
+def test_rows_of_another_cluster_are_refused_with_the_cure(mirror: Mirror) -> None:
     mirrored = mirror(ID)
     mirrored.batch(change("c", 10, after={"id": 1}))
     mirrored.schema = table(TOPIC, ID, systemid="2")
@@ -384,17 +382,17 @@ def test_rows_of_another_cluster_are_refused_with_the_way_out(mirror: Mirror) ->
         mirrored.batch(change("c", 5, after={"id": 2}))
 
 
-def test_a_target_takes_one_topic_alone(mirror: Mirror) -> None:
+def test_a_target_accepts_only_one_topic(mirror: Mirror) -> None:
     mirrored, intruder = mirror(ID), mirror(ID)
     mirrored.batch(change("c", 10, after={"id": 1}), change("d", 11, before={"id": 1}))
     intruder.schema = table("app.public.other", ID)
     with pytest.raises(SetupError, match=rf"has the rows of {TOPIC}: name another .* for app.public.other"):
         intruder.batch(change("c", 12, after={"id": 2}))
-    mirrored.batch(change("c", 10, after={"id": 1}))  # it is remembered still that this row was deleted
+    mirrored.batch(change("c", 10, after={"id": 1}))  # the target still knows that this row was deleted
     assert mirrored.rows == Counter()
 
 
-def test_a_table_that_is_no_mirror_is_left_alone(spark: SparkSession, mirror: Mirror, target: str) -> None:
+def test_a_table_that_is_not_a_target_is_refused(spark: SparkSession, mirror: Mirror, target: str) -> None:
     lake_table(spark, target, "iceberg").create(StructType().add("id", IntegerType()))
     with pytest.raises(SetupError, match="was not made by pgrelay"):
         mirror(ID).batch(change("c", 10, after={"id": 1}))

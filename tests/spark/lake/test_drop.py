@@ -1,4 +1,4 @@
-"""A target that is dropped is gone for good, whichever session made it, and can be made anew."""
+"""A dropped target is gone for good, whichever session created it, and can be created again."""
 
 from pathlib import Path
 
@@ -16,7 +16,9 @@ ID = Column("id", "int4", key=True, encoding="integer")
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_target_and_what_is_remembered_of_it_are_made_anew(topic: Topic, target: str, using: Using) -> None:
+def test_a_dropped_target_and_its_positions_can_be_created_again(
+    topic: Topic, target: str, using: Using
+) -> None:
     spark = topic.spark
     topic.write(change("c", 10, after={"id": 1}), change("c", 11, after={"id": 2}))
     first = table(topic.name, ID, systemid="1")
@@ -24,15 +26,15 @@ def test_a_target_and_what_is_remembered_of_it_are_made_anew(topic: Topic, targe
     pg.drop(spark, target, using=using)
     with pytest.raises(SetupError, match="no such table"):
         pg.drop(spark, target, using=using)
-    # Neither the rows are there nor the positions nor the cluster.
+    # The rows, the positions and the cluster are gone.
     again = table(topic.name, ID, systemid="2")
     pg.apply_changes(topic.changes(again), target, schema=again, using=using)
     name = f"iceberg.{target}" if using == "iceberg" else target
     assert rows(spark.table(name)) == {(1,): 1, (2,): 1}
 
 
-def test_a_target_of_an_earlier_session_leaves_no_files(spark: SparkSession, warehouse: Path) -> None:
-    """The session found the target's folder when it started; another table of its name comes in its place."""
+def test_dropping_an_earlier_sessions_target_leaves_no_files(spark: SparkSession, warehouse: Path) -> None:
+    """The session found the target's folder when it started. Another table can then take its name."""
     folder = warehouse / "earlier.db"
     assert {path.name for path in folder.iterdir()} == {"t", "t__positions"}
     pg.drop(spark, EARLIER)
@@ -43,7 +45,7 @@ def test_a_target_of_an_earlier_session_leaves_no_files(spark: SparkSession, war
     assert spark.table(EARLIER).count() == 0
 
 
-def test_a_table_that_is_no_target_stays(spark: SparkSession, target: str) -> None:
+def test_a_table_that_is_not_a_target_is_not_dropped(spark: SparkSession, target: str) -> None:
     spark.sql("CREATE DATABASE IF NOT EXISTS lake")
     spark.sql(f"CREATE TABLE {target} (id int) USING delta")
     with pytest.raises(SetupError, match="was not made by pgrelay"):
@@ -52,7 +54,7 @@ def test_a_table_that_is_no_target_stays(spark: SparkSession, target: str) -> No
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_so_can_the_table_of_what_cannot_be_read_be(topic: Topic, target: str, using: Using) -> None:
+def test_a_dropped_rejects_table_can_be_created_again(topic: Topic, target: str, using: Using) -> None:
     schema, rejects = table(topic.name, ID), f"{target}_corrupt"
     for number in range(2):
         topic.write(change("c", 10 + number, after={"id": 2**31}))

@@ -30,13 +30,13 @@ def versions(topic: Topic, *columns: list[Column]) -> TableSchema:
 
 
 def schema_of(topic: str, *columns: list[Column]) -> TableSchema:
-    """The same, of a topic that need not be there."""
+    """The same for a topic that need not exist."""
     told = [TableVersion((1 + 100 * number, 0), tuple(each)) for number, each in enumerate(columns)]
     return TableSchema(topic, "public", "t", tuple(told), "1")
 
 
 def made(spark: SparkSession, target: str, using: Using, schema: TableSchema, *values: str) -> LakeTable:
-    """A target with these rows, whatever they came by."""
+    """A target with these rows."""
     table = lake_table(spark, target, using)
     kind = schema.row_type.add("__commit_lsn", LongType()).add("__seq", LongType())
     table.create(kind, birth_properties(schema))
@@ -56,9 +56,7 @@ def found(topic: Topic, target: str, using: Using) -> Counter[tuple[object, ...]
 
 
 @both_formats
-def test_columns_that_changed_places_are_refused_while_there_are_rows(
-    topic: Topic, target: str, using: Using
-) -> None:
+def test_exchanged_columns_are_refused_while_there_are_rows(topic: Topic, target: str, using: Using) -> None:
     swapped = versions(topic, [ID, A, B], [ID, B, A])
     topic.write(change("c", 10, after={"id": 1, "a": "A", "b": "B"}))
     apply(topic, swapped.until((1, 0)), target, using)
@@ -66,15 +64,15 @@ def test_columns_that_changed_places_are_refused_while_there_are_rows(
     refused = r"from LSN 0/65 on, columns 'id', 'b', 'a' have another order.*; to go on, drop the target"
     with pytest.raises(SetupError, match=refused):
         apply(topic, swapped, target, using)
-    # Nor does a new target take the values of before it.
+    # A new target does not accept the earlier values either.
     with pytest.raises(SetupError, match=r"partition 0 offset 0 is from before LSN 0/65; from that LSN on, "):
         apply(topic, swapped, f"{target}_new", using)
 
 
 @both_formats
-def test_names_that_differ_in_case_alone_can_be_changed(topic: Topic, target: str, using: Using) -> None:
+def test_a_column_name_may_change_its_case(topic: Topic, target: str, using: Using) -> None:
     upper, lower = Column("Name", "text"), Column("name", "text")
-    # Two that are one to Spark, one of them renamed, and then the other's case.
+    # Two columns that are one to Spark; one is renamed, and then the other's case changes.
     known = versions(topic, [ID, upper, lower], [ID, upper, B], [ID, lower, B])
     topic.write(change("c", 10, after={"id": 1, "Name": "N", "name": "n"}))
     apply(topic, known.until((1, 0)), target, using)
@@ -86,7 +84,7 @@ def test_names_that_differ_in_case_alone_can_be_changed(topic: Topic, target: st
 
 
 @both_formats
-def test_a_target_of_other_types_is_not_cast_to(topic: Topic, target: str, using: Using) -> None:
+def test_values_are_not_cast_to_a_target_with_other_types(topic: Topic, target: str, using: Using) -> None:
     schema = versions(
         topic, [ID, Column("d", "date", encoding="iso-date"), Column("n", "int2", encoding="integer")]
     )
@@ -114,25 +112,21 @@ def test_a_target_without_rows_follows_any_change(topic: Topic, target: str, usi
     assert table.properties()["pgrelay.mirror"] == "mine"
 
 
-def test_a_key_that_takes_in_a_column_is_refused_while_rows_have_no_value_of_it(
-    spark: SparkSession, target: str
-) -> None:
+def test_a_new_key_column_is_refused_while_rows_lack_its_value(spark: SparkSession, target: str) -> None:
     keyed = replace(REGION, key=True)
     known = schema_of("t", [ID, A], [ID, A, REGION], [ID, A, keyed])
     table = made(spark, target, "delta", known.until((101, 0)), "1, 'A', 7", "2, 'B', NULL")
     with pytest.raises(SetupError, match=r"from LSN 0/C9 on, column 'region' is part of the key.*; to go on"):
         evolve(table, known, (101, 0), live=table.rows)
-    # It is no row that changes are merged into.
+    # Changes are not merged into that row.
     evolve(table, known, (101, 0), live=lambda: table.rows().where("id = 1"))
-    # Nor has any row a value of what comes with the key.
+    # No row has a value of the column that comes with the key, either.
     added = schema_of("t", [ID, A, REGION], [ID, A, REGION, replace(keyed, name="branch")])
     with pytest.raises(SetupError, match=r"from LSN 0/65 on, column 'branch' is part of the key"):
         evolve(table, added, (1, 0), live=table.rows)
 
 
-def test_rows_of_a_table_that_was_made_anew_do_not_join_those_of_the_one_before(
-    topic: Topic, target: str
-) -> None:
+def test_rows_of_a_recreated_table_do_not_join_those_of_the_old_one(topic: Topic, target: str) -> None:
     known = versions(topic, [ID, A], [ID, A])
     one, other = known.versions
     known = replace(known, versions=(replace(one, relation=1), replace(other, relation=2)))
@@ -141,14 +135,14 @@ def test_rows_of_a_table_that_was_made_anew_do_not_join_those_of_the_one_before(
     topic.write(change("c", 110, after={"id": 2, "a": "B"}))
     with pytest.raises(SetupError, match=r"from LSN 0/65 on, the rows are another table's.*; to go on, drop"):
         apply(topic, known, target, "delta")
-    # A table that was emptied before it was dropped leaves nothing behind.
+    # A table emptied before it was dropped leaves no rows behind.
     topic.write(change("t", 90))
     apply(topic, known.until((1, 0)), target, "delta", since=2)
     apply(topic, known, target, "delta", since=1)
     assert found(topic, target, "delta") == Counter([(2, "B")])
 
 
-def test_a_column_that_takes_a_dropped_ones_name_survives_a_kill_in_between(
+def test_a_column_with_a_dropped_ones_name_survives_a_kill_in_between(
     spark: SparkSession, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = schema_of("t", [ID, A, B], [ID, B], [ID, A])
@@ -163,7 +157,7 @@ def test_a_column_that_takes_a_dropped_ones_name_survives_a_kill_in_between(
     assert rows(table.rows()) == Counter([(1, "B")])
 
 
-def test_a_type_that_iceberg_can_not_change_to_is_refused_while_there_are_rows(
+def test_a_type_change_that_iceberg_lacks_is_refused_while_there_are_rows(
     spark: SparkSession, topic: Topic, target: str
 ) -> None:
     number = Column("n", "int4", encoding="integer")
@@ -187,7 +181,7 @@ def test_a_type_that_iceberg_can_not_change_to_is_refused_while_there_are_rows(
     ],
     ids=["int8 to int4", "text to int4"],
 )
-def test_a_type_that_does_not_hold_all_of_the_old_one_is_refused_while_there_are_rows(
+def test_a_narrower_type_is_refused_while_there_are_rows(
     spark: SparkSession, target: str, was: Column, now: Column, told: str
 ) -> None:
     known = schema_of("t", [ID, was], [ID, now])
@@ -201,9 +195,7 @@ def test_a_type_that_does_not_hold_all_of_the_old_one_is_refused_while_there_are
     assert table.rows().schema[was.name].dataType == was.spark_type
 
 
-def test_a_type_that_spark_makes_nothing_of_the_old_one_in_is_refused_while_there_are_rows(
-    topic: Topic, target: str
-) -> None:
+def test_a_type_without_a_cast_in_spark_is_refused_while_there_are_rows(topic: Topic, target: str) -> None:
     known = versions(topic, [ID, A], [ID, Column("a", "_text", encoding="array<string>")])
     topic.write(
         change("c", 10, after={"id": 1, "a": "x,y"}), change("c", 110, after={"id": 2, "a": ["x", "y"]})
@@ -216,7 +208,7 @@ def test_a_type_that_spark_makes_nothing_of_the_old_one_in_is_refused_while_ther
 
 
 @both_formats
-def test_the_elements_of_an_array_can_widen(spark: SparkSession, target: str, using: Using) -> None:
+def test_an_arrays_elements_may_widen(spark: SparkSession, target: str, using: Using) -> None:
     narrow = Column("n", "_int4", encoding="array<integer>")
     known = schema_of("t", [ID, narrow], [ID, replace(narrow, type_name="_int8")])
     table = made(spark, target, using, known.until((1, 0)), "1, array(1, NULL)")

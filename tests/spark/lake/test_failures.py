@@ -1,4 +1,4 @@
-"""What Delta fails with is told in one line, with the topic and the target."""
+"""Delta's failures become one line with the topic and the target."""
 
 import threading
 
@@ -19,7 +19,7 @@ from tests.spark.handmade_records import change
 ID = Column("id", "int4", key=True, encoding="integer")
 
 
-def test_what_the_target_refuses_is_one_line_with_topic_and_target(
+def test_a_refusal_by_the_target_is_one_line_with_topic_and_target(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.table("a", ID)
@@ -40,13 +40,13 @@ def test_what_the_target_refuses_is_one_line_with_topic_and_target(
 
 
 @pytest.mark.parametrize("kind", [RecordError, MissingRow])
-def test_an_error_of_ours_ends_with_its_own_code_wherever_its_class_is(kind: type[PgrelayError]) -> None:
+def test_our_own_errors_keep_their_exit_code_from_any_module(kind: type[PgrelayError]) -> None:
     told = f"[STREAM_FAILED]\nTraceback:\n  merge\n{kind.__module__}.{kind.__name__}: a: no row\n\tat java"
     error = pg.query_error(StreamingQueryException(told))
     assert (type(error), str(error), exit_code(error)) == (kind, "a: no row", 4)
 
 
-def test_an_option_that_spark_does_not_take_is_no_bug(spark: SparkSession) -> None:
+def test_an_option_that_spark_refuses_is_a_setup_error(spark: SparkSession) -> None:
     options = {"kafka.bootstrap.servers": "nowhere", "subscribe": "a", "kafka.auto.offset.reset": "none"}
     with (
         pytest.raises(SetupError, match=r"^kafka\.options: .*auto\.offset\.reset"),
@@ -55,7 +55,7 @@ def test_an_option_that_spark_does_not_take_is_no_bug(spark: SparkSession) -> No
         spark.readStream.format("kafka").options(**options).load()
 
 
-def test_nor_is_a_file_system_that_spark_does_not_have(spark: SparkSession) -> None:
+def test_a_file_system_that_spark_lacks_is_a_pgrelay_error(spark: SparkSession) -> None:
     with (
         pytest.raises(PgrelayError, match=r"^lake\.warehouse: .*nosuch") as told,
         told_at_start("lake.warehouse"),
@@ -67,7 +67,7 @@ def test_nor_is_a_file_system_that_spark_does_not_have(spark: SparkSession) -> N
 @pytest.mark.parametrize(
     "gone", [Py4JError("An error occurred while calling o1.x"), ConnectionRefusedError()]
 )
-def test_nor_is_a_java_process_that_was_killed(gone: Exception) -> None:
+def test_a_killed_java_process_is_a_pgrelay_error(gone: Exception) -> None:
     stop = threading.Event()
     with (
         pytest.raises(PgrelayError, match=r"Java process has ended: .*maxOffsetsPerTrigger"),
@@ -75,11 +75,11 @@ def test_nor_is_a_java_process_that_was_killed(gone: Exception) -> None:
     ):
         raise gone
     stop.set()
-    with told_of_java(stop):  # it was stopped with us
+    with told_of_java(stop):  # Java was stopped together with us
         raise gone
 
 
-def test_what_is_none_of_ours_is_one_line_too() -> None:
+def test_other_errors_are_one_line_too() -> None:
     error = pg.query_error(StreamingQueryException("\n[STREAM_FAILED] the disk is full\n\tat java"))
     assert (type(error), str(error)) == (
         pg.PgrelayError,

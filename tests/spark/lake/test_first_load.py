@@ -1,4 +1,4 @@
-"""The first load of a target by two drivers: one that is slow to die, and its successor."""
+"""The first load of a target by two drivers: one that dies slowly, and its successor."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ COLUMNS = (Column("id", "int4", key=True, encoding="integer"), Column("name", "t
 
 
 def held_until(there: Path, started: Path, value: Expression) -> Expression:
-    """The value, of which a plan gets hold only when that file is there."""
+    """A value that is available to a plan only when that file exists."""
 
     def wait(text: str) -> str:
         started.touch()
@@ -32,7 +32,7 @@ def held_until(there: Path, started: Path, value: Expression) -> Expression:
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_of_two_drivers_that_find_it_empty_one_fails(
+def test_of_two_drivers_that_find_the_target_empty_one_fails(
     spark: SparkSession, topic: Topic, target: str, tmp_path: Path, using: Using
 ) -> None:
     schema, lake = table(topic.name, *COLUMNS), lake_table(spark, target, using)

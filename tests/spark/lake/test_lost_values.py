@@ -1,4 +1,4 @@
-"""Keys that are changed without their large values: what is refused, and under which key it is told."""
+"""Key changes without their large values: what is refused, and under which key it is reported."""
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +15,7 @@ from tests.spark.handmade_records import Message, change, changes_of, rows, tabl
 
 SCHEMA = table("app.public.t", Column("id", "int4", key=True, encoding="integer"), Column("big", "text"))
 
-# Of relays that write keys, and of those that don't.
+# From relays that write keys, and from those that don't.
 SPLIT = [change("d", 12, 0, before={"id": 1}), change("c", 12, 1, after={"id": 2}, unchanged=["big"])]
 WHOLE = [change("u", 12, 0, before={"id": 1}, after={"id": 2}, unchanged=["big"])]
 
@@ -25,7 +25,7 @@ def changes(spark: SparkSession, messages: list[Message]) -> DataFrame:
 
 
 @pytest.mark.parametrize("moved", [SPLIT, WHOLE], ids=["split", "whole"])
-def test_it_is_refused_by_its_new_key_alone(spark: SparkSession, moved: list[Message]) -> None:
+def test_a_lost_value_is_refused_under_its_new_key_only(spark: SparkSession, moved: list[Message]) -> None:
     found = changes(spark, moved)
     summary = summarize(found, SCHEMA)
     assert summary.lacking
@@ -36,7 +36,9 @@ def test_it_is_refused_by_its_new_key_alone(spark: SparkSession, moved: list[Mes
         refuse_lost(nulled, SCHEMA, moved=summary.moved)
 
 
-def test_a_key_that_python_has_no_time_for_is_told(spark: SparkSession, target: str) -> None:
+def test_a_key_with_a_time_outside_pythons_range_is_named_in_the_error(
+    spark: SparkSession, target: str
+) -> None:
     schema = table(SCHEMA.topic, Column("at", "timestamptz", key=True, encoding="iso"), Column("big", "text"))
     key = {"at": "0001-01-01T00:00:00Z"}
     kept = Target(lake_table(spark, target, "iceberg"), schema)
@@ -48,6 +50,6 @@ def test_a_key_that_python_has_no_time_for_is_told(spark: SparkSession, target: 
                 each.apply(lacking, schema)
 
 
-def test_an_update_that_keeps_its_key_may_leave_it_out(spark: SparkSession) -> None:
+def test_an_update_without_a_key_change_may_omit_a_large_value(spark: SparkSession) -> None:
     kept = change("u", 12, before={"id": 1}, after={"id": 1}, unchanged=["big"])
     assert not summarize(changes(spark, [kept]), SCHEMA).lacking

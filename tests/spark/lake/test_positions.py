@@ -1,4 +1,4 @@
-"""What a target tells of itself: whose rows it has, and as of which schema."""
+"""What a target records about itself: whose rows it has, and with which schema."""
 
 import time
 from collections import Counter
@@ -29,12 +29,14 @@ A = Column("a", "text")
 
 
 def untold(schema: TableSchema) -> TableSchema:
-    """The last version as a schema registry tells it: without a cluster and without an LSN."""
+    """The last version as a schema registry gives it: without a cluster and without an LSN."""
     return replace(schema, versions=(replace(schema.latest, position=(0, 0)),), systemid="")
 
 
 @pytest.mark.parametrize("registry_first", [True, False])
-def test_a_cluster_that_is_not_known_is_no_other_one(topic: Topic, target: str, registry_first: bool) -> None:
+def test_an_unknown_cluster_is_not_taken_for_another_one(
+    topic: Topic, target: str, registry_first: bool
+) -> None:
     of_topic = table(topic.name, ID, systemid="1")
     schemas = [untold(of_topic), of_topic, untold(of_topic)][0 if registry_first else 1 :]
     for number, schema in enumerate(schemas):
@@ -43,14 +45,14 @@ def test_a_cluster_that_is_not_known_is_no_other_one(topic: Topic, target: str, 
         pg.apply_changes(changes, target, schema=schema, using="iceberg")
     lake = lake_table(topic.spark, target, "iceberg")
     assert rows(lake.rows()) == {(number,): 1 for number in range(len(schemas))}
-    # And one that is known is remembered.
+    # A known cluster is remembered.
     other = table(topic.name, ID, systemid="2")
     with pytest.raises(GapError, match=r"written by Postgres cluster 2, but .* holds rows of cluster 1"):
         pg.apply_changes(topic.changes(other), target, schema=other, using="iceberg")
 
 
-def test_a_cluster_is_remembered_where_the_schema_stays(topic: Topic, target: str) -> None:
-    """As of Postgres's own catalogue, which knows the cluster, and no LSN either."""
+def test_a_cluster_is_remembered_if_the_schema_stays(topic: Topic, target: str) -> None:
+    """For example from Postgres's catalogue, which knows the cluster, but no LSN."""
     registered = untold(table(topic.name, ID))
     for lsn, schema in enumerate([registered, replace(registered, systemid="1")], 10):
         topic.write(change("c", lsn, after={"id": lsn}))
@@ -59,9 +61,7 @@ def test_a_cluster_is_remembered_where_the_schema_stays(topic: Topic, target: st
     assert birth_properties(replace(registered, systemid="1")).items() <= told.items()
 
 
-def test_a_column_that_came_again_before_the_target_was_made_keeps_its_values(
-    topic: Topic, target: str
-) -> None:
+def test_a_column_readded_before_the_target_was_created_keeps_its_values(topic: Topic, target: str) -> None:
     versions = [TableVersion((1 + 100 * n, 0), each) for n, each in enumerate([(ID, A), (ID,), (ID, A)])]
     told = TableSchema(topic.name, "public", "t", tuple(versions), "1")
     topic.write(change("c", 210, after={"id": 1, "a": "x"}), change("c", 211, after={"id": 2, "a": "y"}))
@@ -72,7 +72,7 @@ def test_a_column_that_came_again_before_the_target_was_made_keeps_its_values(
 
 
 class Driver:
-    """One of several mirrors of a topic to one target: it remembers what it has applied."""
+    """One of several mirrors of a topic to one target; it remembers what it has applied."""
 
     def __init__(self, topic: Topic, target: str, using: Using, schema: TableSchema) -> None:
         self._topic = topic
@@ -88,7 +88,7 @@ class Driver:
 
 
 def two_drivers(topic: Topic, target: str, using: Using = "iceberg") -> tuple[Driver, Driver]:
-    """The first has made the target, and the second has found it so."""
+    """Two drivers: the first has created the target, the second has found it."""
     schema = table(topic.name, ID)
     topic.write(
         change("c", 10, after={"id": 1}), change("c", 20, after={"id": 2}), change("d", 30, before={"id": 2})
@@ -99,7 +99,7 @@ def two_drivers(topic: Topic, target: str, using: Using = "iceberg") -> tuple[Dr
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_driver_that_wakes_behind_another_brings_no_row_back(
+def test_a_driver_that_wakes_up_behind_another_restores_no_row(
     topic: Topic, target: str, using: Using
 ) -> None:
     old, new = two_drivers(topic, target, using)
@@ -112,14 +112,14 @@ def test_a_driver_that_wakes_behind_another_brings_no_row_back(
     new.apply(2, 3)  # which goes on
 
 
-def test_nor_where_the_other_has_gone_no_further(topic: Topic, target: str) -> None:
+def test_a_driver_behind_another_with_the_same_batch_is_refused(topic: Topic, target: str) -> None:
     old, new = two_drivers(topic, target)
     new.apply(1, 2)
     with pytest.raises(PgrelayError, match=r"another mirror .* at LSN 0/14, this one at 0/A: end"):
         old.apply(1, 2)
 
 
-def test_nor_where_the_other_has_made_the_target(topic: Topic, target: str) -> None:
+def test_a_driver_behind_one_that_created_the_target_is_refused(topic: Topic, target: str) -> None:
     schema = table(topic.name, ID)
     topic.write(change("c", 10, after={"id": 1}), change("d", 20, before={"id": 1}))
     old, new = (Driver(topic, target, "iceberg", schema) for _ in range(2))
@@ -129,7 +129,7 @@ def test_nor_where_the_other_has_made_the_target(topic: Topic, target: str) -> N
     assert read_positions(old.table, schema).applied == {0: (20, 0)}
 
 
-def test_nor_does_it_change_the_columns_that_the_other_has_changed_since(topic: Topic, target: str) -> None:
+def test_a_driver_behind_another_does_not_change_columns_back(topic: Topic, target: str) -> None:
     known = TableSchema(
         topic.name,
         "public",
@@ -156,7 +156,7 @@ def test_nor_does_it_change_the_columns_that_the_other_has_changed_since(topic: 
     ],
     ids=["as far", "further"],
 )
-def test_one_that_wrote_behind_another_all_the_same_is_told(
+def test_a_driver_that_wrote_behind_another_reports_it(
     topic: Topic,
     target: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -164,7 +164,7 @@ def test_one_that_wrote_behind_another_all_the_same_is_told(
     kind: type[PgrelayError],
     told: str,
 ) -> None:
-    """It stood still between its look at what is kept and its MERGE."""
+    """It paused between reading the positions and its MERGE."""
     old, new = two_drivers(topic, target)
 
     def late(*given: Any, **how: Any) -> None:
@@ -181,10 +181,10 @@ def test_one_that_wrote_behind_another_all_the_same_is_told(
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_merge_that_another_overtakes_fails(
+def test_a_merge_overtaken_by_another_fails(
     topic: Topic, target: str, using: Using, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Delta and Iceberg hold it against what came since the version that it looked for its rows in."""
+    """Delta and Iceberg check it against the commits since the version in which it searched its rows."""
     old, new = two_drivers(topic, target, using)
     begun, go = tmp_path / "begun", tmp_path / "go"
     run = LakeTable.run

@@ -1,4 +1,4 @@
-"""Records that can't be read go to one table, whichever topic they are of."""
+"""Unreadable records of all topics go to one table."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,14 +15,14 @@ ID = Column("id", "int4", key=True, encoding="integer")
 TOPICS = [f"app.public.{name}" for name in "abc"]
 
 
-def test_those_of_several_tables_in_one_batch(spark: SparkSession, target: str) -> None:
-    # Delta takes neither two makings of a table nor two merges at once.
+def test_rejects_of_several_tables_in_one_batch_share_a_table(spark: SparkSession, target: str) -> None:
+    # Delta allows neither two creations of a table nor two merges at once.
     writing = Writing(
         {topic: f"{target}_{topic[-1]}" for topic in TOPICS}, using="delta", corrupt_to=f"{target}_corrupt"
     )
     batches = Batches(SchemaTopic("", "app"), Reading(), writing)
     schemas = {topic: table(topic, ID) for topic in TOPICS}
-    for number in range(2):  # the first makes the table
+    for number in range(2):  # the first creates the table
         bad = [change("c", 10 + n, after={"id": 2**31}) for n in range(number + 1)]
         parts = [as_read(spark, topic, bad).where(f"offset = {number}") for topic in TOPICS]
         batches.apply_tables(parts[0].union(parts[1]).union(parts[2]).persist(), schemas)
@@ -31,12 +31,14 @@ def test_those_of_several_tables_in_one_batch(spark: SparkSession, target: str) 
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_one_at_the_place_of_another_is_kept_too(spark: SparkSession, target: str, using: Using) -> None:
-    """As in a topic that was deleted and re-created."""
+def test_a_reject_at_the_offset_of_an_earlier_one_is_kept_too(
+    spark: SparkSession, target: str, using: Using
+) -> None:
+    """For example in a topic that was deleted and re-created."""
     schema, aside = table(TOPICS[0], ID), f"{target}_corrupt"
     for number in (2**31, 2**32, 2**32):
         bad = changes_of(spark, schema, [change("c", 10, after={"id": number})])
-        # A target of its own, since what is applied is skipped.
+        # Its own target, since applied records are skipped.
         pg.apply_changes(bad, f"{target}_{number}", schema=schema, using=using, corrupt_to=aside)
     kept = lake_table(spark, aside, using).rows()
     assert rows(kept, "offset") == {(0,): 2}
@@ -44,7 +46,7 @@ def test_one_at_the_place_of_another_is_kept_too(spark: SparkSession, target: st
 
 
 @pytest.mark.parametrize("row", [{"id": 1, "new": 2}, {"id": 1}])
-def test_where_columns_have_changed_they_are_not_to_be_set_aside_but_read_anew(
+def test_changed_columns_are_refused_with_the_cure_to_reread_the_schema(
     spark: SparkSession, target: str, row: Row
 ) -> None:
     schema = table(TOPICS[0], ID, Column("old", "text"))

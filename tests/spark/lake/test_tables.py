@@ -1,4 +1,4 @@
-"""Tables of the lake, as both formats have them."""
+"""Tables of the lake, in both formats."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from tests.spark.handmade_records import Topic, change, rows, table
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_properties_are_read_as_they_were_set(spark: SparkSession, target: str, using: Using) -> None:
-    """Spark shows none with a word in it by which it knows what is secret."""
+def test_properties_are_read_back_as_set(spark: SparkSession, target: str, using: Using) -> None:
+    """Spark redacts values that contain a word that it takes for a sign of a secret."""
     table = lake_table(spark, target, using)
     table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.auth_tokens"})
     table.set_properties({"pgrelay.mirror": "`lake`.`urls`"})
@@ -26,14 +26,14 @@ def test_properties_are_read_as_they_were_set(spark: SparkSession, target: str, 
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_properties_of_a_table_without_a_namespace(spark: SparkSession, prefix: str, using: Using) -> None:
+def test_a_table_without_a_namespace_has_properties(spark: SparkSession, prefix: str, using: Using) -> None:
     table = lake_table(spark, prefix, using)
     table.create(StructType().add("id", IntegerType()), {"pgrelay.topic": "app.public.orders"})
     assert table.properties()["pgrelay.topic"] == "app.public.orders"
 
 
-def test_a_table_whose_making_was_killed_is_made(spark: SparkSession, warehouse: Path) -> None:
-    """Nor did it keep the session from starting."""
+def test_a_table_whose_creation_was_killed_is_created(spark: SparkSession, warehouse: Path) -> None:
+    """It did not prevent the session from starting, either."""
     left = warehouse / "unmade.db" / "t" / "_delta_log" / f".{0:020}.json.1.tmp"
     assert left.exists()
     table = lake_table(spark, UNMADE, "delta")
@@ -42,13 +42,13 @@ def test_a_table_whose_making_was_killed_is_made(spark: SparkSession, warehouse:
     assert not left.exists()
 
 
-def test_a_table_is_made_under_its_whole_name(spark: SparkSession, target: str) -> None:
+def test_a_table_can_be_created_by_its_full_name(spark: SparkSession, target: str) -> None:
     table = lake_table(spark, f"spark_catalog.{target}", "delta")
     table.create(StructType().add("id", IntegerType()))
     assert lake_table(spark, target, "delta").exists()
 
 
-def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse: Path) -> None:
+def test_foreign_files_are_not_turned_into_a_table(spark: SparkSession, warehouse: Path) -> None:
     file = warehouse / "other.db" / "t" / "part-0.parquet"
     file.parent.mkdir(parents=True)
     (file.parent / "_delta_log").mkdir()
@@ -59,13 +59,13 @@ def test_what_is_no_table_of_ours_is_not_made_one(spark: SparkSession, warehouse
 
 
 @pytest.mark.parametrize("name", ["lake.my-orders", "`my lake`.orders", "spark_catalog.lake.`größe`"])
-def test_a_name_that_the_session_s_catalog_does_not_take_is_refused(spark: SparkSession, name: str) -> None:
+def test_a_name_that_the_sessions_catalog_refuses_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(SetupError, match="only letters from a to z, digits and _ in names"):
         lake_table(spark, name, "delta")
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_catalog_that_the_session_does_not_have_is_refused(spark: SparkSession, using: Using) -> None:
+def test_a_catalog_that_the_session_lacks_is_refused(spark: SparkSession, using: Using) -> None:
     with pytest.raises(SetupError, match=r"no catalog 'glue': set spark\.sql\.catalog\.glue in its options"):
         lake_table(spark, "glue.lake.orders", using)
 
@@ -83,7 +83,7 @@ def test_a_catalog_of_the_other_format_is_refused(
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_moment_is_one_whatever_the_session_takes_a_timestamp_for(
+def test_timestamps_have_a_zone_under_any_session_setting(
     spark: SparkSession, target: str, using: Using
 ) -> None:
     columns = StructType().add("at", TimestampType()).add("ats", ArrayType(TimestampType()))
@@ -96,16 +96,16 @@ def test_a_moment_is_one_whatever_the_session_takes_a_timestamp_for(
     assert table.rows().schema == columns
 
 
-def test_iceberg_takes_any_name(spark: SparkSession, prefix: str) -> None:
+def test_iceberg_accepts_any_name(spark: SparkSession, prefix: str) -> None:
     table = lake_table(spark, f"lake.`{prefix}-größe`", "iceberg")
     table.create(StructType().add("id", IntegerType()))
     assert table.exists()
 
 
-def test_a_target_is_the_table_whatever_view_or_database_there_is(
+def test_a_target_is_found_despite_views_and_the_current_database(
     spark: SparkSession, prefix: str, topic: Topic
 ) -> None:
-    """As after createOrReplaceTempView("orders") and USE in a notebook."""
+    """For example after createOrReplaceTempView("orders") and USE in a notebook."""
     schema = table(topic.name, Column("id", "int4", key=True, encoding="integer"))
     spark.sql(f"CREATE DATABASE {prefix}_other")
     spark.range(5).createOrReplaceTempView(prefix)
@@ -115,7 +115,7 @@ def test_a_target_is_the_table_whatever_view_or_database_there_is(
             topic.write(change("c", 10 + number, after={"id": number}))
             pg.apply_changes(topic.changes(schema), prefix, schema=schema)
             assert rows(spark.table(f"{use}.{prefix}"), "id") == {(n,): 1 for n in range(number + 1)}
-        # Nor in another catalog's.
+        # The same in another catalog's database.
         made = lake_table(spark, f"{prefix}_other.{prefix}", "delta")
         spark.sql("CREATE NAMESPACE IF NOT EXISTS iceberg.lake")
         spark.sql("USE iceberg.lake")

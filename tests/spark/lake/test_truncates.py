@@ -1,4 +1,4 @@
-"""Truncates that are read in one partition before what came before them in another."""
+"""Truncates read in one partition before earlier changes in another."""
 
 from collections import Counter
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.spark.handmade_records import change, changes_of, rows, table
 COLUMNS = [Column("id", "int4", key=True, encoding="integer"), Column("name", "text"), Column("big", "text")]
 SCHEMA = table("app.public.t", *COLUMNS)
 
-# By partition and LSN, as they are read.
+# By partition and LSN, in the order of reading.
 CHANGES = [
     change("c", 10, after={"id": 1, "name": "a", "big": "x"}, partition=1),
     change("t", 20, partition=0),
@@ -27,7 +27,7 @@ CHANGES = [
 BATCHES = ["partition = 1 AND offset = 0", "partition = 0", "partition = 1 AND offset IN (1, 2)", "true"]
 
 
-def test_what_a_truncate_made_void_is_not_applied_any_more(spark: SparkSession, target: str) -> None:
+def test_changes_before_a_truncate_are_not_applied_after_it(spark: SparkSession, target: str) -> None:
     lake, changes = lake_table(spark, target, "iceberg"), changes_of(spark, SCHEMA, CHANGES)
     seen = []
     for batch in BATCHES:
@@ -38,10 +38,10 @@ def test_what_a_truncate_made_void_is_not_applied_any_more(spark: SparkSession, 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 @pytest.mark.parametrize("kind", ["key", "whole rows", "appended"])
-def test_what_follows_a_truncate_is_written_by_the_commit_that_empties_the_table(
+def test_a_truncate_and_what_follows_are_one_commit(
     spark: SparkSession, target: str, using: Using, kind: str
 ) -> None:
-    """They may be one transaction, of which no version is to show half."""
+    """They may be one transaction, and no version may show half of it."""
     id_ = replace(COLUMNS[0], key=kind == "key")
     schema = table("app.public.t", id_, identity="full" if kind == "whole rows" else "default")
     made = [change("c", 10, n, after={"id": n}) for n in range(2)]
@@ -55,14 +55,14 @@ def test_what_follows_a_truncate_is_written_by_the_commit_that_empties_the_table
 
 
 def versions(lake: LakeTable) -> list[int]:
-    """Earliest first."""
+    """The versions, earliest first."""
     if lake.using == "delta":
         return [row.version for row in lake.spark.sql(f"DESCRIBE HISTORY {lake.name}").collect()][::-1]
     snapshots = lake.spark.table(f"{lake.name}.snapshots").orderBy("committed_at")
     return [row.snapshot_id for row in snapshots.collect()]
 
 
-def test_history_has_what_came_before_a_truncate_when_it_comes(spark: SparkSession, target: str) -> None:
+def test_history_gets_late_changes_from_before_a_truncate(spark: SparkSession, target: str) -> None:
     lake, changes = lake_table(spark, target, "iceberg"), changes_of(spark, SCHEMA, CHANGES)
     for batch in BATCHES:
         HistoryTarget(lake, SCHEMA).apply(changes.where(batch), SCHEMA)

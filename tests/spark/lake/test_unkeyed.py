@@ -1,4 +1,4 @@
-"""Tables without a key, by calls of one's own: a batch may have what several identities told."""
+"""Tables without a key, with your own calls: a batch may have changes under several identities."""
 
 from collections import Counter
 from dataclasses import replace
@@ -18,10 +18,10 @@ from pgrelay.spark.schemas.schema import TableVersion
 from tests.spark.handmade_records import Row, change, changes_of, rows, table
 
 
-def test_rows_that_come_again_while_the_identity_is_full_are_applied_after_it_was(
+def test_changes_under_a_full_identity_are_applied_after_it_was_reset(
     spark: SparkSession, target: str
 ) -> None:
-    """As docs/spark.md lets rows come that were there before."""
+    """docs/spark.md loads earlier rows like this."""
     known = table("app.public.t", Column("name", "text"))
     [first] = known.versions
     told = [
@@ -40,13 +40,11 @@ def test_rows_that_come_again_while_the_identity_is_full_are_applied_after_it_wa
     assert rows(spark.table(f"iceberg.{target}")) == Counter({("a",): 2, ("b",): 1})
 
 
-def test_whole_rows_that_are_not_there_are_told_of_where_records_are_set_aside(
-    spark: SparkSession, target: str
-) -> None:
+def test_missing_whole_rows_are_rejected(spark: SparkSession, target: str) -> None:
     known = table("app.public.t", Column("name", "text"), identity="full")
     a, b, c = ({"name": name} for name in "abc")
     written = [change("c", 10, 0, after=a), change("c", 10, 1, after=c)]
-    written += [change("d", 11, n, before=a) for n in range(2)]  # of which it has one
+    written += [change("d", 11, n, before=a) for n in range(2)]  # the target has one of them
     written += [change("u", 12, 0, before=b, after=b), change("d", 12, 1, before=c)]
     for batch in ("offset < 2", "offset >= 2"):
         changes = changes_of(spark, known, written).where(batch)
@@ -58,7 +56,7 @@ def test_whole_rows_that_are_not_there_are_told_of_where_records_are_set_aside(
     assert rows(found, "corrupt").keys() == {("the target has fewer such rows than were updated or deleted",)}
 
 
-def test_what_somebody_marks_commits_with_stays_and_is_no_position(spark: SparkSession, target: str) -> None:
+def test_other_commit_metadata_is_kept_and_is_no_position(spark: SparkSession, target: str) -> None:
     known = table("app.public.t", Column("name", "text"), identity="full")
     written = [change("c", 10, after={"name": "a"}), change("c", 11, after={"name": "a"})]
     setting = "spark.databricks.delta.commitInfo.userMetadata"
@@ -68,7 +66,7 @@ def test_what_somebody_marks_commits_with_stays_and_is_no_position(spark: SparkS
             pg.apply_changes(changes_of(spark, known, written), target, schema=known)
             assert spark.conf.get(setting) == mark
             spark.sql(f"COMMENT ON TABLE {target} IS 'a commit of somebody else'")
-            # As of a mirror that was killed behind its commit.
+            # As after a mirror that was killed after its commit.
             spark.sql(f"DROP TABLE IF EXISTS {target}{SUFFIX}")
     finally:
         spark.conf.unset(setting)
@@ -81,7 +79,7 @@ B: Row = {"name": "b"}
 
 
 class Killable:
-    """A target of a table without a key under REPLICA IDENTITY FULL, which has five rows of one content."""
+    """A target with five equal rows, of a table without a key under REPLICA IDENTITY FULL."""
 
     def __init__(self, spark: SparkSession, target: str, using: Using) -> None:
         self.table: LakeTable = lake_table(spark, target, using)
@@ -102,7 +100,7 @@ class Killable:
                 self.batch()
 
     def commit_others(self, count: int) -> None:
-        """Commits that are not of the mirror, and leave the rows as they are."""
+        """Make commits outside of the mirror that leave the rows unchanged."""
         for number in range(count):
             if self.table.using == "delta":
                 self.table.set_properties({"number": str(number)})
@@ -110,7 +108,7 @@ class Killable:
                 self.table.spark.sql(f"INSERT INTO {self.table.name} SELECT * FROM {self.table.name} LIMIT 0")
 
     def forget_commits(self) -> None:
-        """Leave the last one alone, as a log that is cleaned, or snapshots that expire."""
+        """Keep only the last commit, like a log cleanup or expired snapshots."""
         spark = self.table.spark
         if self.table.using == "iceberg":
             name = self.table.name.replace("`", "").removeprefix("iceberg.")
@@ -137,7 +135,7 @@ both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
 
 @both_formats
-def test_a_batch_is_not_made_twice_however_many_commits_of_others_came_after(
+def test_a_batch_is_not_applied_twice_after_many_foreign_commits(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
@@ -148,7 +146,7 @@ def test_a_batch_is_not_made_twice_however_many_commits_of_others_came_after(
 
 
 @both_formats
-def test_nor_where_nothing_tells_whether_it_was_made(
+def test_a_batch_of_unknown_outcome_is_refused(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
@@ -162,7 +160,7 @@ def test_nor_where_nothing_tells_whether_it_was_made(
 
 
 @both_formats
-def test_one_that_was_not_made_is(
+def test_a_batch_that_was_not_applied_is_applied(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killable = Killable(spark, target, using)
@@ -170,17 +168,17 @@ def test_one_that_was_not_made_is(
     killable.commit_others(2)
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
-    # Of one that ended between two batches nothing is in doubt.
+    # A mirror that ended between two batches leaves no doubt.
     killable.commit_others(2)
     killable.forget_commits()
     killable.batch()
     assert killable.rows == Counter({("a",): 3, ("b",): 1})
 
 
-def test_one_that_two_drivers_make_at_once_is_told(
+def test_a_batch_that_two_drivers_apply_at_once_is_an_error(
     spark: SparkSession, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first stood still between what it said of the batch and its MERGE."""
+    """The first paused between its note about the batch and its MERGE."""
     killable = Killable(spark, target, "iceberg")
 
     def late(*given: Any, **how: Any) -> None:

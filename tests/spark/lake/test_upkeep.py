@@ -1,4 +1,4 @@
-"""Compaction and purge: the rows stay, the files go."""
+"""Compaction and purge: rows stay, files are removed."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,8 +23,10 @@ def data_files(spark: SparkSession, name: str, using: Using) -> int:
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_rows_stay_and_files_go(spark: SparkSession, topic: Topic, target: str, using: Using) -> None:
-    if using == "iceberg":  # Delta's catalog takes no such name
+def test_compact_and_purge_keep_rows_and_remove_files(
+    spark: SparkSession, topic: Topic, target: str, using: Using
+) -> None:
+    if using == "iceberg":  # Delta's catalog accepts no such name
         target = f"lake.`{target.removeprefix('lake.')}'s`"
     schema = table(topic.name, *COLUMNS)
     for lsn in (10, 20):
@@ -46,7 +48,7 @@ def test_rows_stay_and_files_go(spark: SparkSession, topic: Topic, target: str, 
 
 
 def oldest(spark: SparkSession, name: str, using: Using) -> int:
-    """The first version that has rows."""
+    """The first version with rows."""
     if using == "delta":
         return 1
     return int(spark.table(f"{name}.snapshots").orderBy("committed_at").first().snapshot_id)  # type: ignore[union-attr]
@@ -61,7 +63,9 @@ def with_unsafe_retention(spark: SparkSession, act: Callable[[], None]) -> None:
         spark.conf.unset(check)
 
 
-def test_a_purge_that_readers_could_feel_is_refused(spark: SparkSession, topic: Topic, target: str) -> None:
+def test_a_purge_that_could_disturb_readers_is_refused(
+    spark: SparkSession, topic: Topic, target: str
+) -> None:
     schema = table(topic.name, *COLUMNS)
     topic.write(change("c", 10, after={"id": 1, "v": "a"}))
     pg.apply_changes(topic.changes(schema), target, schema=schema)
@@ -69,12 +73,14 @@ def test_a_purge_that_readers_could_feel_is_refused(spark: SparkSession, topic: 
         pg.purge(spark, target, older_than=timedelta(days=1))
 
 
-def test_upkeep_of_no_table_is_told(spark: SparkSession) -> None:
+def test_upkeep_of_a_missing_table_is_an_error(spark: SparkSession) -> None:
     with pytest.raises(SetupError, match=r"`lake`\.`nowhere`: no such table"):
         pg.compact(spark, "lake.nowhere")
 
 
-def test_old_metadata_of_iceberg_goes_by_itself(spark: SparkSession, warehouse: Path, target: str) -> None:
+def test_old_iceberg_metadata_is_removed_automatically(
+    spark: SparkSession, warehouse: Path, target: str
+) -> None:
     table = lake_table(spark, target, "iceberg")
     table.create(StructType().add("id", IntegerType()))
     for number in range(24):

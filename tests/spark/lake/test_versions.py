@@ -1,4 +1,4 @@
-"""History as SCD type 2: every version of a row, and when it held."""
+"""History as SCD type 2: every version of a row, and when it was valid."""
 
 from collections import Counter
 from pathlib import Path
@@ -95,12 +95,12 @@ def test_a_batch_that_ended_a_row_can_come_again(topic: Topic, target: str, last
         assert rows(history.rows(), "big", "__commit_lsn", "__end_lsn") == Counter(
             [("x", 10, 11), ("x", 11, 12)]
         )
-        # Killed before the batch was remembered.
+        # Killed before the batch's position was written.
         beside = history.beside(SUFFIX)
         beside.spark.sql(f"DROP TABLE {beside.name}")
 
 
-def test_a_version_without_its_large_value_is_set_aside(topic: Topic, target: str) -> None:
+def test_a_version_without_its_large_value_is_rejected(topic: Topic, target: str) -> None:
     schema = table(topic.name, ID, Column("big", "text"))
     history, rejects = (lake_table(topic.spark, name, "iceberg") for name in (target, f"{target}_corrupt"))
     topic.write(
@@ -111,7 +111,7 @@ def test_a_version_without_its_large_value_is_set_aside(topic: Topic, target: st
     assert rows(rejects.rows(), "offset") == Counter([(0,)])
 
 
-def test_a_history_is_no_mirror_and_a_mirror_no_history(topic: Topic, target: str) -> None:
+def test_a_history_target_is_not_a_mirror_target_and_vice_versa(topic: Topic, target: str) -> None:
     schema = table(topic.name, ID)
     lakes = [lake_table(topic.spark, f"{target}_{number}", "iceberg") for number in range(2)]
     topic.write(change("c", 10, after={"id": 1}))
@@ -133,7 +133,7 @@ def test_a_table_without_a_key_has_no_history(topic: Topic, target: str) -> None
         HistoryTarget(lake, schema).apply(topic.changes(schema), schema)
 
 
-def test_a_column_of_the_table_s_own_makes_no_history(topic: Topic, target: str) -> None:
+def test_a_tables_own_column_named_end_lsn_makes_it_no_history(topic: Topic, target: str) -> None:
     schema = table(topic.name, ID, Column("__end_lsn", "text"))
     lake = lake_table(topic.spark, target, "iceberg")
     for lsn in (10, 11):

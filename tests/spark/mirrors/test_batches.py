@@ -25,7 +25,7 @@ def target(prefix: str) -> str:
     return f"iceberg.lake.{prefix}"
 
 
-def test_a_batch_of_nothing_readable_while_a_later_version_is_known(
+def test_a_batch_without_readable_records_before_a_known_later_version(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     handmade.table("a", ID)
@@ -38,7 +38,7 @@ def test_a_batch_of_nothing_readable_while_a_later_version_is_known(
     assert rows(spark.table(target), "id", "name") == {(1, None): 1, (2, "b"): 1}
 
 
-def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another(
+def test_a_large_value_stays_when_partitions_reach_a_rename_at_different_times(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     n = Column("n", "int4", encoding="integer")
@@ -52,12 +52,12 @@ def test_a_large_value_stays_where_its_partition_comes_to_a_rename_after_another
         change("u", 12, after={"id": 2, "big": "yy", "n": 1}, partition=1),
         change("u", 13, after={"id": 2, "n": 2}, unchanged=["big"], partition=1),
     )
-    # A record of each at a time: the last is read when the target has the name of LSN 50 already.
+    # One record of each at a time: the last is read when the target already has the name of LSN 50.
     handmade.mirror({"a": target}, options={"maxOffsetsPerTrigger": "2"})
     assert rows(spark.table(target), "id", "large", "n") == {(1, "x", 1): 1, (2, "yy", 2): 1, (3, "z", 1): 1}
 
 
-def test_a_target_that_was_made_by_a_registry_s_schema_is_followed_from_the_version_that_it_has(
+def test_a_target_created_from_a_registrys_schema_follows_later_versions(
     spark: SparkSession, target: str
 ) -> None:
     title, extra = replace(NAME, name="title"), Column("extra", "text")
@@ -75,7 +75,7 @@ def test_a_target_that_was_made_by_a_registry_s_schema_is_followed_from_the_vers
     assert found == {(1, "b", None): 1, (2, "c", "x"): 1}
 
 
-def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:
+def test_each_record_is_read_with_one_version(spark: SparkSession) -> None:
     versions = tuple(TableVersion((lsn, 0), (ID,) if lsn < 50 else (ID, NAME)) for lsn in (1, 50, 90))
     placed = spark.createDataFrame([(10, 0), (50, 0), (60, 1), (None, None)], "commit_lsn long, seq long")
     parts = slices(placed, TableSchema("app.public.a", "public", "a", versions), (1, 0))
@@ -85,7 +85,7 @@ def test_each_record_is_read_by_one_version(spark: SparkSession) -> None:
     assert found == [(1, [10, None]), (50, [50, 60])]
 
 
-def test_a_transaction_that_changes_the_columns_is_not_split_where_it_is_to_be_whole(
+def test_whole_transactions_are_not_split_at_a_column_change(
     spark: SparkSession,
 ) -> None:
     schema = TableSchema(
@@ -99,12 +99,12 @@ def test_a_transaction_that_changes_the_columns_is_not_split_where_it_is_to_be_w
 
     split = [(1, 2), (50, 1)]
     assert (found(schema, False), found(schema, True)) == (split, [(1, 1), (50, 2)])
-    # A delete tells the key of then alone.
+    # A delete has only the key at that time.
     keyed = TableVersion((50, 2), (replace(ID, key=False), replace(NAME, key=True)))
     assert found(replace(schema, versions=(schema.versions[0], keyed)), True) == split
 
 
-def test_a_topic_of_several_tables_is_refused_by_name(
+def test_a_topic_of_several_tables_is_refused(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.table("orders", ID, called="orders_2024", relation=1)
@@ -116,7 +116,7 @@ def test_a_topic_of_several_tables_is_refused_by_name(
     assert not spark.catalog.tableExists(target)
 
 
-def test_rows_of_two_clusters_are_refused_until_a_query_begins_behind_the_first_ones(
+def test_rows_of_two_clusters_are_refused_until_a_query_starts_after_the_first(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.table("a", ID, since=1)
@@ -127,13 +127,13 @@ def test_rows_of_two_clusters_are_refused_until_a_query_begins_behind_the_first_
     with pytest.raises(Exception, match=refused):
         handmade.mirror({"a": target})
     behind = {"startingOffsets": json.dumps({topic: {"0": 1}})}
-    with pytest.raises(Exception, match="GapError: "):  # Spark heeds it in a new checkpoint alone
+    with pytest.raises(Exception, match="GapError: "):  # Spark uses it only for a new checkpoint
         handmade.mirror({"a": target}, options=behind)
     handmade.mirror({"a": target}, options=behind, checkpoint="new")
     assert rows(spark.table(target), "id") == {(2,): 1}
 
 
-def test_tables_with_records_are_applied_by_jobs_that_end_with_the_query_and_others_once(
+def test_tables_are_applied_in_the_querys_jobs_and_idle_ones_once(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Counter[tuple[str, str | None]]()

@@ -1,7 +1,7 @@
-"""Mirrors that are killed behind each of their writes: they end equal to the table.
+"""Mirrors that are killed after each of their writes end equal to the table.
 
-Each time the same batch comes again to a mirror that remembers nothing, as Spark does it. Iceberg, which is
-faster; Delta for the changes of columns.
+Each time the same batch comes again to a mirror without any memory, as Spark does it. Most tests use Iceberg,
+which is faster, and those of changed columns Delta too.
 """
 
 import json
@@ -41,14 +41,14 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> Cuts:
 
 
 class Read(Reading):
-    """Makes the expressions once that a schema's records are read by: that takes longer than the rest."""
+    """Builds the expressions that read a schema's records only once, since this takes longest."""
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         return json_reader(schema).changes(records)
 
 
 class Mirrored:
-    """A target, and the batches of its topic that one mirror after the other applies to it."""
+    """A target, and the batches of its topic that one mirror after another applies to it."""
 
     def __init__(self, spark: SparkSession, target: str, using: Using, **choices: Any) -> None:
         self.spark = spark
@@ -57,7 +57,7 @@ class Mirrored:
         self._written: list[Message] = []
 
     def batch(self, schema: TableSchema, *messages: Message) -> Callable[[], None]:
-        """Applies these records, by a mirror of its own whenever it is called."""
+        """Return a function that applies these records with a new mirror at each call."""
         ends = Counter(message.partition for message in self._written)
         self._written += messages
         is_new = [f"partition = {n} AND offset >= {ends[n]}" for n in {m.partition for m in messages}]
@@ -69,7 +69,7 @@ class Mirrored:
         return apply
 
     def rejected(self) -> Counter[tuple[Any, ...]]:
-        """The offsets of what was set aside."""
+        """The offsets of the rejected records."""
         assert self._writing.corrupt_to
         return rows(lake_table(self.spark, self._writing.corrupt_to, self._writing.using).rows(), "offset")
 
@@ -85,7 +85,7 @@ def versions(*told: tuple[int, list[Column]], identity: str = "default") -> Tabl
     )
 
 
-def test_a_table_with_a_key(spark: SparkSession, cuts: Cuts, target: str) -> None:
+def test_a_table_with_a_key_survives_every_kill(spark: SparkSession, cuts: Cuts, target: str) -> None:
     known = versions((1, [ID, BIG]))
     mirrored = Mirrored(spark, target, "iceberg", corrupt_to=f"{target}_corrupt")
     first = [change("c", 10, n, after={"id": n, "big": "x"}) for n in range(4)]
@@ -106,7 +106,7 @@ def test_a_table_with_a_key(spark: SparkSession, cuts: Cuts, target: str) -> Non
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_columns_that_change_twice_in_a_batch(
+def test_columns_that_change_twice_in_a_batch_survive_every_kill(
     spark: SparkSession, cuts: Cuts, target: str, using: Using
 ) -> None:
     known = versions((1, [ID, NAME, BIG, N]), (100, [ID, TITLE, BIG, N]), (200, [ID, BIG, WIDE, EXTRA]))
@@ -137,7 +137,9 @@ def test_columns_that_change_twice_in_a_batch(
     assert any("COLUMN" in each for each in cuts.behind)
 
 
-def test_whole_rows_of_a_table_that_gets_a_key(spark: SparkSession, cuts: Cuts, target: str) -> None:
+def test_whole_rows_of_a_table_that_gets_a_key_survive_every_kill(
+    spark: SparkSession, cuts: Cuts, target: str
+) -> None:
     known = versions((1, [NAME, N]), (100, [replace(NAME, key=True), N]), identity="full")
     mirrored = Mirrored(spark, target, "iceberg")
     a, b = {"name": "a", "n": 1}, {"name": "b", "n": None}
@@ -151,7 +153,7 @@ def test_whole_rows_of_a_table_that_gets_a_key(spark: SparkSession, cuts: Cuts, 
         )
     )
     assert mirrored.found() == Counter({("a", 1): 2, ("b", None): 3})
-    # What a truncate made void comes after it in another partition, where it was under another key.
+    # Changes from before a truncate come after it in another partition, under another key.
     emptied = change("t", 30), change("c", 31, 0, after=a), change("c", 31, 1, after=b)
     cuts.at_each_write(mirrored.batch(known.until((1, 0)), *emptied))
     mirrored.batch(known.until((1, 0)), change("c", 5, after=b, partition=1))()
@@ -165,7 +167,7 @@ def test_whole_rows_of_a_table_that_gets_a_key(spark: SparkSession, cuts: Cuts, 
     assert read_positions(mirrored.table, known).applied == {0: (110, 0)}
 
 
-def test_a_table_that_is_appended_to(spark: SparkSession, cuts: Cuts, target: str) -> None:
+def test_an_append_only_table_survives_every_kill(spark: SparkSession, cuts: Cuts, target: str) -> None:
     known, mirrored = versions((1, [NAME])), Mirrored(spark, target, "iceberg")
     a = {"name": "a"}
     mirrored.batch(known, *(change("c", 10, n, after=a) for n in range(2)))()
@@ -180,7 +182,7 @@ def test_a_table_that_is_appended_to(spark: SparkSession, cuts: Cuts, target: st
     assert read_positions(mirrored.table, known).truncated == (30, 1)
 
 
-def test_history(spark: SparkSession, cuts: Cuts, target: str) -> None:
+def test_history_survives_every_kill(spark: SparkSession, cuts: Cuts, target: str) -> None:
     known = versions((1, [ID, BIG]), (100, [ID, BIG, N]))
     mirrored = Mirrored(spark, target, "iceberg", history=True)
     mirrored.batch(
@@ -210,7 +212,7 @@ def test_history(spark: SparkSession, cuts: Cuts, target: str) -> None:
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_history_of_columns_that_take_dropped_ones_names(
+def test_history_of_columns_with_dropped_ones_names_survives_every_kill(
     spark: SparkSession, cuts: Cuts, target: str, using: Using
 ) -> None:
     number, renamed = replace(N, name="Name"), replace(N, name="name")
@@ -235,7 +237,7 @@ def test_history_of_columns_that_take_dropped_ones_names(
 
 
 class Whole:
-    """A mirror of whole transactions; its checkpoint is what Spark would have written."""
+    """A mirror of whole transactions, with a checkpoint as Spark would have written it."""
 
     def __init__(self, spark: SparkSession, folder: Path, *targets: tuple[TableSchema, str]) -> None:
         self.spark = spark
@@ -246,7 +248,7 @@ class Whole:
         (folder / "metadata").write_text(json.dumps({"id": folder.name}))
 
     def batch(self, number: int, **messages: list[Message]) -> Callable[[], None]:
-        """Applies records of the tables, and of the transaction topic, as this batch of the query."""
+        """Return a function that applies these records as this batch of the query."""
         frames = [as_read(self.spark, _topic(name), each) for name, each in messages.items()]
         records = frames[0]
         for frame in frames[1:]:
@@ -262,7 +264,7 @@ class Whole:
         return apply
 
     def shown(self) -> list[Counter[tuple[Any, ...]]]:
-        """The rows of each target, which are those at the position."""
+        """The rows of each target; asserts that they are those at the position."""
         found = []
         for name in self._writing.tables.values():
             position = pg.mirror_position(self.spark, name, using="iceberg")
@@ -275,7 +277,7 @@ class Whole:
 
 
 class Told(SchemaTopic):
-    """A schema topic that tells of these."""
+    """A schema topic with these schemas."""
 
     def __init__(self, schemas: dict[str, TableSchema]) -> None:
         super().__init__("", "app")
@@ -308,7 +310,9 @@ def of_a(lsn: int, seq: int, number: int, name: str) -> Message:
     return change("c", lsn, seq, after={"id": number, "name": name})
 
 
-def test_whole_transactions(spark: SparkSession, cuts: Cuts, target: str, tmp_path: Path) -> None:
+def test_whole_transactions_survive_every_kill(
+    spark: SparkSession, cuts: Cuts, target: str, tmp_path: Path
+) -> None:
     mirror = Whole(spark, tmp_path, (A, f"{target}_a"), (B, f"{target}_b"))
     x, y = {"name": "x"}, {"name": "y"}
     cuts.at_each_write(
@@ -316,7 +320,7 @@ def test_whole_transactions(spark: SparkSession, cuts: Cuts, target: str, tmp_pa
             0,
             a=[of_a(100, 0, 1, "a"), of_a(100, 1, 2, "b"), of_a(200, 1, 3, "c")],
             b=[change("c", 100, 2, after=x), change("c", 100, 3, after=x)],
-            # The end of 200 is there before its row of b.
+            # The end of 200 comes before its row of b.
             transaction=[*boundaries(100, a=2, b=2), *boundaries(200, a=1, b=1)],
         ),
         of="CREATE",
@@ -324,19 +328,19 @@ def test_whole_transactions(spark: SparkSession, cuts: Cuts, target: str, tmp_pa
     assert mirror.shown() == [Counter([(1, "a"), (2, "b")]), Counter({("x",): 2})]
     cuts.at_each_write(
         mirror.batch(
-            10,  # the number of one that sweeps
+            10,  # the number of a batch that cleans up
             a=[change("t", 300, 0), of_a(300, 1, 4, "d"), of_a(400, 0, 5, "e")],
             b=[change("u", 200, 0, before=x, after=y), change("c", 300, 2, after=y)],
             transaction=[*boundaries(300, a=2, b=1), boundaries(400)[0]],
         ),
-        but=SUFFIX,  # between what is written and what is remembered of it, every mirror can be cut
+        but=SUFFIX,  # other tests kill mirrors between a write and its position
     )
     assert mirror.shown() == [Counter([(4, "d")]), Counter({("x",): 1, ("y",): 2})]
     altered = change("c", 500, 1, after={"id": 7, "name": "g", "n": 7})
     ends = [boundaries(400, a=1)[1], *boundaries(500, a=2)]
     mirror.batch(11, a=[of_a(500, 0, 6, "f"), altered], transaction=ends)()
     assert mirror.shown()[0] == Counter([(4, "d", None), (5, "e", None), (6, "f", None), (7, "g", 7)])
-    # Nor does any version show half of one.
+    # No version shows half of a transaction either.
     name = f"iceberg.{target}_a"
     for version in spark.table(f"{name}.snapshots").collect():
         seen = spark.sql(f"SELECT id FROM {name} VERSION AS OF {version.snapshot_id}").collect()

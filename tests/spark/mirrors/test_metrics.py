@@ -1,4 +1,4 @@
-"""A mirror's metrics, and where a listener looks for its lag."""
+"""A mirror's metrics, and which offsets a listener reads for its lag."""
 
 import json
 import math
@@ -44,14 +44,14 @@ def test_the_lag_grows_until_it_is_caught_up() -> None:
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lag_bytes", TABLE) == 0
     assert registry.get_sample_value("pgrelay_mirror_lsn", TABLE) == 1500
-    # What a long batch takes in came after the last look.
+    # The records of a long batch came after the last look.
     with under_way("lake/_ck", [TABLE["table"]], clock):
         clock.now = 1000.0
         assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 870
     assert registry.get_sample_value("pgrelay_mirror_lag_seconds", TABLE) == 0
 
 
-def test_a_long_first_batch_is_seen() -> None:
+def test_the_lag_grows_during_a_long_first_batch() -> None:
     clock, registry = Clock(), CollectorRegistry()
     MirrorMetrics(registry, clock).awaits(TABLE["table"])
 
@@ -65,7 +65,7 @@ def test_a_long_first_batch_is_seen() -> None:
     assert math.isnan(lag() or 0)
 
 
-def test_the_lag_of_a_query_that_finds_nothing_new_is_known_from_its_checkpoint(
+def test_the_lag_of_a_query_without_new_records_comes_from_its_checkpoint(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
@@ -85,7 +85,7 @@ def test_the_lag_of_a_query_that_finds_nothing_new_is_known_from_its_checkpoint(
     assert registry.get_sample_value("pgrelay_mirror_lag_records", told) == 1
 
 
-def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> None:
+def test_held_rows_age_until_their_transaction_is_whole() -> None:
     clock, registry = Clock(), CollectorRegistry()
     metrics = MirrorMetrics(registry, clock)
     metrics.held(90.0)
@@ -96,20 +96,20 @@ def test_what_waits_for_its_transaction_grows_older_until_that_is_whole() -> Non
 
 
 def listener_of(spark: SparkSession, topic: str) -> tuple[MirrorListener, CollectorRegistry]:
-    """One that finds no broker, and so no lag."""
+    """A listener without a broker, and so without a lag."""
     registry = CollectorRegistry()
     return MirrorListener(spark, "nowhere", {topic: "lake.a"}, prefix="p", metrics=registry), registry
 
 
 def progressed(query: str, topic: str = "p.a", start: int | None = None, end: int = 5) -> Any:
-    """What Spark tells of a batch, and of the end of a query."""
+    """Spark's event for a batch, and for the end of a query."""
     told = [None if at is None else json.dumps({topic: {"0": at}}) for at in (start, end)]
     source = SimpleNamespace(startOffset=told[0], endOffset=told[1])
     progress = SimpleNamespace(id=query, runId=query, batchId=1, durationMs={}, sources=[source])
     return SimpleNamespace(id=query, runId=query, exception="it failed", progress=progress)
 
 
-def test_what_queries_hold_back_is_told_of_the_oldest_until_it_ends(spark: SparkSession) -> None:
+def test_held_seconds_is_that_of_the_oldest_query_until_it_ends(spark: SparkSession) -> None:
     listener, registry = listener_of(spark, "p.a")
     holding, other = progressed("holding"), progressed("other")
 
@@ -127,7 +127,7 @@ def test_what_queries_hold_back_is_told_of_the_oldest_until_it_ends(spark: Spark
     assert held() == 0
 
 
-def test_queries_that_began_before_the_listener_are_counted_when_it_hears_of_them(
+def test_queries_started_before_the_listener_are_counted(
     spark: SparkSession,
 ) -> None:
     listener, registry = listener_of(spark, "p.a")
@@ -139,14 +139,14 @@ def test_queries_that_began_before_the_listener_are_counted_when_it_hears_of_the
 
     assert running(listener.onQueryProgress, one) == 1
     assert running(listener.onQueryIdle, one) == 1
-    assert running(listener.onQueryTerminated, other) == 1  # which it never heard of
+    assert running(listener.onQueryTerminated, other) == 1  # a query that it never heard of
     assert running(listener.onQueryTerminated, one) == 0
 
 
-def test_what_a_query_takes_in_is_counted_from_where_it_began(
+def test_records_of_a_query_are_counted_from_its_start(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark does not tell from where a query's first batch read, nor that it is at one."""
+    """Spark does not report where a query's first batch begins, nor that a batch is running."""
     topic = handmade.table("a", Column("id", "int4", key=True, encoding="integer"))
     handmade.write("a", *(change("c", 10 + n, after={"id": n}) for n in range(5)))
     apply, seen = Batches.apply, list[bool]()
@@ -164,7 +164,7 @@ def test_what_a_query_takes_in_is_counted_from_where_it_began(
         assert registry.get_sample_value("pgrelay_mirror_records_total", {"table": topic}) == taken
 
 
-def test_a_few_offsets_around_the_reader_and_at_the_end_are_looked_at() -> None:
+def test_a_few_offsets_around_the_reader_and_at_the_end_are_read() -> None:
     assert _windows({0: 500, 1: 20}, {0: 1000, 1: 20}) == [{0: (490, 510), 1: (10, 20)}, {0: (990, 1000)}]
 
 

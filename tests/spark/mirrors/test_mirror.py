@@ -1,4 +1,4 @@
-"""What a mirror refuses, or warns of, before it starts."""
+"""What a mirror refuses or warns about before it starts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,13 +36,13 @@ def target(prefix: str) -> str:
         ("lake.orders", "iceberg.Lake.orders", "iceberg"),
     ],
 )
-def test_a_target_is_one_under_all_its_spellings(
+def test_all_spellings_of_a_target_name_the_same_one(
     spark: SparkSession, one: str, other: str, using: Using
 ) -> None:
     assert lake_table(spark, one, using).plain_name() == lake_table(spark, other, using).plain_name()
 
 
-def test_two_topics_share_no_target(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_topics_may_not_share_a_target(spark: SparkSession, tmp_path: Path) -> None:
     targets = {"p.a": "lake.orders", "p.b": "lake.ORDERS"}
     with pytest.raises(SetupError, match=r"two topics share a target: p\.a has .* and p\.b has"):
         pg.mirror(spark, "nowhere", targets, prefix="p", checkpoint=str(tmp_path))
@@ -53,14 +53,14 @@ def test_a_mirror_of_no_topic_is_refused(spark: SparkSession, tmp_path: Path) ->
         pg.mirror(spark, "nowhere", {}, prefix="p", checkpoint=tmp_path)
 
 
-def test_nor_is_a_target_the_table_of_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_target_may_not_be_the_rejects_table(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"corrupt_to=LAKE\.a is the target of p\.a: name another table"):
         pg.mirror(
             spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint=str(tmp_path), corrupt_to="LAKE.a"
         )
 
 
-def test_a_topic_that_was_read_is_not_left_out_in_silence(
+def test_leaving_out_a_topic_that_was_read_is_refused(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     for table in ("a", "b"):
@@ -71,11 +71,11 @@ def test_a_topic_that_was_read_is_not_left_out_in_silence(
     with pytest.raises(SetupError, match=rf"{handmade.topic('b')}: left out, .* failOnDataLoss: 'false'"):
         handmade.mirror({"a": targets["a"]})
     handmade.mirror({"a": targets["a"]}, options={"failOnDataLoss": "false"})
-    # That was once: the checkpoint has no more of it. Options may be no text, as Spark takes them.
+    # Only once: the checkpoint has lost it then. Option values need not be text, as in Spark.
     refuse_left_out(Checkpoint(spark, f"{tmp_path}/checkpoint"), [handmade.topic("a")], {"n": 1})  # type: ignore[dict-item]
 
 
-def test_topics_whose_names_have_a_topic_s_name_in_them_are_none_of_its_own(
+def test_topics_whose_names_contain_the_topics_name_are_not_read(
     spark: SparkSession, handmade: HandmadeRelay, kafka: KafkaServer, target: str
 ) -> None:
     topic = handmade.table("a", ID)
@@ -85,11 +85,11 @@ def test_topics_whose_names_have_a_topic_s_name_in_them_are_none_of_its_own(
     create_topic(kafka.bootstrap, f"other_{handmade.prefix}.schema")
     (schema,) = pg.table_schemas(spark, kafka.bootstrap, handmade.prefix, topics=[topic]).values()
     assert pg.read_changes(spark, kafka.bootstrap, topic, schema=schema).count() == 1
-    for _ in range(2):  # the second finds no topic in the checkpoint that it does not have
+    for _ in range(2):  # the second finds in the checkpoint no topic that is not its own
         handmade.mirror({"a": target})
 
 
-def test_a_topic_that_is_compacted_or_not_there_is_warned_of(
+def test_a_compacted_or_missing_topic_is_a_warning(
     spark: SparkSession, kafka: KafkaServer, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.topic("a")
@@ -104,7 +104,7 @@ def test_a_topic_that_is_compacted_or_not_there_is_warned_of(
     assert "does not exist" in warned[handmade.topic("later")]
 
 
-def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
+def test_text_columns_of_a_topic_that_is_not_mirrored_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(SetupError, match=r"text_columns: p\.typo is not mirrored; p\.a are"):
@@ -119,7 +119,7 @@ def test_columns_of_a_topic_that_is_not_mirrored_can_not_be_read_as_text(
 
 
 @pytest.mark.parametrize("call", [pg.mirror, pg.history])
-def test_no_other_choice_is_taken_for_null(
+def test_an_unknown_on_missing_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object]
 ) -> None:
     with pytest.raises(SetupError, match="on_missing='error': write fail or null"):
@@ -127,6 +127,6 @@ def test_no_other_choice_is_taken_for_null(
 
 
 @pytest.mark.parametrize("name", ["lake..orders", ".orders", "orders.", "a.b.c.d", ""])
-def test_what_is_no_name_is_no_target(spark: SparkSession, name: str) -> None:
+def test_an_invalid_table_name_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(SetupError, match="is not a table name"):
         lake_table(spark, name, "delta")

@@ -1,4 +1,4 @@
-"""A target that went while its checkpoint stayed."""
+"""A target that is missing although its checkpoint exists."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def target(prefix: str) -> str:
     return f"iceberg.lake.{prefix}"
 
 
-def test_a_target_that_is_gone_is_not_made_without_what_was_read_into_it(
+def test_a_missing_target_is_not_recreated_without_its_earlier_rows(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     handmade.table("a", ID)
@@ -34,11 +34,11 @@ def test_a_target_that_is_gone_is_not_made_without_what_was_read_into_it(
         handmade.mirror(targets)
 
 
-def test_a_target_of_which_nothing_was_read_yet_is_made(
+def test_a_missing_target_without_earlier_rows_is_created(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     handmade.table("a", ID)
-    # Another's records, from before the relay.
+    # Another writer's records, from before the relay.
     other = handmade.topic("b")
     create_topic(handmade.bootstrap, other)
     produce(handmade.bootstrap, other, [change("c", 5, after={"id": 5})])
@@ -46,7 +46,7 @@ def test_a_target_of_which_nothing_was_read_yet_is_made(
     handmade.mirror(targets, options={"startingOffsets": "latest"})
     handmade.write("a", change("c", 10, after={"id": 1}))
     handmade.mirror(targets)
-    # A table that the relay tells of since, and one that is mirrored since.
+    # A table announced since, and one mirrored since.
     handmade.table("b", ID, since=2)
     handmade.table("c", ID)
     for table in ("b", "c"):
@@ -56,7 +56,9 @@ def test_a_target_of_which_nothing_was_read_yet_is_made(
     assert b == c == {(2,): 1}
 
 
-def test_what_kafka_took_back_was_not_read(spark: SparkSession, handmade: HandmadeRelay, target: str) -> None:
+def test_aborted_records_do_not_count_as_read(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
     handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
     create_topic(handmade.bootstrap, handmade.topic("b"))

@@ -1,4 +1,4 @@
-"""Records that retention took before a mirror read them."""
+"""Records that retention deleted before a mirror read them."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ def target(prefix: str) -> str:
     return f"iceberg.lake.{prefix}"
 
 
-def test_a_table_is_added_whose_first_records_are_gone(
+def test_a_new_table_whose_first_records_are_gone_needs_consent(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     for table in ("a", "b"):
@@ -34,7 +34,7 @@ def test_a_table_is_added_whose_first_records_are_gone(
     assert rows(spark.table(f"{target}_b"), "id") == {(1,): 1, (2,): 1}
 
 
-def test_records_that_went_before_they_were_read_are_not_passed_over(
+def test_records_deleted_before_they_were_read_are_not_skipped_silently(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     topic = handmade.table("a", ID)

@@ -1,4 +1,4 @@
-"""Topics that were deleted and made anew under a mirror."""
+"""Topics that were deleted and re-created while a mirror uses them."""
 
 from pathlib import Path
 
@@ -24,14 +24,14 @@ def target(prefix: str) -> str:
 
 
 def make_anew(handmade: HandmadeRelay, table: str, *ids: int) -> None:
-    """With a row of each of these."""
+    """Re-create the topic, with a row for each of these ids."""
     topic = handmade.topic(table)
     delete_topic(handmade.bootstrap, topic)
     create_topic(handmade.bootstrap, topic)
     handmade.write(table, *(change("c", 20 + number, after={"id": number}) for number in ids))
 
 
-def test_a_topic_that_was_made_anew_is_not_read_from_where_the_old_one_ended(
+def test_a_recreated_topic_is_not_read_from_the_old_ones_end(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     topic = handmade.table("a", ID)
@@ -46,12 +46,12 @@ def test_a_topic_that_was_made_anew_is_not_read_from_where_the_old_one_ended(
             handmade.mirror({"a": target})
     handmade.mirror({"a": target}, checkpoint="new")
     assert rows(spark.table(target), "id") == {(1,): 1, (2,): 1, (3,): 1}
-    # Or it is, once that is asked for.
+    # Or it is, once the option is given.
     handmade.mirror({"a": target}, options=ONCE)
     handmade.mirror({"a": target})
 
 
-def test_one_that_was_not_read_is_read_whichever_it_is(
+def test_a_recreated_topic_that_was_not_read_is_accepted(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     for table in ("a", "b"):
@@ -64,7 +64,7 @@ def test_one_that_was_not_read_is_read_whichever_it_is(
     assert rows(spark.table(f"{target}_b"), "id") == {(2,): 1}
 
 
-def test_of_a_checkpoint_without_ids_they_are_taken_as_they_are_found(
+def test_a_checkpoint_without_topic_ids_gets_the_present_ones(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     topic = handmade.table("a", ID)
@@ -79,7 +79,7 @@ def test_of_a_checkpoint_without_ids_they_are_taken_as_they_are_found(
     assert checkpoint.topic_ids() == kept
 
 
-def test_those_of_topics_that_are_made_while_the_query_runs_are_kept(
+def test_ids_of_topics_created_while_the_query_runs_are_kept(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path
 ) -> None:
     handmade.table("a", ID)

@@ -1,4 +1,4 @@
-"""Where records stand, of which nothing else is decoded, and up to which commit they are whole."""
+"""Positions of records, without decoding anything else, and the commit up to which they are whole."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def frame(spark: SparkSession, records: Sequence[Record]) -> DataFrame:
     return spark.createDataFrame(records, SHAPE)
 
 
-def test_json_of_before_the_relay_wrote_avro_has_a_place_too(spark: SparkSession) -> None:
+def test_json_records_from_before_avro_have_positions_too(spark: SparkSession) -> None:
     value = {"after": {"id": 1}, "source": {"commit_lsn": 10, "seq": 2, "ts_us": 5_000_000}}
     shape = "topic string, partition int, offset long, key binary, value binary"
     record = ("app.public.a", 0, 0, None, bytearray(json.dumps(value).encode()))
@@ -67,7 +67,7 @@ def test_json_of_before_the_relay_wrote_avro_has_a_place_too(spark: SparkSession
     ],
     ids=["whole", "without-end", "end-first", "two", "doubled", "others", "both"],
 )
-def test_transactions_are_whole_up_to_the_first_that_lacks_events(
+def test_transactions_are_whole_up_to_the_first_with_missing_events(
     spark: SparkSession, records: list[Record], until: int, waiting: list[tuple[Any, ...]]
 ) -> None:
     found = reach(frame(spark, records), TABLES, 0, {})
@@ -76,9 +76,9 @@ def test_transactions_are_whole_up_to_the_first_that_lacks_events(
     assert found.lost == ()
 
 
-def test_the_last_end_of_a_transaction_tells_what_it_has(spark: SparkSession) -> None:
-    """A record that Kafka refused is a dead letter when the transaction comes again; so it is with a table
-    that is left out since. Batches have them in any order, and a begin behind the end."""
+def test_the_last_end_of_a_transaction_counts(spark: SparkSession) -> None:
+    """A record that Kafka refused is a dead letter when the transaction comes again. So it is with a table
+    that is excluded since. Batches have the boundaries in any order, also a begin after the end."""
     records = [row(A, 100, seq) for seq in (0, 2)]
     records += [begin(100), end(100, 7, a=2), end(100, 5, a=3, b=1), begin(100)]
     found = reach(frame(spark, records), TABLES, 0, {})
@@ -87,14 +87,14 @@ def test_the_last_end_of_a_transaction_tells_what_it_has(spark: SparkSession) ->
     assert fewer.waiting == (Waiting(100, A, 2, 3),)
 
 
-def test_what_is_applied_is_not_counted_again(spark: SparkSession) -> None:
+def test_applied_events_are_not_counted_again(spark: SparkSession) -> None:
     found = reach(frame(spark, [*whole(100, a=1), row(A, 200), *whole(200, a=1)]), TABLES, 100, {})
     assert (found.until, found.waiting) == (200, ())
     assert reach(frame(spark, whole(100, a=1)), TABLES, 100, {}).until == 100
 
 
-def test_nobody_waits_for_what_can_not_come(spark: SparkSession) -> None:
-    """A transaction whose begin was not read, and one that its topic's partitions are read past."""
+def test_events_that_can_not_come_are_not_waited_for(spark: SparkSession) -> None:
+    """A transaction whose begin was not read, and one that all its topic's partitions have passed."""
     begun_before = [row(A, 100, 1), end(100, a=2)]
     records = [*begun_before, row(A, 200), *whole(200, a=2), row(A, 300), *whole(300, a=1)]
     found = reach(frame(spark, records), TABLES, 0, {})
@@ -104,21 +104,21 @@ def test_nobody_waits_for_what_can_not_come(spark: SparkSession) -> None:
     assert reach(frame(spark, records), TABLES, 0, {A: 200}).until == 100
 
 
-def test_a_topic_is_read_past_what_all_its_partitions_are_past(spark: SparkSession) -> None:
+def test_a_topic_is_read_past_the_lsn_that_all_its_partitions_passed(spark: SparkSession) -> None:
     records = [row(A, 100), row(A, 300), row(A, 200, partition=1), row(B, 50), *whole(900, a=1)]
     ends = {A: {0: 2, 1: 1}, B: {0: 1, 1: 7}}
     assert read_past(frame(spark, records), ends) == {A: 200}
 
 
-def test_what_waits_is_counted_and_dated_by_its_rows(spark: SparkSession) -> None:
-    """By rows, since of a transaction without boundaries nothing else tells."""
+def test_waiting_rows_are_counted_and_dated(spark: SparkSession) -> None:
+    """By rows, since nothing else shows a transaction without boundaries."""
     records = frame(spark, [row(A, 100), row(B, 110, is_new=False), row(A, 120, is_new=False)])
     assert rest_of(records, 0) == Rest(rows=3, new=True, oldest_s=100.0, untold=(100, A))
     assert rest_of(records, 100) == Rest(rows=2, new=False, oldest_s=110.0, untold=(110, B))
     assert rest_of(records, 120) == Rest(rows=0, new=False, oldest_s=None, untold=None)
 
 
-def test_a_transaction_that_has_begun_is_told_of(spark: SparkSession) -> None:
+def test_a_transaction_with_a_begin_does_not_lack_boundaries(spark: SparkSession) -> None:
     rest = rest_of(frame(spark, [row(A, 100), begin(100), begin(110)]), 0)
     assert (rest.rows, rest.untold) == (1, None)
     assert rest_of(frame(spark, [begin(110)]), 0).untold is None

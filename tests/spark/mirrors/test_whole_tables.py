@@ -1,4 +1,4 @@
-"""What a mirror of whole transactions remembers in tables of its own."""
+"""What a mirror of whole transactions keeps in its own tables."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -7,7 +7,7 @@ from pgrelay.errors import PgrelayError
 from pgrelay.spark.mirrors.whole_tables import WholeTables
 
 
-def test_a_driver_that_wakes_behind_another_does_not_put_the_position_back(
+def test_a_driver_that_wakes_up_behind_another_does_not_move_the_position_back(
     spark: SparkSession, prefix: str
 ) -> None:
     targets = {f"{prefix}.public.a": f"lake.{prefix}"}

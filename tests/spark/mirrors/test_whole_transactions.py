@@ -1,4 +1,4 @@
-"""Mirrors of whole transactions: whatever Spark's batches cut, no version of a table shows half of one."""
+"""Mirrors of whole transactions: however Spark cuts batches, no version of a table shows half of one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_no_version_of_a_table_shows_half_a_transaction(
     using: Using,
     transactions: int,
 ) -> None:
-    """There is a batch for each, and all but the last cut the next one."""
+    """There is a batch for each, and all except the last cut the next one."""
     database.execute(
         "CREATE TABLE a (id int PRIMARY KEY, txn int); CREATE TABLE b (id int PRIMARY KEY, txn int)"
     )
@@ -100,7 +100,7 @@ def test_no_version_of_a_table_shows_half_a_transaction(
         assert sorted(rows(then, "id", "txn").elements()) == sorted(expected)
 
 
-def test_an_end_that_is_read_before_its_rows_waits_for_them(
+def test_an_end_read_before_its_rows_waits_for_them(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     handmade.table("a", ID)
@@ -120,7 +120,7 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
     handmade.write("a", in_transaction("c", 100, 0, after={"id": 1}))
     assert counts() == [0, 1]
     assert position() == "0/5A"
-    # Nobody else would ever apply what waits, whatever Spark is told to put up with.
+    # Nobody else would ever apply the waiting rows, whatever Spark's options allow.
     with pytest.raises(SetupError, match=r"__held_.* holds rows back .* go on with whole_transactions"):
         handmade.mirror(targets, options={"failOnDataLoss": "false"})
     handmade.write("b", in_transaction("c", 200, after={"id": 2}))
@@ -128,7 +128,7 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
     handmade.write("a", *(in_transaction("c", 100, n, after={"id": n + 1}) for n in (1, 2)))
     assert counts() == [3, 2]
     assert position() == "0/C8"
-    # What it keeps can be dropped as targets can.
+    # Its own tables can be dropped like targets.
     shown = spark.sql(f"SHOW TABLES IN iceberg.lake LIKE '{handmade.prefix}__*'").collect()
     own = [row["tableName"] for row in shown]
     assert len(own) == 2
@@ -141,14 +141,14 @@ def test_an_end_that_is_read_before_its_rows_waits_for_them(
 
 
 def in_transaction(*place: Any, **row: Any) -> Message:
-    """A change of a relay that writes a transaction topic."""
+    """A change from a relay with a transaction topic."""
     made = change(*place, **row)
     assert made.value is not None
     committed = made.value.replace(b'"ts_us":%d' % (1_000_000 + place[1]), b'"ts_us":%d' % (place[1] * 10**6))
     return replace(made, value=committed.replace(b'"transaction":null', b'"transaction":{"id":"7:1"}'))
 
 
-def test_ends_run_ahead_of_a_large_transaction(
+def test_ends_may_be_read_long_before_a_large_transactions_rows(
     spark: SparkSession,
     new_relay: NewRelay,
     schema_registry: SchemaRegistry,
@@ -156,7 +156,7 @@ def test_ends_run_ahead_of_a_large_transaction(
     tmp_path: Path,
     prefix: str,
 ) -> None:
-    """In Avro, by whose schemas boundaries and rows are told apart."""
+    """In Avro, whose schemas distinguish boundaries from rows."""
     database.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY)")
     avro = {"format": "avro", "schema_registry": {"url": schema_registry.url}}
     relay = new_relay(records={"transaction_topic": True, **avro}).start().wait_streaming()
@@ -175,7 +175,7 @@ def test_ends_run_ahead_of_a_large_transaction(
         whole_transactions=True,
         registry=schema_registry.url,
         trigger={"availableNow": True},
-        options={"maxOffsetsPerTrigger": "30"},  # of each topic its share
+        options={"maxOffsetsPerTrigger": "30"},  # each topic gets its share
     )
     query.awaitTermination()
     name = f"iceberg.lake_{prefix}.a"
@@ -190,10 +190,10 @@ def test_a_table_that_is_not_mirrored_whole_has_no_position(spark: SparkSession,
         pg.mirror_position(spark, target, using="iceberg")
 
 
-def test_what_is_held_back_is_one_mirrors_own(
+def test_each_mirror_holds_back_its_own_rows(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
-    """Another of the same prefix goes beyond it, and a target of another namespace comes before its first."""
+    """Another mirror of the prefix is ahead, and a target of another namespace sorts before its first."""
     for table in ("a", "b"):
         handmade.table(table, ID)
     a, b = f"{target}_a", f"iceberg.elsewhere_{handmade.prefix}.b"
@@ -211,7 +211,7 @@ def test_what_is_held_back_is_one_mirrors_own(
     assert pg.mirror_position(spark, a, using="iceberg") == pg.mirror_position(spark, b, using="iceberg")
 
 
-def test_a_target_is_kept_whole_by_the_mirror_that_began_last(
+def test_a_targets_position_is_that_of_the_mirror_that_began_last(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     handmade.table("a", ID)
@@ -221,7 +221,7 @@ def test_a_target_is_kept_whole_by_the_mirror_that_began_last(
     handmade.mirror({"a": target}, whole_transactions=True)
     assert str(pg.mirror_position(spark, target, using="iceberg")) == "0/C8"
     handmade.write("a", Message(b"garbage"))
-    # Two batches come to 100, and the third has the garbage: it ends before it is as far as the target.
+    # Two batches reach 100, and the third has the garbage: it ends before it has caught up with the target.
     one = {"maxOffsetsPerTrigger": "3"}
     with pytest.raises(StreamingQueryException, match="no record of a table's change"):
         handmade.mirror({"a": target}, whole_transactions=True, checkpoint="new", options=one)
@@ -242,7 +242,7 @@ def one_of_two_mirrored(handmade: HandmadeRelay, target: str) -> tuple[str, str]
     return a, b
 
 
-def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
+def test_an_added_table_holds_the_position_until_it_has_caught_up(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     a, b = one_of_two_mirrored(handmade, target)
@@ -261,10 +261,10 @@ def test_a_table_that_is_added_holds_the_position_until_it_caught_up(
     assert str(pg.mirror_position(spark, b, using="iceberg")) == "0/C8"
 
 
-def test_a_table_that_is_added_while_a_batch_comes_again_holds_the_position_too(
+def test_a_table_added_while_a_batch_comes_again_holds_the_position_too(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That batch was planned without it."""
+    """The repeated batch was planned without the table."""
     a, b = one_of_two_mirrored(handmade, target)
     handmade.write("a", in_transaction("c", 200, after={"id": 2}))
     handmade.end(200, a=1)
@@ -304,7 +304,7 @@ def warnings(told: Sequence[Any]) -> list[Any]:
     return [each for each in told if each["log_level"] == "warning"]
 
 
-def test_what_can_not_be_read_is_waited_for_until_its_topic_is_read_past_it(
+def test_unreadable_records_are_waited_for_until_their_topic_is_past_them(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     handmade.table("a", ID)
@@ -326,21 +326,21 @@ def test_what_can_not_be_read_is_waited_for_until_its_topic_is_read_past_it(
     assert str(pg.mirror_position(spark, target, using="iceberg")) == "0/12C"
 
 
-def test_a_relay_that_writes_no_ends_is_told_of(
+def test_a_relay_without_a_transaction_topic_is_reported(
     spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In every envelope: at the first batch if it never wrote one, and later with a warning."""
+    """In every envelope: an error at the first batch if it never wrote one, and later a warning."""
     monkeypatch.setattr("pgrelay.spark.mirrors.whole_transactions._PATIENCE_S", 0.5)
     handmade.table("a", ID)
     handmade.write("a", flat("c", 50, row={"id": 1}))
     with pytest.raises(StreamingQueryException, match=r"has no records.*transaction_topic: true"):
         handmade.mirror({"a": target}, whole_transactions=True)
-    # It is switched on: the rows of before are whole where the first transaction is.
+    # It is switched on: earlier rows are whole from the first transaction on.
     handmade.write("a", flat("c", 100, row={"id": 2}))
     handmade.end(100, a=1)
     handmade.mirror({"a": target}, whole_transactions=True)
     assert spark.table(target).count() == 2
-    # And off again.
+    # It is switched off again.
     handmade.write("a", *(flat("c", 200 + n, row={"id": n}) for n in range(3)))
     with capture_logs() as told:
         query = handmade.mirror({"a": target}, whole_transactions=True, options={"maxOffsetsPerTrigger": "1"})
@@ -352,15 +352,15 @@ def test_a_relay_that_writes_no_ends_is_told_of(
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_every_prefix_names_tables(spark: SparkSession, using: Using) -> None:
+def test_every_prefix_gives_legal_table_names(spark: SparkSession, using: Using) -> None:
     own = WholeTables.of(spark, "shop-prod.eu", "01234567-89ab", {"shop-prod.eu.public.a": "lake.a"}, using)
     own.begin(["shop-prod.eu.public.a"], 0)
     assert lake_table(spark, "lake.shop_prod_eu__position_01234567", using).exists()
     assert own.held(0).isEmpty()
 
 
-def test_a_mirror_that_was_told_without_its_catalog_is_known(spark: SparkSession, prefix: str) -> None:
-    """As targets of an earlier release tell it."""
+def test_a_mirror_recorded_without_its_catalog_is_found(spark: SparkSession, prefix: str) -> None:
+    """Targets of an earlier release have it like this."""
     target = lake_table(spark, f"lake.{prefix}", "delta")
     target.create(StructType().add("id", IntegerType()))
     own = WholeTables.of(spark, prefix, "01234567-89ab", {f"{prefix}.public.a": f"lake.{prefix}"}, "delta")
@@ -371,7 +371,7 @@ def test_a_mirror_that_was_told_without_its_catalog_is_known(spark: SparkSession
     assert str(pg.mirror_position(spark, f"lake.{prefix}")) == "0/C8"
 
 
-def test_what_stands_still_is_told_once() -> None:
+def test_a_standstill_is_reported_once() -> None:
     still = Standstill()
     assert [still.to_tell(each) for each in [(), (1,), (1,), (1,), (2,), (), (2,), (2,)]] == [
         (),

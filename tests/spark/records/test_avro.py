@@ -1,4 +1,4 @@
-"""Avro by Spark: each record by the id of the schema that it was written under, several in one batch."""
+"""Avro in Spark: each record is read by its own schema id, with several schemas in one batch."""
 
 from collections import Counter
 from datetime import date, datetime
@@ -49,7 +49,7 @@ def test_every_avro_type_is_exact(
     changes = pg.read_changes(
         spark, relay.kafka.bootstrap, relay.topic("t"), schema=schema, registry=schema_registry.url
     )
-    # What the catalogue and the registry tell comes to the same, but for the types that Avro does not have.
+    # The catalogue and the registry give the same, except for types that Avro does not have.
     catalogued = pg.postgres_schemas(database.dsn, relay.prefix, format="avro")[relay.topic("t")]
     assert catalogued.columns == schema.columns
     assert catalogued.systemid == schema.systemid
@@ -90,9 +90,9 @@ def test_every_avro_type_is_exact(
     assert (delete.op, delete.before.id, delete.after, delete.key.id) == ("d", 2, None, 2)
 
 
-# A mirror of whole transactions looks where each record stands, and then reads it as any mirror does.
+# A mirror of whole transactions reads each record's position first, and then the record like any mirror.
 @pytest.mark.parametrize(("envelope", "whole"), [("debezium", False), ("debezium", True), ("flat", True)])
-def test_a_value_that_is_cut_off_is_told_of_by_place_or_set_aside(
+def test_a_truncated_value_is_reported_with_its_offset_or_rejected(
     spark: SparkSession,
     new_relay: NewRelay,
     schema_registry: SchemaRegistry,
@@ -135,7 +135,7 @@ def test_a_value_that_is_cut_off_is_told_of_by_place_or_set_aside(
     assert rows(spark.table(f"iceberg.{target}")) == Counter([(1, "a")])
 
 
-def test_records_of_several_schemas_in_one_batch(
+def test_records_of_several_schemas_are_read_in_one_batch(
     spark: SparkSession,
     new_relay: NewRelay,
     schema_registry: SchemaRegistry,
@@ -178,9 +178,7 @@ def test_records_of_several_schemas_in_one_batch(
     )
 
 
-def test_a_topic_of_something_else_has_no_table_s_schema(
-    prefix: str, schema_registry: SchemaRegistry
-) -> None:
+def test_a_topic_with_a_foreign_schema_is_refused(prefix: str, schema_registry: SchemaRegistry) -> None:
     topic = f"{prefix}.words"
     words = Schema('"string"', "AVRO")
     SchemaRegistryClient({"url": schema_registry.url}).register_schema(f"{topic}-value", words)

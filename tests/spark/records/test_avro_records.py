@@ -1,4 +1,4 @@
-"""Avro records that are made by hand, without a registry."""
+"""Hand-made Avro records, without a registry."""
 
 import json
 import struct
@@ -31,7 +31,7 @@ def text(name: str) -> Column:
 
 
 def writer_schema(*texts: str) -> str:
-    """The schema of values whose rows have an id and columns of texts."""
+    """The schema of values whose rows have an id and text columns."""
     columns = [{"name": name, "type": ["null", "string"]} for name in texts]
     row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, *columns]}
     source = [{"name": name, "type": "long"} for name in ("commit_lsn", "seq", "txId", "ts_us")]
@@ -74,14 +74,14 @@ def update(
     return change
 
 
-def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(spark: SparkSession) -> None:
+def test_an_unchanged_renamed_column_is_listed_by_its_current_name(spark: SparkSession) -> None:
     versions = (TableVersion((1, 0), (ID, text("big"), N)), TableVersion((50, 0), (ID, text("large"), N)))
     schema = TableSchema("app.public.t", "public", "t", versions)
     row = update(spark, schema, {"id": 1, "big": None, "n": "x"}, unchanged=["big"])
     assert (tuple(row.after), row.unchanged, row.corrupt) == ((1, None, "x"), ["large"], None)
 
 
-def test_columns_that_exchanged_their_names_step_by_step_keep_their_values(spark: SparkSession) -> None:
+def test_columns_that_exchanged_names_in_steps_keep_their_values(spark: SparkSession) -> None:
     steps = [(1, "a", "b"), (50, "swap", "b"), (60, "swap", "a"), (70, "b", "a")]
     versions = tuple(TableVersion((lsn, 0), (ID, text(one), text(other), N)) for lsn, one, other in steps)
     schema = TableSchema("app.public.t", "public", "t", versions)
@@ -89,7 +89,7 @@ def test_columns_that_exchanged_their_names_step_by_step_keep_their_values(spark
     assert (row.after.asDict(), row.corrupt) == ({"id": 1, "b": "A", "a": "B", "n": "x"}, None)
 
 
-def test_a_column_that_has_the_name_of_one_that_is_gone_has_its_own_type(spark: SparkSession) -> None:
+def test_a_column_with_a_dropped_ones_name_has_its_own_type(spark: SparkSession) -> None:
     anew = Column("n", "_int4", encoding="array<int>")
     versions = (
         TableVersion((1, 0), (ID, N)),
@@ -101,7 +101,7 @@ def test_a_column_that_has_the_name_of_one_that_is_gone_has_its_own_type(spark: 
     assert (tuple(row.after), row.corrupt) == ((1, None), None)
 
 
-def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSession) -> None:
+def test_the_placeholder_is_corrupt_unless_its_meaning_is_given(spark: SparkSession) -> None:
     schema = table("app.public.t", ID, text("big"))
     found = [update(spark, schema, {"id": 1, "big": HELD}, placeholder=said) for said in (None, True, False)]
     assert [(row.after.big, row.unchanged) for row in found] == [(HELD, []), (None, ["big"]), (HELD, [])]
@@ -112,8 +112,8 @@ def test_the_placeholder_is_corrupt_unless_it_is_said_what_it_is(spark: SparkSes
     ]
 
 
-def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
-    """Of a table, besides, that has a column by a name of the envelope's."""
+def test_a_flat_update_without_a_record_key_is_corrupt(spark: SparkSession) -> None:
+    """The table also has a column named like a member of the envelope."""
     members = {"__op": "string", "__deleted": "boolean", "__commit_lsn": "long", "__seq": "long"}
     members |= {"after": "string", "__ts_ms": "long", "__unchanged": "null", "__truncate": "null"}
     fields = [{"name": name, "type": kind} for name, kind in {"id": "int", **members}.items()]
@@ -138,7 +138,7 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
 
 
 class Registered(Registry):
-    """A registry that has these schemas, by their ids."""
+    """A registry with these schemas by id."""
 
     def __init__(self, texts: dict[int, str]) -> None:
         self._texts = texts
@@ -151,7 +151,7 @@ def in_avro(value: bytes) -> Message:
     return Message(b"\0\0\0\0\1" + b"\0" + after + b"\0" + b"\2u" + b"\x14\0\x0e\0", b"{}")
 
 
-def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spark: SparkSession) -> None:
+def test_json_records_from_before_avro_are_read_together_with_later_ones(spark: SparkSession) -> None:
     before = (replace(ID, encoding="integer"), N)
     schema = TableSchema(
         "app.public.t", "public", "t", (TableVersion((1, 0), before), TableVersion((9, 0), (ID, N)))
@@ -169,16 +169,16 @@ def test_records_of_before_the_relay_wrote_avro_are_read_beside_those_after(spar
     }
 
 
-# What Debezium writes in the same shape has no LSN of the commit.
+# Debezium's records have the same shape, but no LSN of the commit.
 DEBEZIUM = writer_schema().replace("commit_lsn", "lsn").replace('"seq"', '"sequence"')
 FOREIGN = ['"string"', '["null", "string"]', '{"type": "record", "name": "Key", "fields": []}', DEBEZIUM]
 
 
 @pytest.mark.parametrize("beside_ours", [True, False])
-def test_records_of_another_writer_are_told_one_by_one(spark: SparkSession, beside_ours: bool) -> None:
+def test_records_of_another_writer_are_corrupt_one_by_one(spark: SparkSession, beside_ours: bool) -> None:
     texts = {7 + n: text for n, text in enumerate(FOREIGN)}
     written = [Message(b"\0" + number.to_bytes(4) + b"\2a", b"{}") for number in texts]
-    # What looks like an id, and is none of a registry's.
+    # Something that looks like an id but is not a registry's.
     written.append(Message(b"\0\xff\xff\xff\xff", b"{}"))
     if beside_ours:
         written.append(in_avro(b"a"))
@@ -195,7 +195,7 @@ def test_records_of_another_writer_are_told_one_by_one(spark: SparkSession, besi
     assert [row.commit_lsn for row in placed.collect()] == [None] * 5 + [10] * beside_ours
 
 
-def test_old_dates_do_not_follow_a_session_of_another_calendar(spark: SparkSession) -> None:
+def test_old_dates_do_not_depend_on_the_sessions_calendar(spark: SparkSession) -> None:
     day = '["null", {"type": "int", "logicalType": "date"}]'
     texts = {1: writer_schema("day").replace('["null", "string"]', day, 1)}
     # Row 1, 200,000 days before 1970.
@@ -210,7 +210,7 @@ def test_old_dates_do_not_follow_a_session_of_another_calendar(spark: SparkSessi
     assert (row.day, row.corrupt) == (date(1970, 1, 1) - timedelta(200_000), None)
 
 
-def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> None:
+def test_a_record_whose_schema_was_registered_later_is_corrupt(spark: SparkSession) -> None:
     records = as_read(spark, "app.public.t", [in_avro(b"a")])
     [row] = avro_changes(records, table("app.public.t", ID, N), {2: writer_schema("n")}, None).collect()
     assert row.corrupt.startswith(
@@ -218,7 +218,7 @@ def test_one_whose_schema_was_registered_later_is_told(spark: SparkSession) -> N
     )
 
 
-def test_a_value_of_before_its_column_became_a_text_is_not_worded_by_spark(spark: SparkSession) -> None:
+def test_a_value_from_before_its_column_became_text_is_not_formatted_by_spark(spark: SparkSession) -> None:
     texts = {1: writer_schema("n").replace('["null", "string"]', '["null", "double"]', 1)}
     value = b"\0\0\0\0\1" + b"\0" + b"\2\2\2" + struct.pack("<d", 1) + b"\0" + b"\2u" + b"\x14\0\x0e\0"
     number = Column("n", "float8", encoding="double")
@@ -231,7 +231,7 @@ def test_a_value_of_before_its_column_became_a_text_is_not_worded_by_spark(spark
     assert (row.after.n, row.corrupt) == ("1.0", None)
 
 
-def test_a_time_that_is_read_as_text_is_in_no_zone_of_the_session(spark: SparkSession) -> None:
+def test_a_time_read_as_text_does_not_depend_on_the_sessions_zone(spark: SparkSession) -> None:
     at = Column("at", "timestamptz", encoding="timestamp-micros", text=True)
     value = F.timestamp_micros(F.lit(1_500_000))
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
@@ -246,7 +246,7 @@ def test_a_time_that_is_read_as_text_is_in_no_zone_of_the_session(spark: SparkSe
 @pytest.mark.parametrize(
     ("number", "told"), [(-(10**37), None), (10**50 - 1, "wide: the value is not exactly")]
 )
-def test_a_number_of_more_digits_than_spark_has_is_told(
+def test_a_number_with_more_digits_than_spark_has_is_corrupt(
     spark: SparkSession, number: int, told: str | None
 ) -> None:
     decimal = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2})

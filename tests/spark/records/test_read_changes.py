@@ -1,4 +1,4 @@
-"""Records read as typed changes: every type in every encoding, and nothing rounded or nulled in silence."""
+"""Records read as typed changes: every type in every encoding, and nothing silently rounded or null."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -30,7 +30,7 @@ from tests.spark.handmade_records import (
 
 ID = Column("id", "int4", key=True, encoding="integer")
 
-# Name, type, modifier, encoding, the value's JSON, what Spark has of it.
+# Name, type, modifier, encoding, the value's JSON, the value in Spark.
 VALUES: list[tuple[str, str, int, str, Any, Any]] = [
     ("b", "bool", -1, "boolean", True, True),
     ("i2", "int2", -1, "integer", -32768, -32768),
@@ -150,7 +150,7 @@ def test_every_type_is_exact_in_every_encoding(spark: SparkSession, kafka: Kafka
     assert (truncate.before, truncate.after, truncate.key) == (None, None, None)
 
 
-# Each with what `corrupt` says first; the column is null.
+# Each with the beginning of `corrupt`; the column is null.
 TRAPS: list[tuple[str, str, int, str, Any, str]] = [
     ("v", "numeric", numeric(12, 2), "string", "1.239", "v: '1.239' is not exactly a decimal(12,2)"),
     ("v", "numeric", numeric(12, 2), "string", "NaN", "v: 'NaN' is not exactly a decimal(12,2)"),
@@ -179,7 +179,7 @@ TRAPS: list[tuple[str, str, int, str, Any, str]] = [
 ]
 
 
-def test_what_a_type_cannot_hold_is_told_and_never_rounded(topic: Topic) -> None:
+def test_a_value_that_a_type_can_not_hold_is_corrupt_and_never_rounded(topic: Topic) -> None:
     columns = [
         Column(f"v{n}", kind, typmod, encoding=e) for n, (_, kind, typmod, e, _, _) in enumerate(TRAPS)
     ]
@@ -210,7 +210,7 @@ def test_what_a_type_cannot_hold_is_told_and_never_rounded(topic: Topic) -> None
         ("spark.sql.caseSensitive", "true"),
     ],
 )
-def test_a_session_of_another_setting_reads_the_same(spark: SparkSession, setting: str, value: str) -> None:
+def test_session_settings_do_not_change_what_is_read(spark: SparkSession, setting: str, value: str) -> None:
     columns = [
         Column(f"v{n}", kind, typmod, encoding=e) for n, (_, kind, typmod, e, _, _) in enumerate(TRAPS)
     ]
@@ -233,8 +233,8 @@ def test_a_session_of_another_setting_reads_the_same(spark: SparkSession, settin
         assert (corrupt[n] or "").startswith(trap[5].replace("v:", f"v{n}:")), trap
 
 
-def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None:
-    """It has no old row: neither a key that changed nor a row of a table without one is told."""
+def test_a_flat_update_without_a_record_key_is_corrupt(spark: SparkSession) -> None:
+    """Without an old row it shows neither a key change nor which row of a table without a key changed."""
     schema = table("app.public.t", ID)
     row = {"id": 1}
     messages = [
@@ -250,7 +250,7 @@ def test_a_flat_update_without_a_record_key_is_told(spark: SparkSession) -> None
     assert found[0].after == Row(id=1)
 
 
-def test_columns_too_many_or_too_few_are_told(topic: Topic) -> None:
+def test_unknown_or_missing_columns_make_a_record_corrupt(topic: Topic) -> None:
     schema = table(topic.name, ID, Column("big", "text"))
     topic.write(
         change("c", 10, after={"id": 1, "big": "x", "brand_new": 1}),
@@ -273,7 +273,7 @@ def test_columns_too_many_or_too_few_are_told(topic: Topic) -> None:
     assert found[2].unchanged == ["big"]
 
 
-def test_the_placeholder_is_unchanged_where_it_is_said_so(topic: Topic) -> None:
+def test_the_placeholder_means_unchanged_if_configured(topic: Topic) -> None:
     held = "__debezium_unavailable_value"
     schema = table(topic.name, ID, Column("big", "text"), Column("list", "_int4", encoding="array<integer>"))
     topic.write(change("u", 10, after={"id": 1, "big": held, "list": held}))
@@ -284,7 +284,7 @@ def test_the_placeholder_is_unchanged_where_it_is_said_so(topic: Topic) -> None:
     assert (row.after.big, row.corrupt) == (held, None)
 
 
-def test_each_row_is_read_by_the_schema_that_it_was_written_under(topic: Topic) -> None:
+def test_each_row_is_read_with_the_schema_of_its_time(topic: Topic) -> None:
     old = (ID, Column("title", "text"), Column("n", "numeric", numeric(8, 2), encoding="string"))
     new = (ID, Column("name", "text"), Column("n", "numeric", numeric(8, 2), encoding="decimal-base64"))
     last = (*new[:2], Column("n", "numeric", numeric(12, 4), encoding="decimal-base64"), Column("x", "int4"))
@@ -304,7 +304,7 @@ def test_each_row_is_read_by_the_schema_that_it_was_written_under(topic: Topic) 
     ]
 
 
-def test_a_value_of_a_type_that_spark_makes_nothing_of_in_the_later_one_is_told(topic: Topic) -> None:
+def test_a_value_without_a_cast_to_the_later_type_is_corrupt(topic: Topic) -> None:
     old = (ID, Column("day", "int4", encoding="integer"), Column("tags", "text"))
     new = (ID, Column("day", "date", encoding="iso-date"), Column("tags", "_text", encoding="array<string>"))
     versions = (TableVersion((1, 0), old), TableVersion((20, 0), new))
@@ -318,7 +318,7 @@ def test_a_value_of_a_type_that_spark_makes_nothing_of_in_the_later_one_is_told(
     assert (tuple(second.after), second.corrupt) == ((2, date(2026, 11, 23), ["a", "b"]), None)
 
 
-def test_numbers_and_documents_of_a_column_renamed_by_case_alone_are_read(spark: SparkSession) -> None:
+def test_numbers_and_documents_are_read_after_a_rename_of_case_only(spark: SparkSession) -> None:
     number, document = Column("N", "numeric", encoding="number"), Column("Doc", "json", encoding="json")
     renamed = replace(number, name="n"), replace(document, name="doc")
     versions = TableVersion((1, 0), (ID, number, document)), TableVersion((20, 0), (ID, *renamed))
@@ -336,7 +336,7 @@ def test_numbers_and_documents_of_a_column_renamed_by_case_alone_are_read(spark:
 
 
 @pytest.mark.parametrize("placeholder", [None, True])
-def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(
+def test_an_unchanged_renamed_column_is_listed_by_its_current_name(
     topic: Topic, target: str, placeholder: bool | None
 ) -> None:
     n = Column("n", "int4", encoding="integer")
@@ -358,7 +358,7 @@ def test_an_unchanged_column_that_was_renamed_is_told_by_its_name_in_force(
 
 
 @pytest.mark.parametrize("zone", ["America/New_York"])
-def test_the_session_zone_moves_no_timestamp(topic: Topic, zone: str) -> None:
+def test_the_sessions_zone_does_not_shift_timestamps(topic: Topic, zone: str) -> None:
     schema = table(topic.name, ID, Column("at", "timestamp", encoding="micros"))
     topic.write(change("c", 10, after={"id": 1, "at": 0}))
     before = topic.spark.conf.get("spark.sql.session.timeZone")
@@ -370,8 +370,8 @@ def test_the_session_zone_moves_no_timestamp(topic: Topic, zone: str) -> None:
     assert row.at == "1970-01-01 00:00:00"
 
 
-def test_no_step_is_compiled_into_one_method(topic: Topic) -> None:
-    """Which for a dozen columns would be too large for HotSpot to compile: the read took thrice as long."""
+def test_large_plans_are_not_compiled_into_one_method(topic: Topic) -> None:
+    """It would be too large for HotSpot with a dozen columns, and the read take three times as long."""
     changes = topic.changes(table(topic.name, ID, Column("big", "text"), Column("n", "int8")))
     plan = str(changes._jdf.queryExecution().executedPlan())
     steps = [line.strip(" :+-") for line in plan.splitlines() if "Project [" in line]

@@ -1,4 +1,4 @@
-"""The catalogue's schemas against those that the relay tells, of types that only a catalogue explains."""
+"""Schemas from the catalogue and from the relay compared, for types that only a catalogue describes."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from tests.integration.databases import Database
     [{}, {"numeric": "precise", "time": "debezium", "binary": "hex", "json": "inline"}],
     ids=["defaults", "others"],
 )
-def test_types_of_the_users_own_are_what_the_relay_tells(
+def test_user_defined_types_equal_those_that_the_relay_announces(
     new_relay: NewRelay, database: Database, choices: dict[str, Any]
 ) -> None:
-    """Arrays of domains had the domain's name and were strings: of decimals their base64."""
+    """Arrays of domains once had the domain's name and were strings, or base64 for decimals."""
     database.execute(
         "CREATE EXTENSION IF NOT EXISTS hstore; CREATE DOMAIN cents AS numeric(9,2);"
         "CREATE DOMAIN pairs AS hstore; CREATE DOMAIN board AS int[][]; CREATE DOMAIN small_board AS board;"
@@ -39,7 +39,7 @@ def test_types_of_the_users_own_are_what_the_relay_tells(
     ]
 
 
-def test_in_avro_arrays_have_their_domains_dimensions(database: Database) -> None:
+def test_in_avro_arrays_have_the_dimensions_of_their_domains(database: Database) -> None:
     database.execute(
         "CREATE DOMAIN cents AS numeric(9,2); CREATE DOMAIN board AS int[][]; CREATE DOMAIN small AS board;"
         "CREATE TABLE t (a cents[], b cents[][], c board, d small, e board[])"

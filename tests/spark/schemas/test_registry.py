@@ -1,4 +1,4 @@
-"""A schema registry that does not answer as it should is told of by its name, and not by its password."""
+"""Errors for a schema registry that does not answer properly name it, but not its password."""
 
 import json
 import socket
@@ -23,7 +23,9 @@ from tests.ports import held_port
     ],
     ids=["of_ids", "of_topic", "latest"],
 )
-def test_one_that_is_away_is_named(ask: Callable[[Registry], object], what: str) -> None:
+def test_the_error_for_an_absent_registry_names_it_without_the_password(
+    ask: Callable[[Registry], object], what: str
+) -> None:
     with held_port() as port:
         registry = Registry({"url": f"http://us:sesame@127.0.0.1:{port}", "max.retries": 0})
         with pytest.raises(
@@ -33,7 +35,7 @@ def test_one_that_is_away_is_named(ask: Callable[[Registry], object], what: str)
     assert str(told.value).startswith(f"schema registry http://***@127.0.0.1:{port}, ")
 
 
-def test_one_that_takes_the_question_and_never_answers_is_not_waited_for_without_end(
+def test_a_registry_that_never_answers_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pgrelay.spark.schemas.registry._DEFAULTS", {"timeout": 0.2})
@@ -43,12 +45,12 @@ def test_one_that_takes_the_question_and_never_answers_is_not_waited_for_without
             registry.of_ids([7])
 
 
-def test_options_that_cannot_be_right_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(SetupError, match=r"schema registry http://r: .*tiemout; correct its options"):
         Registry({"url": "http://r", "tiemout": "5"})
 
 
-def test_an_id_that_it_does_not_have_is_waited_for_once(
+def test_an_unknown_id_is_waited_for_once(
     schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.1)
@@ -60,15 +62,15 @@ def test_an_id_that_it_does_not_have_is_waited_for_once(
     monkeypatch.setattr("pgrelay.spark.schemas.registry.time.sleep", pauses.append)
     assert registry.of_ids([known, 10**6]) == {known: '"string"'}
     assert not pauses
-    # And one that it had is not asked for again.
+    # An id that it had is not requested again.
     monkeypatch.setattr(registry, "_client", None)
     assert registry.of_ids([known]) == {known: '"string"'}
 
 
-def test_an_id_that_it_has_since_is_not_unknown_for_ever(
+def test_an_id_registered_later_is_found(
     schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of one of several registries, which heard of a schema long after another."""
+    """For example one of several registries may learn of a schema long after another."""
     monkeypatch.setattr("pgrelay.spark.schemas.registry._PATIENCE_S", 0.0)
     client = SchemaRegistryClient({"url": schema_registry.url})
     fields = [{"name": f"a{uuid4().hex}", "type": "int"}]
@@ -82,9 +84,9 @@ def test_an_id_that_it_has_since_is_not_unknown_for_ever(
     assert json.loads(registry.of_ids([later])[later])["fields"] == fields
 
 
-def test_what_is_no_registry_is_not_taken_for_one_without_a_schema(
+def test_another_server_is_not_taken_for_a_registry_without_the_schema(
     schema_registry: SchemaRegistry,
 ) -> None:
-    """Its 404 has no code of a registry's."""
+    """Its 404 has no registry error code."""
     with pytest.raises(PgrelayError, match="asked for the schema of id 7"):
         Registry(f"{schema_registry.url}/elsewhere").of_ids([7])

@@ -1,4 +1,4 @@
-"""What became of a table's columns, by their order alone; and what can't be told by it."""
+"""What became of a table's columns, judged by their order, and what remains in doubt."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def columns(told: str) -> list[Column]:
         ("id int, a text", "id int", {}),
     ],
 )
-def test_order_and_types_tell_a_rename(before: str, after: str, renames: dict[str, str]) -> None:
+def test_order_and_types_identify_a_rename(before: str, after: str, renames: dict[str, str]) -> None:
     told = find_renames(columns(before), columns(after))
     assert (told.by_name, told.doubt) == (renames, None)
 
@@ -53,7 +53,7 @@ def test_order_and_types_tell_a_rename(before: str, after: str, renames: dict[st
         ("id int, a text, b text", "id int, x text", "which of 'a', 'b' became 'x'"),
     ],
 )
-def test_what_order_and_types_leave_open_is_no_guess(before: str, after: str, doubt: str) -> None:
+def test_an_ambiguous_rename_is_not_guessed(before: str, after: str, doubt: str) -> None:
     told = find_renames(columns(before), columns(after)).doubt
     assert told is not None
     assert doubt in told

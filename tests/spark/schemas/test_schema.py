@@ -1,4 +1,4 @@
-"""Schemas without Spark: versions in order, renames, what a column was, and names that collide."""
+"""Schemas without Spark: ordered versions, renames, a column's lineage, and colliding names."""
 
 from dataclasses import replace
 
@@ -42,11 +42,11 @@ def schema(*versions: TableVersion) -> TableSchema:
         (Column("n", "mood"), StringType()),
     ],
 )
-def test_the_spark_type_of_a_column(column: Column, expected: object) -> None:
+def test_each_column_has_its_spark_type(column: Column, expected: object) -> None:
     assert column.spark_type == expected
 
 
-def test_a_schema_that_a_relay_repeats_is_one_version() -> None:
+def test_a_repeated_schema_is_one_version() -> None:
     first, second = version(10, ID), version(30, ID, TITLE)
     assert folded([first, version(20, ID), second, version(40, ID, TITLE)]) == (first, second)
 
@@ -56,20 +56,20 @@ def test_versions_are_ordered_by_position_not_by_arrival() -> None:
     assert folded([first, second, version(20, ID)]) == (first, second)
 
 
-def test_another_relation_of_the_same_columns_is_another_version() -> None:
+def test_another_relation_with_the_same_columns_is_another_version() -> None:
     one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
     assert folded([one, replace(one, position=(15, 0)), other]) == (one, other)
 
 
-def test_rows_of_before_a_table_that_was_made_anew_are_in_doubt() -> None:
+def test_rows_from_before_a_table_was_recreated_are_in_doubt() -> None:
     one, other = (replace(version(lsn, ID, TITLE), relation=lsn) for lsn in (10, 20))
     told = "the rows are another table's, which was re-created or renamed to that name"
     assert schema(one, other).doubts() == [((20, 0), told)]
     assert schema(one, replace(other, relation=10)).doubts() == []
-    assert schema(replace(one, relation=0), other).doubts() == []  # as the catalogue tells it
+    assert schema(replace(one, relation=0), other).doubts() == []  # as from the catalogue
 
 
-def test_values_of_before_a_type_that_postgres_wrote_rows_anew_for_are_in_doubt() -> None:
+def test_values_from_before_a_type_change_with_a_rewrite_are_in_doubt() -> None:
     at = Column("at", "timestamp", encoding="iso-timestamp")
     on = replace(at, name="on", type_modifier=0)
     renamed = schema(version(10, ID, at, PRICE), version(20, ID, on, PRICE), version(30, ID, on, TITLE))
@@ -79,13 +79,13 @@ def test_values_of_before_a_type_that_postgres_wrote_rows_anew_for_are_in_doubt(
     assert schema(version(10, ID, PRICE), version(20, ID, wider)).doubts() == []
 
 
-def test_what_a_column_was_ends_where_it_was_added() -> None:
+def test_a_columns_lineage_begins_where_it_was_added() -> None:
     again = Column("title", "int8", encoding="integer")
     known = schema(version(1, ID, TITLE), version(2, ID), version(3, ID, again))
     assert known.lineage("title") == [((3, 0), again)]
 
 
-def test_what_a_column_was_follows_renames_and_types() -> None:
+def test_a_columns_lineage_follows_renames_and_type_changes() -> None:
     name, wide = Column("name", "text"), Column("price", "numeric", numeric(12, 2))
     known = schema(version(1, ID, TITLE, PRICE), version(2, ID, name, PRICE), version(3, ID, name, wide))
     assert known.lineage("name") == [((1, 0), TITLE), ((2, 0), name)]
@@ -95,7 +95,7 @@ def test_what_a_column_was_follows_renames_and_types() -> None:
 
 
 @pytest.mark.parametrize("name", ["at", "on"])
-def test_a_column_that_is_read_as_text_is_so_under_all_its_names(name: str) -> None:
+def test_a_column_read_as_text_is_so_under_all_its_names(name: str) -> None:
     at = Column("at", "timestamptz", encoding="iso-timestamp")
     on, due = replace(at, name="on"), replace(at, name="due")
     known = schema(version(1, ID, at, due), version(2, ID, on, due), version(3, ID, on, due, at)).as_text(
@@ -103,17 +103,17 @@ def test_a_column_that_is_read_as_text_is_so_under_all_its_names(name: str) -> N
     )
     texts = [[column.name for column in each.columns if column.text] for each in known.versions]
     assert texts == [["at"], ["on"], ["on", "at"] if name == "at" else ["on"]]
-    # Or the rename would be taken for a drop and an add.
+    # Otherwise the rename would be taken for a drop and an add.
     last = schema(version(1, ID, at), version(2, ID, on)).as_text(name)
     assert last.became(*last.versions) == {"id": "id", "at": "on"}
 
 
-def test_columns_that_differ_in_case_alone_are_refused_by_name() -> None:
+def test_columns_that_differ_only_in_case_are_refused() -> None:
     with pytest.raises(SetupError, match="'id' and 'ID' are the same"):
         table("app.public.t", ID, Column("ID", "text")).refuse_clash()
 
 
-def test_a_column_with_a_name_of_ours_is_refused() -> None:
+def test_a_column_named_like_one_of_ours_is_refused() -> None:
     with pytest.raises(SetupError, match="pgrelay adds a column named '__seq' itself"):
         table("app.public.t", ID, Column("__seq", "int4")).refuse_clash()
 
@@ -128,7 +128,7 @@ def test_an_hstore_in_the_key_is_refused_unless_it_is_read_as_text(kind: str) ->
     table("app.public.t", ID, Column("tags", kind, encoding=encoding)).refuse_clash()
 
 
-def test_a_version_that_spark_can_not_have_is_passed_over() -> None:
+def test_a_version_that_spark_can_not_represent_is_skipped() -> None:
     twice = (ID, Column("ID", "text"))
     known = schema(version(10, *twice), version(20, ID, TITLE), version(30, *twice), version(40, ID, PRICE))
     ends = [known.until((lsn, 0)).latest.position[0] for lsn in (5, 10, 20, 30, 40)]
@@ -138,13 +138,13 @@ def test_a_version_that_spark_can_not_have_is_passed_over() -> None:
         schema(version(10, ID), version(20, *twice)).until((20, 0)).refuse_clash()
 
 
-def test_what_columns_became_over_several_versions() -> None:
+def test_became_follows_columns_over_several_versions() -> None:
     first, last = version(1, ID, TITLE, PRICE), version(3, ID, Column("Title", "text"))
     known = schema(first, version(2, ID, TITLE, Column("Title", "text")), last)
     assert known.became(first, last) == {"id": "id"}
 
 
-def test_what_columns_are_called_now_by_each_name_that_they_had() -> None:
+def test_names_now_maps_earlier_names_to_current_ones() -> None:
     big, large = Column("big", "text"), Column("large", "text")
     known = schema(version(1, ID, big, PRICE), version(2, ID, large, PRICE), version(3, ID, large, big))
     assert known.names_now() == [

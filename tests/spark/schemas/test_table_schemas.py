@@ -1,4 +1,4 @@
-"""Schemas by the schema topic, and by Postgres's catalogue, which come to the same."""
+"""Schemas from the schema topic and from Postgres's catalogue, which are the same."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.spark.handmade_records import change, numeric, rows
 
 @contextmanager
 def transaction(servers: str, name: str) -> Iterator[Producer]:
-    """A producer inside a transaction of Kafka."""
+    """A producer inside a Kafka transaction."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 0})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -52,7 +52,7 @@ CREATE = """
     [{}, {"numeric": "precise", "time": "debezium", "binary": "hex", "json": "inline"}],
     ids=["defaults", "others"],
 )
-def test_the_schema_topic_and_the_catalogue_tell_the_same(
+def test_the_schema_topic_and_the_catalogue_give_the_same(
     spark: SparkSession, new_relay: NewRelay, database: Database, choices: dict[str, Any]
 ) -> None:
     database.execute(CREATE)
@@ -73,7 +73,7 @@ def test_the_schema_topic_and_the_catalogue_tell_the_same(
     assert told[relay.topic("keyless")].key == ()
 
 
-def test_a_topic_without_schemas_is_told_by_name(
+def test_the_error_for_a_topic_without_schemas_names_it(
     spark: SparkSession, new_relay: NewRelay, database: Database
 ) -> None:
     relay = new_relay().start().wait_streaming()
@@ -82,7 +82,7 @@ def test_a_topic_without_schemas_is_told_by_name(
         pg.table_schemas(spark, relay.kafka.bootstrap, prefix=relay.prefix)
 
 
-def test_a_table_that_spark_cannot_have_concerns_no_other(
+def test_a_table_that_spark_can_not_represent_does_not_affect_others(
     spark: SparkSession, handmade: HandmadeRelay, target: str
 ) -> None:
     id_ = Column("id", "int4", key=True, encoding="integer")
@@ -105,9 +105,7 @@ def test_hidden_columns_are_strings_whatever_their_type(spark: SparkSession, han
     assert rows(found) == {("***", Decimal("4.50"), None): 1}
 
 
-def test_what_is_told_of_a_table_later_joins_what_was_read(
-    spark: SparkSession, handmade: HandmadeRelay
-) -> None:
+def test_later_schemas_are_added_to_those_already_read(spark: SparkSession, handmade: HandmadeRelay) -> None:
     id_, name = Column("id", "int4", key=True, encoding="integer"), Column("name", "text")
     a, b = handmade.table("a", id_), handmade.table("b", id_)
     topic = SchemaTopic(handmade.bootstrap, handmade.prefix)
@@ -121,7 +119,7 @@ def test_what_is_told_of_a_table_later_joins_what_was_read(
         pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=["typo"])
 
 
-def test_a_table_that_was_renamed_or_made_anew_is_not_two(
+def test_a_renamed_or_recreated_table_is_not_taken_for_two(
     spark: SparkSession, handmade: HandmadeRelay
 ) -> None:
     id_ = Column("id", "int4", key=True, encoding="integer")
@@ -135,14 +133,14 @@ def test_a_table_that_was_renamed_or_made_anew_is_not_two(
             handmade.table(topic, id_, called=name, relation=relation, since=lsn)
     schemas = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)
     sharing = {topic: schemas[handmade.topic(topic)].sharing for topic in told}
-    # Of the last, the relation that had the name first writes under another.
+    # In the last, the relation that had the name first writes under another one.
     assert sharing == {"renamed": (), "anew": (), "both": ("public.a", "public.b")}
     doubtful = {topic: [at for at, _ in schemas[handmade.topic(topic)].doubts()] for topic in told}
-    # Those that share a topic take turns in it.
+    # Tables that share a topic take turns in it.
     assert doubtful == {"renamed": [], "anew": [(2, 0)], "both": []}
 
 
-def test_what_is_written_and_not_committed_is_waited_for(
+def test_uncommitted_schemas_are_waited_for(
     spark: SparkSession, handmade: HandmadeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = Column("id", "int4", key=True, encoding="integer")
@@ -160,7 +158,7 @@ def test_what_is_written_and_not_committed_is_waited_for(
         assert schemas.read_written(spark, [topic, other]).keys() == {topic, other}
 
 
-def test_what_a_relay_took_back_is_waited_for_once(
+def test_aborted_schemas_are_waited_for_once(
     spark: SparkSession, handmade: HandmadeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with transaction(handmade.bootstrap, handmade.prefix) as aborted:

@@ -1,4 +1,4 @@
-"""Which changes of a column's type leave every value as it was, in Postgres and in Spark."""
+"""Which type changes of a column keep every value, in Postgres and in Spark."""
 
 from datetime import datetime
 from typing import Any
@@ -69,7 +69,7 @@ MOOD = Column("v", "mood", type_oid=16400)
         ),
     ],
 )
-def test_what_only_grows_keeps_its_values(was: Column, now: Column) -> None:
+def test_a_widening_keeps_every_value(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
     assert not rewritten(was, now)
 
@@ -101,7 +101,7 @@ def test_what_only_grows_keeps_its_values(was: Column, now: Column) -> None:
         ),
     ],
 )
-def test_what_postgres_rounds_cuts_pads_or_words_anew_is_told(was: Column, now: Column) -> None:
+def test_changes_that_postgres_rewrites_are_recognized(was: Column, now: Column) -> None:
     assert widens(was.spark_type, now.spark_type)
     assert rewritten(was, now)
 
@@ -115,7 +115,7 @@ TEXTS, INTEGERS = (
 PAIRS = Column("v", "hstore", encoding="map<string>")
 NUMBER = integer("int4")
 
-# An earlier value, in SQL, what it was and became, and what is read of it; None: it is told as inexact.
+# An earlier value in SQL, its old and new column, and what is read; None means inexact.
 CONVERSIONS: list[tuple[str, Column, Column, Any]] = [
     ("7", NUMBER, TEXT, "7"),
     ("7", TEXT, NUMBER, 7),
@@ -129,24 +129,24 @@ CONVERSIONS: list[tuple[str, Column, Column, Any]] = [
     ("5", integer("int8"), NUMBER, 5),
     ("5000000000", integer("int8"), NUMBER, None),
     ("1.5", TEXT, FLOAT, 1.5),
-    # In Postgres's words it is 1, and Spark has 1.0.
+    # Postgres prints 1, and Spark has 1.0.
     ("1", FLOAT, TEXT, None),
-    # Read by the session's zone.
+    # Read in the session's zone.
     ("2026-11-23 01:00:00", INSTANT, TEXT, None),
     ("2026-11-23 01:00:00", INSTANT, at(), None),
     ("2026-11-23 01:00:00", at(), INSTANT, None),
-    # Of bytes Postgres shows the digits; of a number it makes no time.
+    # Postgres prints bytes as digits, and does not convert a number to a time.
     ("ab", BYTES, TEXT, None),
     ("ab", TEXT, BYTES, None),
     ("7", NUMBER, INSTANT, None),
-    # Spark has no such cast, and its plan would be an error.
+    # Spark has no such cast, and its plan would fail.
     ("7", NUMBER, DAY, None),
     ("{a}", TEXT, TEXTS, None),
     ("{a}", TEXT, PAIRS, None),
 ]
 
 
-def test_a_value_of_an_earlier_type_is_read_where_it_is_the_same_one_and_told_where_not(
+def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
     spark: SparkSession,
 ) -> None:
     read = [widened(F.lit(text).cast(was.spark_type), was, now) for text, was, now, _ in CONVERSIONS]
@@ -157,7 +157,7 @@ def test_a_value_of_an_earlier_type_is_read_where_it_is_the_same_one_and_told_wh
     ]
 
 
-def test_arrays_are_compared_by_their_elements(spark: SparkSession) -> None:
+def test_arrays_are_converted_by_their_elements(spark: SparkSession) -> None:
     kept, lost = (F.array(*map(F.lit, texts)) for texts in (["1", "2"], ["1", "x"]))
     found = spark.range(1).select(
         *(widened(each, TEXTS, INTEGERS).alias(f"c{n}") for n, each in enumerate((kept, lost)))
@@ -165,7 +165,7 @@ def test_arrays_are_compared_by_their_elements(spark: SparkSession) -> None:
     assert list(found.collect()[0]) == [[1, 2], None]
 
 
-def test_a_type_is_told_as_it_was_declared() -> None:
+def test_a_type_is_printed_as_declared() -> None:
     columns = [TEXT, varchar(20), at(0), number(8, -2), Column("v", "_bpchar", 14)]
     told = ["text", "varchar(20)", "timestamp(0)", "numeric(8,-2)", "_bpchar(10)"]
     assert [declared(column) for column in columns] == told
