@@ -159,7 +159,7 @@ def test_records_of_a_query_are_counted_from_its_start(
     query = handmade.mirror({"a": target}, options={"startingOffsets": json.dumps({topic: {"0": 3}})})
     assert (seen, under_way_since(topic)) == ([True, False], None)
     listener, registry = listener_of(spark, topic)
-    for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last of a topic that was made anew
+    for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last after a re-creation
         listener.onQueryProgress(progressed(str(query.id), topic, start, end))
         assert registry.get_sample_value("pgrelay_mirror_records_total", {"table": topic}) == taken
 
