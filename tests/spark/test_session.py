@@ -5,6 +5,7 @@ import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,9 +14,12 @@ from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.session import _attach_tables
+from tests.spark.handmade_records import change, changes_of, rows, table
 
 LENGTH = "spark.sql.maxPlanStringLength"
+SCHEMA = table("app.public.t", Column("id", "int4", key=True, encoding="integer"))
 
 
 def test_a_running_session_is_reused_with_settings_that_can_still_change(
@@ -38,6 +42,19 @@ def test_another_warehouse_or_fixed_option_is_refused(spark: SparkSession, tmp_p
     assert pg.session(options={"spark.ui.enabled": False}) is spark  # type: ignore[dict-item]
     with pytest.raises(SetupError, match=r"has spark\.executor\.cores = '', not 2: stop\(\) it"):
         pg.session(options={"spark.executor.cores": 2})  # type: ignore[dict-item]
+
+
+def test_reading_iceberg_leaves_nothing_on_the_heap(spark: SparkSession, target: str) -> None:
+    """Its vectorized reader leaves an allocator for each file, and a mirror reads all files in each batch."""
+    jvm: Any = spark._jvm
+    allocators = jvm.org.apache.iceberg.arrow.ArrowAllocation.rootAllocator().getChildAllocators
+    before = allocators().size()
+    written = [change("c", 10 + number, after={"id": number}) for number in range(3)]
+    for number in range(len(written)):
+        batch = changes_of(spark, SCHEMA, written).where(f"offset = {number}")
+        pg.apply_changes(batch, target, schema=SCHEMA, using="iceberg")
+    assert rows(spark.table(f"iceberg.{target}")) == {(number,): 1 for number in range(len(written))}
+    assert allocators().size() == before
 
 
 def test_a_running_session_without_delta_is_refused(

@@ -36,6 +36,9 @@ _SETTINGS: Final = {
     "spark.sql.catalog.iceberg.type": "hadoop",
     # Each session has its own cache, and a streaming query its own session: ours would read outdated tables.
     "spark.sql.catalog.iceberg.cache-enabled": "false",
+    # Iceberg's vectorized reader leaves an object on the heap, for ever, for each file that it reads
+    # (apache/iceberg#13937). A mirror reads all of a target's files in each batch.
+    "spark.sql.iceberg.vectorization.enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
     "spark.databricks.delta.snapshotPartitions": "2",
     # 10 MB by default: a batch of 100,000 rows is larger, and a merge would sort the whole target to join it.
