@@ -12,7 +12,7 @@ import jgo
 from bench.contenders import Command, Contender, Job
 from bench.stage import PUBLICATION
 from pgrelay.embedded.cache import cache_lock
-from pgrelay.embedded.jars import java
+from pgrelay.embedded.jars import fetch_jars, java
 from pgrelay.embedded.kafka_jars import KAFKA_VERSION
 from pgrelay.embedded.ports import free_port
 
@@ -63,16 +63,13 @@ def debezium() -> list[Contender]:
     return [configured("debezium", {}), configured("debezium tuned", _TUNED)]
 
 
-def configured(name: str, more: Mapping[str, str], jars: Path | None = None) -> Contender:
-    """A Debezium whose connector has `more` options over its defaults. Raises as `debezium` does.
-
-    jgo collects the jars in the folder `jars`. In jgo's own folder, the default, another process that does
-    the same removes them for a moment.
-    """
+def configured(name: str, more: Mapping[str, str]) -> Contender:
+    """A Debezium whose connector has `more` options over its defaults. Raises as `debezium` does."""
     # Without a lock, jgo fails on files that another process is still downloading to its repository.
     with cache_lock("jars"):
-        resolved = jgo.build(_ENDPOINT, cache_dir=jars)
-    class_path = ":".join(str(path) for path in (*resolved.class_path_jars, *resolved.module_path_jars))
+        artifacts = jgo.resolve(_ENDPOINT)
+    jars = fetch_jars([f"{each.groupId}:{each.artifactId}:{each.version}" for each in artifacts])
+    class_path = ":".join(map(str, jars))
 
     def command(job: Job) -> Command:
         worker, connector = _configured(job, more)

@@ -36,7 +36,7 @@ def connector(
         folder=folder,
     )
     try:
-        contender = configured("debezium", told | dict(options), folder / "jars")
+        contender = configured("debezium", told | dict(options))
     except Exception as error:  # whatever a Maven resolver without a network may raise
         raise Unavailable(f"Debezium's jars can't be had: {error!r}") from error
     command = contender.command(job)
