@@ -17,26 +17,30 @@ _ENVELOPED: Final = ("rows", "messages")
 
 async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> list[Finding]:
     """`records.schema_registry` has a url; `wanted` are a run's topics."""
-    options = records.schema_registry
     try:
-        registry = Registry(options)
-    except SetupError as refusal:
-        return [refused(refusal, "a run does not start")]
-    try:
+        registry = Registry(records.schema_registry)
         try:
             await registry.connect()
-        except SetupError as refusal:
-            return [refused(refusal, "a run does not start")]
-        ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
+            return await _schema_findings(registry, records, wanted)
+        finally:
+            await registry.close()
+    except SetupError as refusal:
+        return [refused(refusal, "a run does not start")]
+    except RegistryUnavailable as away:
+        return [refused(away, "no row is relayed until the registry has its schema")]
+
+
+async def _schema_findings(
+    registry: Registry, records: Records, wanted: Sequence[WantedTopic]
+) -> list[Finding]:
+    """Raises RegistryUnavailable."""
+    ours = [topic.name for topic in wanted if topic.of in _ENVELOPED]
+    try:
         refusing = await registry.refusing(ours, records.envelope)
     except SetupError as refusal:
         return [warning("the schemas could not be checked", str(refusal), "fix that, then check again")]
-    except RegistryUnavailable as away:
-        return [refused(away, "no row is relayed until the registry has its schema")]
-    finally:
-        await registry.close()
-    answers = ok(f"the schema registry answers at {mask_options({'url': options['url']})['url']}")
-    return [answers, *another_writers(refusing)]
+    url = mask_options({"url": records.schema_registry["url"]})["url"]
+    return [ok(f"the schema registry answers at {url}"), *another_writers(refusing)]
 
 
 def another_writers(subjects: Sequence[str]) -> list[Finding]:
