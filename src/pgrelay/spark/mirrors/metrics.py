@@ -75,9 +75,7 @@ class MirrorMetrics:
 
     def awaits(self, table: str) -> None:
         """Show the age of a running batch as a table's lag until `behind` tells more; NaN if none runs."""
-        self._lag_seconds.labels(table).set_function(
-            lambda: math.nan if (since := under_way_since(table)) is None else self._age(since)()
-        )
+        self._lag_seconds.labels(table).set_function(lambda: self._age(under_way_since(table), math.nan)())
 
     def behind(self, table: str, *, lsn: int, newest_lsn: int, records: int, oldest_s: float | None) -> None:
         """Set how far a target is behind its topic; `oldest_s`: seconds since 1970, None if it lacks nothing.
@@ -97,6 +95,6 @@ class MirrorMetrics:
         """Set the time of the oldest commit that waits for the rest of its transaction; None if none does."""
         self._held.set_function(self._age(since_s))
 
-    def _age(self, since_s: float | None) -> Callable[[], float]:
+    def _age(self, since_s: float | None, otherwise: float = 0.0) -> Callable[[], float]:
         # Computed whenever the metric is read, so that it grows during a batch.
-        return (lambda: 0.0) if since_s is None else (lambda: max(0.0, self._clock() - since_s))
+        return (lambda: otherwise) if since_s is None else (lambda: max(0.0, self._clock() - since_s))
