@@ -18,12 +18,11 @@ from pgrelay.encode.values.civil import DAY_US
 from pgrelay.encode.values.digits import COMPILED, MINUS, SAFE, ZERO, integer
 from pgrelay.encode.values.marks import Marks
 from pgrelay.encode.values.numbers import NOT_FINITE, integer_bytes, is_number, unscaled
-from pgrelay.encode.values.temporal import day_micros, days, micros, utc_day_micros
+from pgrelay.encode.values.temporal import day_micros, days, is_infinite, micros, utc_day_micros
 
 _I64_MAX: Final = (1 << 63) - 1
 
 _POINT: Final = ord(".")
-_Y: Final = ord("y")
 
 # Halfway between the largest float and what would come next.
 _PAST_FLOATS: Final = float((1 << 128) - (1 << 103))
@@ -104,14 +103,9 @@ def date(value: bytes) -> bytes:
 
 def epoch_days(data: bytes, start: i64, end: i64) -> i64:
     """What `date` writes of `data[start:end]`."""
-    if _is_infinite(data, start, end):
+    if is_infinite(data, start, end):
         raise refusal(data[start:end], "a date that Avro's logical type holds")
     return days(data, start, end)
-
-
-def _is_infinite(data: bytes, start: i64, end: i64) -> bool:
-    """Whether a date or timestamp is infinity or -infinity: no other ends in a y."""
-    return end > start and data[end - 1] == _Y
 
 
 def timestamp(value: bytes) -> bytes:
@@ -121,7 +115,7 @@ def timestamp(value: bytes) -> bytes:
 
 def epoch_micros(data: bytes, start: i64, end: i64) -> i64:
     """What `timestamp` writes of `data[start:end]`."""
-    if _is_infinite(data, start, end):
+    if is_infinite(data, start, end):
         raise refusal(data[start:end], "a timestamp that Avro's logical type holds")
     found = micros(data, start, end)
     if found > _I64_MAX:

@@ -29,14 +29,14 @@ _EIGHT: Final[i64] = 0xFFFF_FFFF
 
 def number(text: bytes, start: i64, end: i64) -> i64:
     """The number with 1 to 18 digits from `start` to before `end`."""
-    if end <= start or end - start > SAFE or end > len(text):
+    size: i64 = end - start
+    if size <= 0 or size > SAFE or end > len(text):
         raise refusal(text[start:end], _DIGITS)
     if not COMPILED:
         digits = text[start:end]
         if not digits.isdigit():
             raise refusal(digits, _DIGITS)
         return int(digits)
-    size: i64 = end - start
     if size <= 8 and start + 8 <= len(text):
         few = _few_digits(read_i64_le(text, start), size)
         if few < 0:

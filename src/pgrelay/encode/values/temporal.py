@@ -44,6 +44,7 @@ _COLON: Final = ord(":")
 _POINT: Final = ord(".")
 _B: Final = ord("B")
 _C: Final = ord("C")
+_Y: Final = ord("y")
 
 
 def iso_timestamp(value: bytes) -> bytes:
@@ -86,12 +87,12 @@ def write_timestamp(writer: BytesWriter, data: bytes, start: i64, end: i64, zone
 
 def epoch_days(value: bytes) -> bytes:
     """A date as days since 1970-01-01, from ``2026-11-20`` or ``0044-03-15 BC``."""
-    return _infinity(value) if value.endswith(b"y") else b"%d" % days(value, 0, len(value))
+    return _infinity(value) if is_infinite(value, 0, len(value)) else b"%d" % days(value, 0, len(value))
 
 
 def epoch_micros(value: bytes) -> bytes:
     """A timestamp as microseconds since 1970-01-01 00:00, from ``2026-11-20 14:54:02.343135``."""
-    return _infinity(value) if value.endswith(b"y") else b"%d" % micros(value, 0, len(value))
+    return _infinity(value) if is_infinite(value, 0, len(value)) else b"%d" % micros(value, 0, len(value))
 
 
 def micros_of_day(value: bytes) -> bytes:
@@ -127,6 +128,11 @@ def _infinity(value: bytes) -> bytes:
     raise refusal(value, "a date or time as Postgres prints it in ISO style and UTC")
 
 
+def is_infinite(data: bytes, start: i64, end: i64) -> bool:
+    """Whether the date or timestamp `data[start:end]` is infinity or -infinity: no other ends in a y."""
+    return end > start and data[end - 1] == _Y
+
+
 def days(data: bytes, start: i64, end: i64) -> i64:
     """Days since 1970-01-01 of `data[start:end]`, ``2026-11-20`` or ``0044-03-15 BC``."""
     bc = _is_bc(data, start, end)
@@ -138,10 +144,8 @@ def micros(data: bytes, start: i64, end: i64) -> int:
 
     Not every timestamp of Postgres fits in 64 bits: counted from 1970, they end in the year 294247.
     """
-    last: i64 = end
     bc = _is_bc(data, start, end)
-    if bc:
-        last -= 3
+    last: i64 = end - 3 if bc else end
     if last - start > 3 and data[last - 3] == _PLUS and data[last - 2] == ZERO and data[last - 1] == ZERO:
         last -= 3
     space: i64 = start + 10
