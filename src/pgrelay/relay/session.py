@@ -50,6 +50,9 @@ _SLICE_BYTES: Final = 256 * 1024
 _REST_LEAST_S: Final = 0.001
 _REST_MOST_S: Final = 0.05
 
+# Inside a streamed segment. Rows that arrive alone are dear to either end, so read them by the hundred.
+_SEGMENT_REST_S: Final = 0.004
+
 # How long a stop waits for the last position once all else is acknowledged; without it, rows are repeated.
 _KEEP_S: Final = 2.0
 
@@ -316,6 +319,6 @@ class Session:
             await asyncio.sleep(max(rest_s, 0))
         else:
             if self.assembler.in_segment:
-                # The server flushes every row. These wait for a commit anyway, so let a few arrive.
-                await asyncio.sleep(_REST_LEAST_S)
+                # The server flushes every row. These wait for a commit anyway, so let many arrive.
+                await asyncio.sleep(_SEGMENT_REST_S)
             await self.source.wait_readable(max(rest_s, 0))
