@@ -83,6 +83,8 @@ class SchemaRegistry:
         command: list[StrPath] = [
             self._java,
             *_JVM_OPTIONS,
+            # It unpacks libraries there at each start, and a killed process leaves them.
+            f"-Djava.io.tmpdir={self._folder}",
             *listening,
             "-jar",
             self._programs / "quarkus-run.jar",
