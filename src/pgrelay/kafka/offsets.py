@@ -159,12 +159,14 @@ class Offsets:
         partition = TopicPartition(self.topic, 0, OFFSET_BEGINNING)
         consumer = self._consumer()
         latest: dict[bytes, Message] = {}
+        stopped_at: int | None = None
         try:
             end = self._end(consumer, partition, given_up)
             consumer.assign([partition])
             while end is not None and (message := _next(consumer, given_up)) is not None:
                 error = message.error()
                 if error is None:
+                    stopped_at = None
                     key = message.key() or b""
                     if message.value() is None:
                         latest.pop(key, None)
@@ -176,14 +178,13 @@ class Offsets:
                     raise self._denied(error)
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaUnavailable(f"topic {self.topic} can't be read: {error.str()}")
-                elif (message.offset() or 0) >= max(end, _readable_to(consumer, partition)):
-                    return latest
+                else:
+                    stopped_at = message.offset() or 0
+                    if stopped_at >= max(end, _readable_to(consumer, partition)):
+                        return latest
         finally:
             consumer.close()
-        raise KafkaUnavailable(
-            f"topic {self.topic} can't be read to its end: Kafka does not answer, or another relay has a "
-            "transaction open"
-        )
+        raise self._unreadable(stopped_at)
 
     def _consumer(self) -> Consumer:
         try:
@@ -208,6 +209,14 @@ class Offsets:
                     raise self._denied(error) from failure
             given_up.wait(_AGAIN_S)
         return None
+
+    def _unreadable(self, stopped_at: int | None) -> KafkaUnavailable:
+        if stopped_at is None:
+            return KafkaUnavailable(f"topic {self.topic} can't be read to its end: Kafka does not answer")
+        return KafkaUnavailable(
+            f"topic {self.topic} can't be read past offset {stopped_at}: another relay has a transaction "
+            "open there, or Kafka left one open that is over (kafka-transactions.sh find-hanging names those)"
+        )
 
     def _denied(self, error: KafkaError) -> SetupError:
         return SetupError(f"Kafka does not let us read topic {self.topic}: {error.str()}; grant READ on it")

@@ -60,7 +60,11 @@ def test_a_relay_killed_at_any_instant_repeats_nothing(database: Database, new_r
 def test_crashes_of_the_servers_repeat_nothing(
     server: Postgres, broker: Kafka, database: Database, new_relay: NewRelay
 ) -> None:
-    """Rows 3 and 27: each server alone, and all three processes together."""
+    """Rows 3 and 27: each server alone, and all three processes together.
+
+    In one of twenty runs Kafka itself leaves a transaction open at the kill (KAFKA-20734, in 4.3 and 4.4), and
+    the relay waits with "can't be read past offset": then it takes a second run.
+    """
     prepare(database)
     relay = exactly_once(new_relay, transactions={"memory_mb": 1}).start().wait_streaming()
     with Workload(database, sessions=2) as load:

@@ -256,11 +256,14 @@ def test_a_position_behind_another_relays_open_transaction_is_waited_for(relay: 
     relay.start()
     relay.wait_event("streaming")
     assert relay.get("/readyz")[0] == 503
-    assert "another relay has a transaction open" in relay.wait_event(WAITING)["reason"]
+    words = relay.wait_event(WAITING)["reason"]
+    [offset] = re.findall(r"read past offset (\d+): another relay has a transaction open there", words)
     producer.commit_transaction()
     relay.database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert ids(relay) == [0, 1, 2]
+    [at] = [record.offset for record in relay.read(offsets_topic(relay)) if record.json_key == other]
+    assert at == int(offset)
 
 
 def test_at_least_once_works_without_an_offsets_topic(database: Database, new_relay: NewRelay) -> None:
