@@ -12,9 +12,8 @@ from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
 from pgrelay.kafka.errors import UNAUTHORIZED, fenced, too_few_brokers
-from pgrelay.kafka.producer_options import largest_record
+from pgrelay.kafka.producer_options import largest_record, transaction_timeout_ms
 from pgrelay.kafka.topics import lasting, made_with, new_topic
-from pgrelay.kafka.transactional import transaction_timeout_ms
 
 # Kafka's own topic for the state of transactions.
 _TRANSACTIONS: Final = "__transaction_state"

@@ -8,6 +8,11 @@ from pgrelay.errors import SetupError
 _QUEUE: Final = "queue.buffering.max.kbytes"
 _QUEUE_KBYTES: Final = 32_768
 _BATCH_BYTES: Final = 1_000_000
+# A partition's next leader gets no records before the old one's requests are over. Brokers take over from one
+# that hangs in broker.session.timeout.ms, 9 s by default; librdkafka waits for 60 s by default.
+_ANSWER_MS: Final = 15_000
+# librdkafka's own default.
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 # The user's own options override these. A stream that is not behind does not linger: see `hurry`. An
 # idempotent producer has one batch of a partition in flight. If the linger time of other records is over by
@@ -48,9 +53,16 @@ def largest_batch(options: Mapping[str, str]) -> int:
     return int(options.get("batch.size", _BATCH_BYTES))
 
 
+def transaction_timeout_ms(options: Mapping[str, str]) -> int:
+    """How long a Kafka transaction may be open before brokers abort it."""
+    return int(options.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+
+
 def defaults_for(options: Mapping[str, str]) -> dict[str, object]:
-    """The defaults, and the queue size that these options need. SetupError if they allow too little."""
-    return {**_DEFAULTS, _QUEUE: _queue_kbytes(options)}
+    """The defaults, among them those that these options need. SetupError if they allow too small a queue."""
+    # librdkafka refuses to wait longer for an answer than a transaction lasts.
+    answer_ms = min(_ANSWER_MS, transaction_timeout_ms(options))
+    return {**_DEFAULTS, _QUEUE: _queue_kbytes(options), "socket.timeout.ms": answer_ms}
 
 
 def _queue_kbytes(options: Mapping[str, str]) -> int:

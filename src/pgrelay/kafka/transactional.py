@@ -20,11 +20,9 @@ from pgrelay.handover import Delivery
 from pgrelay.kafka.closing import clear_frames
 from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, delivery_error, desynchronized
 from pgrelay.kafka.offsets import Delivered, Offsets
+from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
-
-# librdkafka's own default, in milliseconds.
-_TRANSACTION_TIMEOUT: Final = 60_000
 
 # How long one try of a transactional call takes at most: a stop waits no longer for its thread.
 _TRY_S: Final = 1.0
@@ -40,11 +38,6 @@ _CURES: Final[Mapping[int, str]] = {
         "lower transaction.timeout.ms in sink.kafka to the brokers' transaction.max.timeout.ms or less"
     ),
 }
-
-
-def transaction_timeout_ms(options: Mapping[str, str]) -> int:
-    """How long a transaction may be open before brokers abort it."""
-    return int(options.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT))
 
 
 class TransactionalSink(Sink):

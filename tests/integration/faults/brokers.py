@@ -109,10 +109,16 @@ class Brokers:
         """Stop a broker as for a restart: it first gives up the partitions that it leads."""
         self._daemons[node].stop(signal.SIGTERM, timeout=_TIMEOUT)
 
+    def pause(self, node: int) -> None:
+        """Make a broker hang: its connections stay open, and it answers nobody."""
+        self._daemons[node].pause()
+
     def mend(self) -> None:
-        """Start the brokers that are down, and wait until all replicas of all topics are in sync."""
+        """Make all brokers run, and wait until all replicas of all topics are in sync."""
         for node in self.ids:
-            if not self._daemons[node].running:
+            if self._daemons[node].running:
+                self._daemons[node].resume()
+            else:
                 self.start(node)
         wait_until(self._whole, "all brokers and replicas", _TIMEOUT)
 

@@ -28,6 +28,7 @@ from tests.integration.waiting import eventually, wait_until
 from tests.unavailable import skip
 
 PATIENCE = 60.0  # seconds
+TAKEN_OVER = 45.0  # seconds, on a busy machine; it takes 17
 
 _SAFE = {"min.insync.replicas": "2"}
 _QUICK = {"reconnect.backoff.max.ms": 200}  # so the client soon notices that a broker is back
@@ -86,6 +87,23 @@ def test_a_leader_that_dies_under_load_loses_and_duplicates_nothing(
         assert_each_change_is_there_once(relay)
     else:
         history(relay)
+
+
+def test_a_leader_that_hangs_is_given_up_for_the_next(
+    database: Database, new_relay: NewRelay, brokers: Brokers
+) -> None:
+    """Its connections stay open, so only the time tells. librdkafka by itself would wait for a minute."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = replicated(new_relay, "at_least_once")
+    database.execute("INSERT INTO t VALUES (0)")
+    relay.caught_up()
+    leads = wait_until(lambda: brokers.leader(f"{relay.prefix}.offsets"), "a leader")
+    brokers.pause(leads)
+    database.execute("INSERT INTO t SELECT generate_series(1, 100)")
+    relay.caught_up(timeout=TAKEN_OVER)
+    assert leads not in brokers.live()
+    brokers.mend()
+    assert sorted(record.json["after"]["id"] for record in relay.records("t")) == list(range(101))
 
 
 def test_two_of_three_brokers_away_are_waited_for_and_reported(

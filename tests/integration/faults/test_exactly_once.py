@@ -62,7 +62,7 @@ def test_crashes_of_the_servers_repeat_nothing(
 ) -> None:
     """Rows 3 and 27: each server alone, and all three processes together.
 
-    In one of twenty runs Kafka itself leaves a transaction open at the kill (KAFKA-20734, in 4.3 and 4.4), and
+    In one of twenty runs Kafka leaves a transaction open at the kill (KAFKA-20734, in 4.3 and 4.4), and
     the relay waits with "can't be read past offset": then it takes a second run.
     """
     prepare(database)
