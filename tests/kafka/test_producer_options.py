@@ -19,7 +19,7 @@ from tests.kafka.sinks import NOBODY
 def test_a_broker_is_given_up_in_seconds_and_within_a_transactions_timeout(
     given: dict[str, str], answer_ms: int
 ) -> None:
-    """Records wait as long for a partition's next leader. librdkafka refuses to wait past a transaction's end."""
+    """Records wait as long for a partition's next leader. librdkafka refuses more than a transaction has."""
     options = defaults_for(given)
     assert options["socket.timeout.ms"] == answer_ms
     Producer({**options, **NOBODY, **given, **FIXED, "transactional.id": "app"})
