@@ -122,6 +122,15 @@ def test_a_topic_that_exists_meanwhile_is_no_error() -> None:
     assert uncreatable({"orders": KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)}, sink(), 1) == []
 
 
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.NOT_CONTROLLER])
+def test_a_controller_that_does_not_answer_refuses_nothing(code: int) -> None:
+    """It hangs, or another takes over: a run waits for that."""
+    (finding,) = uncreatable({"orders": KafkaError(code), "users": KafkaError(code)}, sink(), 3)
+    assert finding.level == "warning"
+    assert finding.what == "no answer whether 2 topics can be created: orders, users"
+    assert finding.cure == "a run tries again by itself; check again later"
+
+
 def test_future_topics_have_the_brokers_defaults_except_for_our_options() -> None:
     assert to_come([ORDERS], sink(), BROKER) == {"orders": BROKER}
     ours = sink(

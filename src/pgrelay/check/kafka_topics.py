@@ -11,9 +11,11 @@ from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
-from pgrelay.kafka.errors import UNAUTHORIZED, fenced, too_few_brokers
+from pgrelay.kafka.errors import UNAUTHORIZED, fenced, passes, too_few_brokers
 from pgrelay.kafka.producer_options import largest_record, transaction_timeout_ms
 from pgrelay.kafka.topics import lasting, made_with, new_topic
+
+_ITSELF: Final = "a run tries again by itself"
 
 # Kafka's own topic for the state of transactions.
 _TRANSACTIONS: Final = "__transaction_state"
@@ -139,20 +141,22 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers:
     for name, refusal in refusals.items():
         if refusal.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             topics.setdefault(refusal.code(), []).append(name)
-    return [
-        error(
-            f"{counted(len(names), 'topic')} can't be created: {some(names)}",
-            refusals[names[0]].str(),
-            _creation_cure(refusals[names[0]], names[0], config, brokers),
-        )
-        for names in topics.values()
-    ]
+    return [_uncreated(names, refusals[names[0]], config, brokers) for names in topics.values()]
+
+
+def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, brokers: int) -> Finding:
+    which = f"{counted(len(names), 'topic')} can"
+    if passes(refusal):
+        what = f"no answer whether {which} be created: {some(names)}"
+        return warning(what, refusal.str(), f"{_ITSELF}; check again later")
+    cure = _creation_cure(refusal, names[0], config, brokers)
+    return error(f"{which}'t be created: {some(names)}", refusal.str(), cure)
 
 
 def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
     if fenced(refusal) or (too_few_brokers(refusal) and config.replication_factor <= brokers):
-        return "a run tries again by itself; if it does not pass, look at the brokers' logs"
+        return f"{_ITSELF}; if it does not pass, look at the brokers' logs"
     if too_few_brokers(refusal):
         return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"
     if code in UNAUTHORIZED:
