@@ -1,7 +1,7 @@
 """The defaults of a producer, and what they depend on."""
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from pgrelay.kafka.producer_options import FIXED, defaults_for
 from tests.kafka.sinks import NOBODY
@@ -23,3 +23,9 @@ def test_a_broker_is_given_up_in_seconds_and_within_a_transactions_timeout(
     options = defaults_for(given)
     assert options["socket.timeout.ms"] == answer_ms
     Producer({**options, **NOBODY, **given, **FIXED, "transactional.id": "app"})
+
+
+def test_a_transaction_timeout_that_is_refused_is_refused_by_its_own_name() -> None:
+    given = {"transaction.timeout.ms": "5"}
+    with pytest.raises(KafkaException, match=r'"transaction\.timeout\.ms" value 5 is outside allowed range'):
+        Producer({**defaults_for(given), **NOBODY, **given})

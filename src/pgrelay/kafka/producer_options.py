@@ -11,8 +11,9 @@ _BATCH_BYTES: Final = 1_000_000
 # A partition's next leader gets no records before the old one's requests are over. Brokers take over from one
 # that hangs in broker.session.timeout.ms, 9 s by default; librdkafka waits for 60 s by default.
 _ANSWER_MS: Final = 15_000
-# librdkafka's own default.
+# librdkafka's own default, and the least that it allows.
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
+_LEAST_TIMEOUT_MS: Final = 1_000
 
 # The user's own options override these. A stream that is not behind does not linger: see `hurry`. An
 # idempotent producer has one batch of a partition in flight. If the linger time of other records is over by
@@ -60,8 +61,9 @@ def transaction_timeout_ms(options: Mapping[str, str]) -> int:
 
 def defaults_for(options: Mapping[str, str]) -> dict[str, object]:
     """The defaults, among them those that these options need. SetupError if they allow too small a queue."""
-    # librdkafka refuses to wait longer for an answer than a transaction lasts.
-    answer_ms = min(_ANSWER_MS, transaction_timeout_ms(options))
+    # librdkafka refuses to wait longer for an answer than a transaction lasts. One that it does not allow is
+    # the option to be refused, and not ours.
+    answer_ms = min(_ANSWER_MS, max(_LEAST_TIMEOUT_MS, transaction_timeout_ms(options)))
     return {**_DEFAULTS, _QUEUE: _queue_kbytes(options), "socket.timeout.ms": answer_ms}
 
 
