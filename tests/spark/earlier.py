@@ -30,5 +30,6 @@ def leave_target(warehouse: Path) -> None:
 def leave_unmade(warehouse: Path) -> None:
     """Leave what a CREATE TABLE leaves that is killed before its commit has its name."""
     log = warehouse / "unmade.db" / "t" / "_delta_log"
-    log.mkdir(parents=True)
+    (log / "_staged_commits").mkdir(parents=True)
     (log / f".{0:020}.json.1.tmp").touch()
+    (log / f"..{0:020}.json.1.tmp.crc").touch()

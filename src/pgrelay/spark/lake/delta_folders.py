@@ -43,9 +43,15 @@ def remove_unmade(spark: SparkSession, name: str) -> None:
     inside = list(files.listStatus(folder))
     if [status.getPath().getName() for status in inside] != [_LOG]:
         return
-    # A commit's file gets its final name last.
-    if all(status.getPath().getName().startswith(".") for status in files.listStatus(inside[0].getPath())):
+    if all(_precedes_commits(files, status) for status in files.listStatus(inside[0].getPath())):
         _remove(spark, folder)
+
+
+def _precedes_commits(files: JavaObject, in_log: JavaObject) -> bool:
+    """Whether it is a hidden file or an empty folder: a commit's file gets its final name last."""
+    place = in_log.getPath()
+    hidden: bool = place.getName().startswith(".")
+    return hidden or (in_log.isDirectory() and not files.listStatus(place))
 
 
 def _remove(spark: SparkSession, folder: JavaObject) -> None:
