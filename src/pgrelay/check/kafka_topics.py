@@ -11,7 +11,7 @@ from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
 from pgrelay.kafka.cluster import Broker, Cluster, Overview, Topic, TopicConfig
-from pgrelay.kafka.errors import UNAUTHORIZED, fenced, passes, too_few_brokers
+from pgrelay.kafka.errors import UNAUTHORIZED, creatable_later, passes, too_few_brokers
 from pgrelay.kafka.producer_options import largest_record, transaction_timeout_ms
 from pgrelay.kafka.topics import lasting, made_with, new_topic
 
@@ -145,17 +145,17 @@ def uncreatable(refusals: Mapping[str, KafkaError], config: SinkConfig, brokers:
 
 
 def _uncreated(names: Sequence[str], refusal: KafkaError, config: SinkConfig, brokers: int) -> Finding:
-    which = f"{counted(len(names), 'topic')} can"
+    topics = counted(len(names), "topic")
     if passes(refusal):
-        what = f"no answer whether {which} be created: {some(names)}"
+        what = f"no answer whether {topics} can be created: {some(names)}"
         return warning(what, refusal.str(), f"{_ITSELF}; check again later")
     cure = _creation_cure(refusal, names[0], config, brokers)
-    return error(f"{which}'t be created: {some(names)}", refusal.str(), cure)
+    return error(f"{topics} can't be created: {some(names)}", refusal.str(), cure)
 
 
 def _creation_cure(refusal: KafkaError, topic: str, config: SinkConfig, brokers: int) -> str:
     code = refusal.code()
-    if fenced(refusal) or (too_few_brokers(refusal) and config.replication_factor <= brokers):
+    if creatable_later(refusal, enough_brokers=config.replication_factor <= brokers):
         return f"{_ITSELF}; if it does not pass, look at the brokers' logs"
     if too_few_brokers(refusal):
         return f"set sink.replication_factor (now {config.replication_factor}) to {brokers} or less"

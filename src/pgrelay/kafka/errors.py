@@ -205,9 +205,14 @@ def passes(reason: KafkaError) -> bool:
     return reason.code() in _LATER
 
 
+def creatable_later(reason: KafkaError, enough_brokers: bool) -> bool:
+    """Whether a failed creation may succeed later; `enough_brokers`: the cluster has them, if not now."""
+    return passes(reason) or fenced(reason) or (enough_brokers and too_few_brokers(reason))
+
+
 def uncreated(topic: str, reason: KafkaError, enough_brokers: bool = False) -> PgrelayError:
-    """The error for a topic that could not be created; `enough_brokers`: the cluster has them, if not now."""
-    if passes(reason) or fenced(reason) or (enough_brokers and too_few_brokers(reason)):
+    """The error for a topic that could not be created; `enough_brokers` as for `creatable_later`."""
+    if creatable_later(reason, enough_brokers):
         return KafkaUnavailable(f"topic {topic} can't be created yet: {reason.str()}")
     return SetupError(
         f"topic {topic} can't be created: {reason.str()}; create it yourself, or correct pgrelay's rights, "
