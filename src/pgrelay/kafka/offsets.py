@@ -167,11 +167,7 @@ class Offsets:
                 error = message.error()
                 if error is None:
                     stopped_at = None
-                    key = message.key() or b""
-                    if message.value() is None:
-                        latest.pop(key, None)
-                    elif key not in latest or not _goes_back(latest[key], message):
-                        latest[key] = message
+                    _take(message, latest)
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # librdkafka looks for the group's coordinator, and we have nothing to ask it
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -239,6 +235,15 @@ def _next(consumer: Consumer, given_up: threading.Event) -> Message | None:
 
 def _reached(position: Delivered) -> tuple[int, int, int]:
     return position.lsn, position.commit_lsn or 0, position.seq or 0
+
+
+def _take(message: Message, latest: dict[bytes, Message]) -> None:
+    """Let a record replace the one of its key, unless it is a position that goes back."""
+    key = message.key() or b""
+    if message.value() is None:
+        latest.pop(key, None)
+    elif key not in latest or not _goes_back(latest[key], message):
+        latest[key] = message
 
 
 def _goes_back(before: Message, message: Message) -> bool:
