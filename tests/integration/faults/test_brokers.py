@@ -19,7 +19,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.brokers import Brokers
 from tests.integration.faults.history import history
-from tests.integration.faults.once import assert_each_change_is_there_once
+from tests.integration.faults.once import TABLE, assert_each_change_is_there_once, ids
 from tests.integration.faults.workload import TABLES, Workload, prepare
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
@@ -56,6 +56,16 @@ def kafka(brokers: Brokers) -> KafkaServer:
     return KafkaServer(brokers.bootstrap)
 
 
+@pytest.fixture
+def relay(database: Database, new_relay: NewRelay) -> Relay:
+    """A relay with at-least-once delivery that has delivered a row of table t."""
+    database.execute(TABLE)
+    relay = replicated(new_relay, "at_least_once")
+    database.execute("INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    return relay
+
+
 def replicated(new_relay: NewRelay, delivery: str) -> Relay:
     sink: dict[str, Any] = {
         "delivery": delivery,
@@ -90,29 +100,21 @@ def test_a_leader_that_dies_under_load_loses_and_duplicates_nothing(
 
 
 def test_a_leader_that_hangs_is_given_up_for_the_next(
-    database: Database, new_relay: NewRelay, brokers: Brokers
+    database: Database, relay: Relay, brokers: Brokers
 ) -> None:
     """Its connections stay open, so only the time tells. librdkafka by itself would wait for a minute."""
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    relay = replicated(new_relay, "at_least_once")
-    database.execute("INSERT INTO t VALUES (0)")
-    relay.caught_up()
     leads = wait_until(lambda: brokers.leader(f"{relay.prefix}.offsets"), "a leader")
     brokers.pause(leads)
-    database.execute("INSERT INTO t SELECT generate_series(1, 100)")
+    database.execute("INSERT INTO t SELECT generate_series(2, 100)")
     relay.caught_up(timeout=TAKEN_OVER)
     assert leads not in brokers.live()
     brokers.mend()
-    assert sorted(record.json["after"]["id"] for record in relay.records("t")) == list(range(101))
+    assert ids(relay) == list(range(1, 101))
 
 
 def test_two_of_three_brokers_away_are_waited_for_and_reported(
-    database: Database, new_relay: NewRelay, brokers: Brokers
+    database: Database, relay: Relay, brokers: Brokers
 ) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    relay = replicated(new_relay, "at_least_once")
-    database.execute("INSERT INTO t VALUES (1)")
-    relay.caught_up()
     for node in (2, 3):
         brokers.kill(node)
     confirmed_lsn = relay.confirmed_lsn()
@@ -122,7 +124,7 @@ def test_two_of_three_brokers_away_are_waited_for_and_reported(
     brokers.mend()
     relay.caught_up()
     relay.wait_streaming()
-    assert sorted(record.json["after"]["id"] for record in relay.records("t")) == [1, 2]
+    assert ids(relay) == [1, 2]
 
 
 async def test_topics_are_created_while_a_broker_shuts_down(
