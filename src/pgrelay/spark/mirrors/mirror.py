@@ -15,6 +15,7 @@ from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
+from pgrelay.spark.mirrors.cut_off import ending_if_cut_off
 from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
@@ -181,7 +182,8 @@ def _query(
     refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    writer = stream.writeStream.foreachBatch(_marked(checkpoint, ids.checking(apply)))
+    batches = ending_if_cut_off(spark, _marked(checkpoint, ids.checking(apply)))
+    writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
