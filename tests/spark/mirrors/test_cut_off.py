@@ -1,13 +1,15 @@
 """A query that is stopped in the middle of a batch, as a cell of a notebook does it."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay import spark as pg
+from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.under_way import under_way_since
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.waiting import wait_until
@@ -61,3 +63,39 @@ def test_a_query_that_is_stopped_during_a_batch_ends_without_an_error(
     handmade.mirror({"a": target}, using=using)
     name = target if using == "delta" else f"iceberg.{target}"
     assert rows(spark.table(name), "id") == {(n,): 1 for n in range(3)}
+
+
+def test_no_later_job_of_the_batch_runs_after_a_stop(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark cancels the jobs that run. A batch may be between two, in a thread that it does not interrupt."""
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    begun = threading.Event()
+    cancelled: list[str] = []
+
+    def apply_table(batches: Batches, records: DataFrame, *given: Any) -> None:
+        begun.set()
+        wait_until(lambda: not query.isActive, "the stop")
+
+        def run() -> bool:
+            try:
+                records.count()
+            except Exception as error:
+                cancelled.append(str(error))
+            return bool(cancelled)
+
+        wait_until(run, "the end of the batch's jobs")
+
+    monkeypatch.setattr(Batches, "apply_table", apply_table)
+    query = pg.mirror(
+        spark,
+        handmade.bootstrap,
+        {topic: target},
+        prefix=handmade.prefix,
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    assert begun.wait(60)
+    query.stop()
+    assert len(cancelled) == 1
+    assert "SPARK_JOB_CANCELLED" in cancelled[0]

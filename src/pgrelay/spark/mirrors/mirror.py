@@ -182,7 +182,7 @@ def _query(
     refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    batches = ending_if_cut_off(spark, _marked(checkpoint, ids.checking(apply)))
+    batches = ending_if_cut_off(source, _marked(checkpoint, ids.checking(apply)))
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
