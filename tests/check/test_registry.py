@@ -13,7 +13,8 @@ class Refusing(StreamRequestHandler):
     def handle(self) -> None:
         while self.rfile.readline() != b"\r\n":
             pass
-        self.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+        # Confluent's client does not close its connection to an issuer, unless it is told to.
+        self.wfile.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
 async def test_a_token_server_that_refuses_us_is_an_error() -> None:
