@@ -18,6 +18,7 @@ from tests.docs.pages import blocks
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.long import long
+from tests.spark.handmade_records import Message, produce
 from tests.spark.mirror_command import MirrorCommand
 from tests.spark.standalone import cluster
 
@@ -73,6 +74,19 @@ def test_it_mirrors_and_reports_until_asked_to_stop(
         assert mirror.events("stopped")
         for table in ("orders", "notes"):
             assert in_lake(spark, mirror, table) == in_postgres(database, table)
+
+
+@long
+def test_a_record_that_can_not_be_read_ends_it_with_one_line(relay_of_orders: Any, tmp_path: Path) -> None:
+    relay = relay_of_orders
+    produce(relay.kafka.bootstrap, relay.topic("notes"), [Message(b"garbage")])
+    with MirrorCommand(relay, tmp_path, ["notes"]) as mirror:
+        mirror.start()
+        assert mirror.wait_exit() == 4
+        assert re.search(
+            rf"^pgrelay: {relay.topic('notes')} partition 0 offset 1: .*garbage", mirror.log_text, re.M
+        )
+        assert "Traceback" not in mirror.log_text
 
 
 @long

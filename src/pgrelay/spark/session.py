@@ -109,7 +109,7 @@ def session(
     for key, value in (settings | dict(options or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    _silence(spark, _CRIES_WOLF)
+    silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
 
@@ -162,7 +162,8 @@ def _plain(value: str) -> str:
     return re.sub("^file:/*", "/", value).rstrip("/")
 
 
-def _silence(spark: SparkSession, logger: str) -> None:
+def silence(spark: SparkSession, logger: str) -> None:
+    """Log nothing of that logger of Java's any more."""
     jvm = spark._jvm
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j

@@ -1,5 +1,6 @@
 """The mirror's process: a session, one query, its metrics, and an orderly end."""
 
+import logging
 import os
 import signal
 import threading
@@ -17,11 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
 from pgrelay.early_stop import noted
+from pgrelay.spark.session import silence
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import told_at_start, told_of_java
 from pgrelay.status.listening import not_had
 
 _log = structlog.get_logger(__name__)
+
+_QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 
 _LOOK_EVERY_S: Final = 1
 
@@ -45,6 +49,7 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
         with _asked_to_stop(stop), _served(config, metrics), told_of_java(stop):
             with told_at_start("spark, lake.warehouse"):
                 spark = _session(config)
+            _leave_failures_to_us(spark)
             _on_signals(stop)  # PySpark has replaced our handlers by one of its own
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
@@ -74,6 +79,12 @@ def _session(config: MirrorConfig) -> SparkSession:
     spark = pg.session(config.lake.warehouse, master, options=config.spark.options, progress=_fetching)
     _log.info("Spark runs", version=spark.version, master=spark.sparkContext.master)
     return spark
+
+
+def _leave_failures_to_us(spark: SparkSession) -> None:
+    """What a batch raises is logged by neither Py4J nor Spark, with Java's traces: `_follow` reports it."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    silence(spark, _QUERY)
 
 
 def _fetching(name: str, size: int) -> None:
@@ -124,7 +135,10 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> None:
         _finish_batch(query)
         query.stop()
     except StreamingQueryException as error:
-        raise pg.query_error(error) from error
+        failure = pg.query_error(error)
+        if type(failure) is pg.PgrelayError:  # not a refusal of ours
+            _log.error("the query failed", spark=str(error))
+        raise failure from error
 
 
 def _finish_batch(query: StreamingQuery) -> None:

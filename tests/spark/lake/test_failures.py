@@ -1,6 +1,7 @@
 """Delta's failures become one line with the topic and the target."""
 
 import threading
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
+from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
@@ -77,6 +79,14 @@ def test_a_killed_java_process_is_a_pgrelay_error(gone: Exception) -> None:
     stop.set()
     with told_of_java(stop):  # Java was stopped together with us
         raise gone
+
+
+def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    with pytest.raises(Exception, match="number") as thrown:
+        jvm.java.util.concurrent.CompletableFuture.failedFuture(jvm.java.io.IOException("no number")).get()
+    assert reason(thrown.value) == "java.io.IOException: no number"
+    assert reason(ValueError("no number\nand more")) == "no number"
 
 
 def test_other_errors_are_one_line_too() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
+from pgrelay.errors import SetupError
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing, slices
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
@@ -73,6 +74,16 @@ def test_a_target_created_from_a_registrys_schema_follows_later_versions(
     batches.apply_tables(as_read(spark, schema.topic, written), {schema.topic: schema})
     found = rows(spark.table(target), "id", "title", "extra")
     assert found == {(1, "b", None): 1, (2, "c", "x"): 1}
+
+
+def test_no_table_begins_after_one_has_failed(spark: SparkSession, target: str) -> None:
+    topics = ["app.public.a", "app.public.b"]
+    read = [as_read(spark, topic, [change("c", 10, after={"id": 1})]) for topic in topics]
+    writing = Writing({topic: f"{target}_{topic[-1]}" for topic in topics}, "iceberg")
+    only_b = {topics[1]: TableSchema(topics[1], "public", "b", (TableVersion((1, 0), (ID,)),), "1")}
+    with pytest.raises(SetupError, match=r"^app\.public\.a: the schema topic has no schema"):
+        Batches(SchemaTopic("", "app"), Reading(), writing).apply_tables(read[0].union(read[1]), only_b, 1)
+    assert not spark.catalog.tableExists(f"{target}_b")
 
 
 def test_each_record_is_read_with_one_version(spark: SparkSession) -> None:

@@ -50,6 +50,11 @@ def cause(error: Py4JJavaError | CapturedException) -> str:
     return _first_line(java.toString())
 
 
+def reason(error: Exception) -> str:
+    """In one line: the root cause of what Java threw, the text of anything else."""
+    return cause(error) if isinstance(error, (Py4JJavaError, CapturedException)) else _first_line(str(error))
+
+
 def _first_line(text: str) -> str:
     first, _, rest = text.strip().partition("\n")
     # Some errors give the details on the next line.

@@ -1,5 +1,6 @@
 """What a mirror does with each micro-batch, and what it keeps from one to the next."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -108,19 +109,22 @@ class Batches:
     ) -> None:
         """Apply the records of every topic, `at_once` topics in parallel. Each topic reads `records` again.
 
-        Raises the error of the first topic that fails, in their order.
+        Raises the error of the first topic that fails, in their order. No topic begins after that.
         """
+        failed = threading.Event()
+
+        def apply(topic: str) -> None:
+            if failed.is_set():
+                return
+            try:
+                self.apply_table(records.where(F.col("topic") == topic), topic, schemas)
+            except BaseException:
+                failed.set()
+                raise
+
         with ThreadPoolExecutor(at_once) as pool:
             topics = self._with_work(records)
-            started = [
-                pool.submit(
-                    _in_query(records.sparkSession, self.apply_table),
-                    records.where(F.col("topic") == topic),
-                    topic,
-                    schemas,
-                )
-                for topic in topics
-            ]
+            started = [pool.submit(_in_query(records.sparkSession, apply), topic) for topic in topics]
             for done in started:
                 done.result()
 

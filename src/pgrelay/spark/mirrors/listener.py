@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import (
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.held_commits import held_since
 from pgrelay.spark.mirrors.kafka_offsets import Offsets
@@ -155,7 +156,7 @@ class MirrorListener(StreamingQueryListener):
         try:
             places = self._ends.places(read)
         except Exception as error:  # of Kafka or Spark; a mirror must not end because a metric is missing
-            _log.warning("the lag is not known", reason=str(error).partition("\n")[0])
+            _log.warning("the lag is not known", reason=reason(error))
             return
         for topic, place in places.items():
             self._metrics.behind(

@@ -7,6 +7,7 @@ from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import allows_loss
+from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 
@@ -25,7 +26,7 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
     try:
         first = source.offsets.firsts(topics)
     except Py4JError as error:
-        _log.debug("the topics' first offsets can't be read", reason=str(error).partition("\n")[0])
+        _log.debug("the topics' first offsets can't be read", reason=reason(error))
         return
     added = sorted(topic for topic in first.keys() - read.keys() if any(first[topic].values()))
     if added:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import allows_loss
+from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
@@ -66,7 +67,7 @@ class TopicIds:
         try:
             return _ids(self._source, topics)
         except Py4JError as error:
-            _log.debug("the topics' ids can't be read", reason=str(error).partition("\n")[0])
+            _log.debug("the topics' ids can't be read", reason=reason(error))
             return {}
 
 

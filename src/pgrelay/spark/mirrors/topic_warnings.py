@@ -7,6 +7,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 
 _log = structlog.get_logger(__name__)
@@ -31,7 +32,7 @@ def warn_of_topics(
                 )
             compacted = _compacted(spark, client, sorted(there))
     except Py4JError as error:
-        _log.debug("the topics' configuration can't be read", reason=str(error).partition("\n")[0])
+        _log.debug("the topics' configuration can't be read", reason=reason(error))
         return
     for topic in compacted:
         _log.warning(
