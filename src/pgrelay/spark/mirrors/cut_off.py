@@ -1,9 +1,11 @@
 """Batches that a stop of their query cuts off: soon, and as an end, not as a failure."""
 
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -53,8 +55,9 @@ def ending_if_cut_off(source: QuerySource, apply: Apply) -> Apply:
 
 def _cancel_when_stopped(spark: SparkSession, query: StreamingQuery, ended: threading.Event) -> None:
     """Once the query is asked to stop, cancel all jobs that its batch still begins."""
-    while query.isActive:
-        if ended.wait(_LOOK_EVERY_S):
-            return
     context: Any = spark.sparkContext._jsc
-    context.sc().cancelJobGroupAndFutureJobs(query.runId, "the query was stopped")
+    with suppress(Py4JError, ConnectionError):  # without Java there are no jobs, either
+        while query.isActive:
+            if ended.wait(_LOOK_EVERY_S):
+                return
+        context.sc().cancelJobGroupAndFutureJobs(query.runId, "the query was stopped")
