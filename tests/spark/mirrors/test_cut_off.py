@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
+from pgrelay.spark.lake.tables import Using
 from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.under_way import under_way_since
 from pgrelay.spark.schemas.columns import Column
@@ -42,20 +44,32 @@ def uncaught(spark: SparkSession) -> Iterator[Uncaught]:
     threads.setDefaultUncaughtExceptionHandler(before)
 
 
-@pytest.mark.parametrize("using", ["delta", "iceberg"])
-def test_a_query_that_is_stopped_during_a_batch_ends_without_an_error(
-    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path, uncaught: Uncaught, using: Any
-) -> None:
-    topic = handmade.table("a", ID)
-    handmade.write("a", *(change("c", 10, n, after={"id": n}) for n in range(3)))
-    query = pg.mirror(
-        spark,
+def following(
+    handmade: HandmadeRelay, topic: str, target: str, folder: Path, using: Using = "delta"
+) -> StreamingQuery:
+    """A query that mirrors until it is stopped, with the checkpoint that `handmade` has."""
+    return pg.mirror(
+        handmade.spark,
         handmade.bootstrap,
         {topic: target},
         prefix=handmade.prefix,
-        checkpoint=str(tmp_path / "checkpoint"),
+        checkpoint=str(folder / "checkpoint"),
         using=using,
     )
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_query_that_is_stopped_during_a_batch_ends_without_an_error(
+    spark: SparkSession,
+    handmade: HandmadeRelay,
+    target: str,
+    tmp_path: Path,
+    uncaught: Uncaught,
+    using: Using,
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", *(change("c", 10, n, after={"id": n}) for n in range(3)))
+    query = following(handmade, topic, target, tmp_path, using)
     wait_until(lambda: under_way_since(topic) is not None, "a batch")
     query.stop()
     assert query.exception() is None
@@ -71,12 +85,12 @@ def test_no_later_job_of_the_batch_runs_after_a_stop(
     """Spark cancels the jobs that run. A batch may be between two, in a thread that it does not interrupt."""
     topic = handmade.table("a", ID)
     handmade.write("a", change("c", 10, after={"id": 1}))
-    begun = threading.Event()
+    begun, stopping = threading.Event(), threading.Event()
     cancelled: list[str] = []
 
     def apply_table(batches: Batches, records: DataFrame, *given: Any) -> None:
         begun.set()
-        wait_until(lambda: not query.isActive, "the stop")
+        wait_until(lambda: stopping.is_set() and not query.isActive, "the stop")
 
         def run() -> bool:
             try:
@@ -88,14 +102,9 @@ def test_no_later_job_of_the_batch_runs_after_a_stop(
         wait_until(run, "the end of the batch's jobs")
 
     monkeypatch.setattr(Batches, "apply_table", apply_table)
-    query = pg.mirror(
-        spark,
-        handmade.bootstrap,
-        {topic: target},
-        prefix=handmade.prefix,
-        checkpoint=str(tmp_path / "checkpoint"),
-    )
-    assert begun.wait(60)
+    query = following(handmade, topic, target, tmp_path)
+    wait_until(begun.is_set, "a batch")
+    stopping.set()
     query.stop()
     assert len(cancelled) == 1
     assert "SPARK_JOB_CANCELLED" in cancelled[0]
