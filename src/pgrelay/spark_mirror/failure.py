@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.spark.lake.failures import told_of
+from pgrelay.spark.lake.failures import reason, told_of
 
 _log = structlog.get_logger(__name__)
 
@@ -25,7 +25,7 @@ def told_at_start(of: str) -> Iterator[None]:
             raise SetupError(str(error)) from error
         raise
     except PySparkException as error:  # from Python's side: Java did not start
-        raise PgrelayError(f"{of}: {str(error).strip().partition(chr(10))[0]}") from error
+        raise PgrelayError(f"{of}: {reason(error)}") from error
 
 
 @contextmanager
