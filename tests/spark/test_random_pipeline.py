@@ -8,6 +8,7 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,24 +126,19 @@ def _changes(relay: Relay, workload: Workload, columns: RandomColumns, seed: int
     """Change rows and columns, and kill the relay now and then, during the block."""
     rng = random.Random(seed)
     stop = threading.Event()
-    failures = list[BaseException]()
 
     def run() -> None:
-        try:
-            while not stop.wait(rng.uniform(0.2, 1)):
-                workload.run(rng.randint(1, 3))
-                columns.change()
-                if rng.random() < 0.05:
-                    relay.kill()
-                    relay.start()
-        except BaseException as failure:  # raised in the test's own thread
-            failures.append(failure)
+        while not stop.wait(rng.uniform(0.2, 1)):
+            workload.run(rng.randint(1, 3))
+            columns.change()
+            if rng.random() < 0.05:
+                relay.kill()
+                relay.start()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            yield
+        finally:
+            stop.set()
+        running.result()
