@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
+from pgrelay.kafka.reports import take_reports
+
 _PURGE_S: Final = 5.0
 
 
@@ -31,5 +33,5 @@ def close_clients(clients: list[Any]) -> None:
     """
     # A report that is not taken in is never freed, nor is what it refers to.
     with contextlib.suppress(KafkaException):
-        clients[0].flush(_PURGE_S)
+        take_reports(clients[0].flush, _PURGE_S)
     clients.clear()

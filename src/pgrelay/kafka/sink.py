@@ -37,6 +37,7 @@ from pgrelay.kafka.errors import (
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
+from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
 from pgrelay.progress import InFlight
 
@@ -133,7 +134,7 @@ class Sink:
     ) -> int:
         """Take in reports by librdkafka's `poll` or `flush`. Raises what has failed, unless it is `known`."""
         try:
-            events = serve(timeout_s)
+            events = take_reports(serve, timeout_s)
         except KafkaException as error:
             # An error that is fatal to the producer is raised by the client, not passed to `error_cb`.
             raise self._failure or self._lost(error.args[0]) from error
@@ -178,6 +179,8 @@ class Sink:
         except Untaken as untaken:
             reason = untaken.reason
             if isinstance(reason, KafkaException):
+                if reason.args[0].code() == KafkaError._FATAL:
+                    self.poll()  # raises what was fatal, which says more
                 topic, key, *_ = records[untaken.index]
                 raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
             raise reason from None

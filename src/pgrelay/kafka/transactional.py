@@ -21,6 +21,7 @@ from pgrelay.kafka.closing import clear_frames
 from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, delivery_error, desynchronized
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.producer_options import transaction_timeout_ms
+from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight
 
@@ -145,7 +146,7 @@ class TransactionalSink(Sink):
         while True:
             self._calling = True
             try:
-                await asyncio.to_thread(step, _TRY_S)
+                await asyncio.to_thread(take_reports, step, _TRY_S)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():

@@ -1,0 +1,88 @@
+"""What the calls of a fenced producer raise, on a real broker."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from pgrelay.config import SinkConfig
+from pgrelay.encode.records import BY_KEY, Record
+from pgrelay.errors import KafkaUnavailable
+from pgrelay.handover import Delivery, Untaken, hand_over
+from pgrelay.kafka.offsets import Identity, Offsets
+from pgrelay.kafka.reports import take_reports
+from pgrelay.kafka.transactional import TransactionalSink
+from pgrelay.progress import InFlight
+from tests.integration.servers import KafkaServer
+from tests.integration.topics import create_topic
+from tests.integration.waiting import eventually
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"reports.{uuid.uuid4().hex}"
+
+
+@pytest.mark.parametrize("call", [Producer.flush, Producer.commit_transaction])
+def test_a_fenced_producer_raises_the_fatal_error_although_more_reports_follow_it(
+    kafka: KafkaServer, topic: str, call: Callable[[Producer, float], Any]
+) -> None:
+    create_topic(kafka.bootstrap, topic)
+    options = {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic}
+    fenced, other = Producer(options), Producer(options)
+    delivery = Delivery(InFlight(None), 1, lambda error, message, commit_lsn: error.code())
+    fenced.init_transactions()
+    fenced.begin_transaction()
+    other.init_transactions()
+    fenced.produce(topic, b"v", on_delivery=delivery.report)
+    with pytest.raises(KafkaException) as caught:
+        take_reports(lambda timeout_s: call(fenced, timeout_s), 10)
+    assert caught.value.args[0].code() == KafkaError._FENCED
+
+
+async def fenced_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
+    """A sink whose producer takes no record any more, and did not yet raise why."""
+    config = SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap})
+    offsets = Offsets(config, f"{topic}.offsets", Identity("7", "db", topic))
+    sink, other = (TransactionalSink(config, offsets) for _ in range(2))
+    await sink.topics.require(topic)
+    await sink.recover()
+    await other.recover()
+    await other.close()
+    delivery = produce(sink, topic)
+
+    def takes_no_record() -> bool:
+        try:
+            hand_over(sink._producer.produce, [record(topic)], 0, delivery.report)
+        except Untaken:
+            return True
+        return False
+
+    await eventually(takes_no_record, "the producer to be fenced")
+    return sink
+
+
+def produce(sink: TransactionalSink, topic: str) -> Delivery:
+    delivery = sink.delivery(InFlight(None), 1)
+    sink.produce([record(topic)], 0, delivery)
+    return delivery
+
+
+def record(topic: str) -> Record:
+    return topic, b"k", b"v", None, BY_KEY
+
+
+async def test_a_fenced_sink_can_be_closed(kafka: KafkaServer, topic: str) -> None:
+    sink = await fenced_sink(kafka, topic)
+    await sink.close()
+
+
+async def test_a_fenced_sink_tells_that_it_is_fenced_when_it_gets_a_record(
+    kafka: KafkaServer, topic: str
+) -> None:
+    sink = await fenced_sink(kafka, topic)
+    with pytest.raises(KafkaUnavailable, match=r"^the producer was fenced: another relay of this slot"):
+        produce(sink, topic)
+    await sink.close()
