@@ -1,8 +1,13 @@
-"""A stall of Kafka is reported once, and ends with an acknowledged record or when nothing waits any more."""
+"""A stall is reported once, and ends with an acknowledged record or when nothing waits any more."""
+
+from typing import Final, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from pgrelay.encode.avro.schema import Schemas
+from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import FactsNeeded, Need, TopicNeeded
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.progress import Ledger
@@ -11,6 +16,7 @@ from pgrelay.relay.observer import Observer
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
+from pgrelay.wire.pgoutput import Relation
 from tests.clock import Clock
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -47,6 +53,12 @@ class FakeConfirmations(Confirmations):
         return self.waits_s
 
 
+class FakeEncoder:
+    """Needs what it is told to need."""
+
+    need: Need | None = None
+
+
 class FakePoll(ServerPoll):
     """Has found nothing yet."""
 
@@ -65,6 +77,8 @@ class FakeSession(Session):
         self.committing = False
         self.recovering = recovering
         self.server_poll = FakePoll()
+        self.needing = FakeEncoder()
+        self.encoder = cast(Encoder, self.needing)
 
 
 class Watching(Observer):
@@ -194,6 +208,46 @@ def test_a_session_that_reads_its_position_is_not_ready_because_nothing_waits(
     session.recovering = False
     watch(observer, session, clock, 1)
     assert health.ready
+
+
+NEEDS: Final[dict[str, Need]] = {
+    "Postgres about table public.t": FactsNeeded(Relation(None, 16384, "public", "t", "d", ()), None),
+    "Kafka about topic app.public.t": TopicNeeded("app.public.t"),
+    "Kafka or the schema registry about topic app.public.t": TopicNeeded(
+        "app.public.t", Schemas("app.public.t", "table public.t", None, "{}")
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", NEEDS)
+def test_an_answer_that_the_encoder_waits_for_is_late_after_a_while(
+    observer: Observer, health: Health, clock: Clock, asked: str
+) -> None:
+    """A broker may hang just when the first row of a table makes us ask for its topic."""
+    session = FakeSession()
+    observer.begins(session)
+    watch(observer, session, clock, 60)
+    session.needing.need = NEEDS[asked]
+    watch(observer, session, clock, 10)
+    assert health.ready
+    with capture_logs() as logs:
+        watch(observer, session, clock, 3)
+        assert health.reason == f"no answer for 10 s from {asked}"
+        session.needing.need = None
+        watch(observer, session, clock, 1)
+    assert health.ready
+    assert [event["log_level"] for event in logs] == ["warning", "info"]
+
+
+def test_answers_that_come_keep_it_ready_however_many_are_needed(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    session = FakeSession()
+    observer.begins(session)
+    for number in range(60):
+        session.needing.need = TopicNeeded(f"app.public.t{number}")
+        watch(observer, session, clock, 1)
+        assert health.ready
 
 
 def test_nothing_is_logged_if_nothing_waits(observer: Observer, health: Health, clock: Clock) -> None:

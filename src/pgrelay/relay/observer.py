@@ -1,10 +1,11 @@
-"""What the outside sees of a session: metrics, readiness, and a warning in the log when Kafka stalls."""
+"""What the outside sees of a session: metrics, readiness, and a warning in the log if an answer is late."""
 
 import time
 from typing import Final
 
 import structlog
 
+from pgrelay.encode.needs import FactsNeeded, Need
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
@@ -30,6 +31,10 @@ _OLDEST_LATE: Final = (
 
 _MOST_NAMED: Final = 20
 
+_KAFKA_AGAIN: Final = "Kafka acknowledges again"
+_ANSWERED: Final = "the answer has come"
+
+_NEED_CURE: Final = "nothing is lost; check that it runs and answers"
 _KAFKA_CURE: Final = "nothing is lost; check that the brokers of sink.kafka run and answer"
 _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
 _TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy them again"
@@ -45,7 +50,10 @@ class Observer:
         self._acknowledged_at = 0.0
         self._standing: tuple[int, int] | None = None
         self._stands_since = 0.0
-        self._stalled = False
+        # What to log when the stall is over; None if there is none.
+        self._stalled: str | None = None
+        self._need: Need | None = None
+        self._needed_since = 0.0
         self._recovering = False
         self._spool_failed_at: tuple[int, int] | None = None
         self._published: frozenset[str] | None = None
@@ -144,7 +152,7 @@ class Observer:
                 self._recovered(now)
         elif sink.in_queue == 0 and not session.committing:
             # A stall may have held up only a commit, with nothing queued behind it.
-            self._recovered(now)
+            self._watch_need(session.encoder.need, now)
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
             self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
 
@@ -160,21 +168,35 @@ class Observer:
     def _recovered(self, now: float) -> None:
         """No answer from Kafka is late. `now` is the monotonic clock's, in seconds."""
         self._acknowledged_at = now
-        if self._stalled and not self._recovering:
-            self._stalled = False
+        if self._stalled is not None and not self._recovering:
             self._health.streaming()
-            _log.info("Kafka acknowledges again")
+            _log.info(self._stalled)
+            self._stalled = None
 
     def _stall(self, sink: Sink, reason: str) -> None:
         self._health.waiting(f"Kafka does not acknowledge: {reason}")
-        if not self._stalled:
-            self._stalled = True
+        if self._stalled is None:
+            self._stalled = _KAFKA_AGAIN
             self._health.troubles.tell(f"Kafka does not acknowledge: {reason}", _KAFKA_CURE)
             _log.warning(
                 "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
                 reason=reason,
                 records=sink.in_queue,
             )
+
+    def _watch_need(self, need: Need | None, now: float) -> None:
+        """Nothing waits for Kafka. But the encoder may wait for an answer, and all else behind it."""
+        if need is not self._need:
+            self._need, self._needed_since = need, now
+        if need is None or now - self._needed_since <= _SILENT_S:
+            self._recovered(now)
+            return
+        reason = f"no answer for {_SILENT_S:g} s from {_asked(need)}"
+        self._health.waiting(reason)
+        if self._stalled is None:
+            self._stalled = _ANSWERED
+            self._health.troubles.tell(reason, _NEED_CURE)
+            _log.warning("an answer is late; nothing is relayed meanwhile, nothing is lost", reason=reason)
 
     def _watch_tables(self, published: frozenset[str]) -> None:
         """Log changes: the stream does not report a table that was dropped, renamed or unpublished."""
@@ -187,3 +209,10 @@ class Observer:
             self._health.troubles.tell(f"tables left the publication: {', '.join(named)}", _TABLES_CURE)
         if before is not None and (joined := published - before):
             _log.info("tables joined the publication", tables=sorted(joined)[:_MOST_NAMED], count=len(joined))
+
+
+def _asked(need: Need) -> str:
+    """Who is asked, and about what."""
+    if isinstance(need, FactsNeeded):
+        return f"Postgres about table {need.relation}"
+    return f"Kafka{'' if need.schemas is None else ' or the schema registry'} about topic {need.topic}"

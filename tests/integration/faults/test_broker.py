@@ -217,6 +217,27 @@ def test_an_interrupted_topic_creation_does_not_end_the_session(
     assert relay.events(WAITING) == []
 
 
+def test_a_topic_that_kafka_leaves_without_an_answer_is_reported(
+    database: Database, kafka_proxy: Proxy, new_relay: NewRelay
+) -> None:
+    """Row 3: although no record and no commit waits for Kafka."""
+    kafka = {"bootstrap.servers": f"127.0.0.1:{kafka_proxy.port}"}
+    relay = new_relay(sink={"kafka": kafka, "delivery": "exactly_once"}).start().wait_streaming()
+    database.execute("CREATE TABLE before ()")
+    relay.caught_up()
+    relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") == 0, "nothing in flight")
+    kafka_proxy.hold_requests()
+    # In one transaction, so that no position is committed before the topic is needed.
+    database.execute("BEGIN; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (0); COMMIT")
+    late = f"no answer for 10 s from Kafka about topic {relay.prefix}.public.t"
+    relay.wait_for(lambda: late in relay.get("/readyz")[1], "the report")
+    kafka_proxy.release()
+    relay.caught_up()
+    relay.wait_for(lambda: relay.get("/readyz")[0] == 200, "readiness")
+    assert ids(relay) == [0]
+    assert relay.events(WAITING) == []
+
+
 @own_kafka(**{"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "6000"})
 def test_a_topic_is_created_once_a_fenced_broker_is_back(
     broker: Kafka, database: Database, new_relay: NewRelay
