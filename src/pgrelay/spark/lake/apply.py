@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
 from pgrelay.spark.lake.failures import told_of
 from pgrelay.spark.lake.latest import (
@@ -92,7 +93,7 @@ def apply_changes(
     table = lake_table(batch.sparkSession, target, using)
     rejects = lake_table(batch.sparkSession, corrupt_to, using) if corrupt_to else None
     schema = replace(schema, taken=TAKEN[using])
-    with told_of(f"{schema.topic} to {target}"):
+    with ended_by_a_stop(batch.sparkSession), told_of(f"{schema.topic} to {target}"):
         Target(table, schema, on_missing=on_missing, rejects=rejects).apply(batch, schema)
 
 

@@ -12,10 +12,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.lake.apply import OnMissing
+from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.mirrors.batches import Batches, Reading, Writing
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
-from pgrelay.spark.mirrors.cut_off import ending_if_cut_off
 from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
@@ -182,8 +182,7 @@ def _query(
     refuse_taken(source, topics)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
-    batches = ending_if_cut_off(source, _marked(checkpoint, ids.checking(apply)))
-    writer = stream.writeStream.foreachBatch(batches)
+    writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids.checking(apply)))
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
@@ -192,11 +191,14 @@ def _query(
     return query
 
 
-def _marked(checkpoint: Checkpoint, apply: Apply) -> Apply:
-    """The same `apply`, which metrics see as under way while it runs."""
+def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:
+    """The same `apply`, which metrics see as under way while it runs, and a stop of the query ends."""
 
     def applied(batch: DataFrame, number: int) -> None:
-        with under_way(checkpoint.location, checkpoint.taken(number)):
+        with (
+            under_way(checkpoint.location, checkpoint.taken(number)),
+            ended_by_a_stop(batch.sparkSession),
+        ):
             apply(batch, number)
 
     return applied

@@ -79,6 +79,30 @@ def test_a_query_that_is_stopped_during_a_batch_ends_without_an_error(
     assert rows(spark.table(name), "id") == {(n,): 1 for n in range(3)}
 
 
+def test_so_does_one_with_apply_changes_in_a_foreach_batch_of_its_own(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path, uncaught: Uncaught
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", *(change("c", 10, n, after={"id": n}) for n in range(3)))
+    schema = pg.table_schemas(spark, handmade.bootstrap, prefix=handmade.prefix)[topic]
+    stream = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema, streaming=True)
+    begun = threading.Event()
+
+    def apply(batch: DataFrame, number: int) -> None:
+        begun.set()
+        pg.apply_changes(batch, target, schema=schema)
+
+    writer = stream.writeStream.foreachBatch(apply).option("checkpointLocation", str(tmp_path))
+    query = writer.start()
+    wait_until(begun.is_set, "a batch")
+    query.stop()
+    assert query.exception() is None
+    assert uncaught.errors == []
+    again = writer.trigger(availableNow=True).start()
+    again.awaitTermination()
+    assert rows(spark.table(target), "id") == {(n,): 1 for n in range(3)}
+
+
 def test_no_later_job_of_the_batch_runs_after_a_stop(
     spark: SparkSession, handmade: HandmadeRelay, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
