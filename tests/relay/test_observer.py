@@ -239,6 +239,21 @@ def test_an_answer_that_the_encoder_waits_for_is_late_after_a_while(
     assert [event["log_level"] for event in logs] == ["warning", "info"]
 
 
+def test_a_record_sent_after_a_late_answer_has_its_own_time(
+    observer: Observer, health: Health, clock: Clock
+) -> None:
+    """An announcement's record follows its topic."""
+    session = FakeSession()
+    observer.begins(session)
+    session.needing.need = TopicNeeded("app.public.t")
+    watch(observer, session, clock, 15)
+    session.kafka.under_way = 1
+    watch(observer, session, clock, 9)
+    assert health.reason == "no answer for 10 s from Kafka about topic app.public.t"
+    watch(observer, session, clock, 3)
+    assert health.reason == STALLED
+
+
 def test_answers_that_come_keep_it_ready_however_many_are_needed(
     observer: Observer, health: Health, clock: Clock
 ) -> None:

@@ -1,7 +1,7 @@
 """What the outside sees of a session: metrics, readiness, and a warning in the log if an answer is late."""
 
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -31,13 +31,28 @@ _OLDEST_LATE: Final = (
 
 _MOST_NAMED: Final = 20
 
-_KAFKA_AGAIN: Final = "Kafka acknowledges again"
-_ANSWERED: Final = "the answer has come"
-
-_NEED_CURE: Final = "nothing is lost; check that it runs and answers"
-_KAFKA_CURE: Final = "nothing is lost; check that the brokers of sink.kafka run and answer"
 _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
 _TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy them again"
+
+
+class _Stall(NamedTuple):
+    """What is logged when it begins and when it is `over`, and what may end it."""
+
+    begun: str
+    cure: str
+    over: str
+
+
+_UNACKNOWLEDGED: Final = _Stall(
+    "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
+    "nothing is lost; check that the brokers of sink.kafka run and answer",
+    "Kafka acknowledges again",
+)
+_UNANSWERED: Final = _Stall(
+    "an answer is late; nothing is relayed meanwhile, nothing is lost",
+    "nothing is lost; check that it runs and answers",
+    "no answer is late any more",
+)
 
 
 class Observer:
@@ -50,8 +65,7 @@ class Observer:
         self._acknowledged_at = 0.0
         self._standing: tuple[int, int] | None = None
         self._stands_since = 0.0
-        # What to log when the stall is over; None if there is none.
-        self._stalled: str | None = None
+        self._stalled: _Stall | None = None
         self._need: Need | None = None
         self._needed_since = 0.0
         self._recovering = False
@@ -147,14 +161,15 @@ class Observer:
             sink.problem = None
             self._acknowledged_at = now
             if late is not None:
-                self._stall(sink, late)
+                self._unacknowledged(sink, late)
             else:
-                self._recovered(now)
+                self._recovered()
         elif sink.in_queue == 0 and not session.committing:
             # A stall may have held up only a commit, with nothing queued behind it.
+            self._acknowledged_at = now
             self._watch_need(session.encoder.need, now)
         elif now - self._acknowledged_at > (_SILENT_S if sink.problem is None else _TROUBLED_S):
-            self._stall(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
+            self._unacknowledged(sink, sink.problem or f"no answer for {_SILENT_S:g} s")
 
     def _late(self, session: Session, now: float) -> str | None:
         """What the slot has waited for too long; None if nothing."""
@@ -165,38 +180,34 @@ class Observer:
             return _OLDEST_LATE
         return _POSITION_LATE if session.confirmations.position_waits_s > _LATE_S else None
 
-    def _recovered(self, now: float) -> None:
-        """No answer from Kafka is late. `now` is the monotonic clock's, in seconds."""
-        self._acknowledged_at = now
+    def _recovered(self) -> None:
+        """No answer is late."""
         if self._stalled is not None and not self._recovering:
             self._health.streaming()
-            _log.info(self._stalled)
+            _log.info(self._stalled.over)
             self._stalled = None
 
-    def _stall(self, sink: Sink, reason: str) -> None:
-        self._health.waiting(f"Kafka does not acknowledge: {reason}")
+    def _unacknowledged(self, sink: Sink, reason: str) -> None:
+        shown = f"Kafka does not acknowledge: {reason}"
+        self._stall(_UNACKNOWLEDGED, shown, reason=reason, records=sink.in_queue)
+
+    def _stall(self, stall: _Stall, shown: str, **details: object) -> None:
+        """Show why nothing flows, and log it once, with the details."""
+        self._health.waiting(shown)
         if self._stalled is None:
-            self._stalled = _KAFKA_AGAIN
-            self._health.troubles.tell(f"Kafka does not acknowledge: {reason}", _KAFKA_CURE)
-            _log.warning(
-                "Kafka does not acknowledge; reading stops when the queue is full, nothing is lost",
-                reason=reason,
-                records=sink.in_queue,
-            )
+            self._stalled = stall
+            self._health.troubles.tell(shown, stall.cure)
+            _log.warning(stall.begun, **details)
 
     def _watch_need(self, need: Need | None, now: float) -> None:
         """Nothing waits for Kafka. But the encoder may wait for an answer, and all else behind it."""
         if need is not self._need:
             self._need, self._needed_since = need, now
         if need is None or now - self._needed_since <= _SILENT_S:
-            self._recovered(now)
-            return
-        reason = f"no answer for {_SILENT_S:g} s from {_asked(need)}"
-        self._health.waiting(reason)
-        if self._stalled is None:
-            self._stalled = _ANSWERED
-            self._health.troubles.tell(reason, _NEED_CURE)
-            _log.warning("an answer is late; nothing is relayed meanwhile, nothing is lost", reason=reason)
+            self._recovered()
+        else:
+            reason = f"no answer for {_SILENT_S:g} s from {_asked(need)}"
+            self._stall(_UNANSWERED, reason, reason=reason)
 
     def _watch_tables(self, published: frozenset[str]) -> None:
         """Log changes: the stream does not report a table that was dropped, renamed or unpublished."""
