@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.errors import KafkaUnavailable
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import close_clients
@@ -19,6 +18,7 @@ from pgrelay.progress import InFlight
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 from tests.integration.waiting import eventually
+from tests.kafka.sinks import produce, record
 
 
 @pytest.fixture
@@ -63,7 +63,8 @@ async def fenced_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
     await sink.recover()
     await other.recover()
     await other.close()
-    delivery = produce(sink, topic)
+    produce(sink, topic)
+    delivery = sink.delivery(InFlight(None), 1)
 
     def takes_no_record() -> bool:
         try:
@@ -74,16 +75,6 @@ async def fenced_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
 
     await eventually(takes_no_record, "the producer to be fenced")
     return sink
-
-
-def produce(sink: TransactionalSink, topic: str) -> Delivery:
-    delivery = sink.delivery(InFlight(None), 1)
-    sink.produce([record(topic)], 0, delivery)
-    return delivery
-
-
-def record(topic: str) -> Record:
-    return topic, b"k", b"v", None, BY_KEY
 
 
 async def test_a_fenced_sink_can_be_closed(kafka: KafkaServer, topic: str) -> None:

@@ -17,6 +17,7 @@ from tests.integration.proxy import Proxy
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import read_topic
 from tests.integration.waiting import eventually
+from tests.kafka.sinks import produce
 from tests.threads import without_collections
 
 PATIENCE = 60.0  # seconds
@@ -47,13 +48,7 @@ async def produced(sink: Sink) -> InFlight:
     """Hand one record over to the producer."""
     topic = f"sink.{uuid.uuid4().hex}"
     await sink.topics.require(topic)
-    return produced_to(topic, sink)
-
-
-def produced_to(topic: str, sink: Sink) -> InFlight:
-    inflight = InFlight(None, 1)
-    assert sink.produce([(topic, b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1
-    return inflight
+    return produce(sink, topic)
 
 
 def test_few_records_are_sent_at_once_if_there_is_nothing_else_to_do(kafka: KafkaServer) -> None:
@@ -90,12 +85,12 @@ def test_records_that_a_hanging_broker_never_answered_are_freed(embedded_kafka: 
         sink = Sink(SinkConfig(kafka={"bootstrap.servers": embedded_kafka.bootstrap}))
         topic = f"sink.{uuid.uuid4().hex}"
         await sink.topics.require(topic)
-        acknowledged = produced_to(topic, sink)
+        acknowledged = produce(sink, topic)
         # So its broker is known, and the following records wait there.
         await sink.drain(lambda: acknowledged.acknowledged == 0, PATIENCE)
         embedded_kafka.pause()
         for _ in range(1000):
-            produced_to(topic, sink)
+            produce(sink, topic)
         closed = weakref.ref(sink)
         await sink.close()
         del sink

@@ -3,7 +3,7 @@
 from typing import Final
 
 from pgrelay.config import SinkConfig
-from pgrelay.encode.records import BY_KEY
+from pgrelay.encode.records import BY_KEY, Record
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -17,7 +17,12 @@ def transactional_sink() -> TransactionalSink:
     return TransactionalSink(config, Offsets(config, "app.offsets", Identity("7", "db", "s")))
 
 
-def produce(sink: Sink) -> None:
-    """Produce one record of one transaction."""
+def record(topic: str) -> Record:
+    return topic, b"k", b"v", None, BY_KEY
+
+
+def produce(sink: Sink, topic: str = "t") -> InFlight:
+    """Produce one record, all of its transaction."""
     inflight = InFlight(None, 1)
-    assert sink.produce([("t", b"k", b"v", None, BY_KEY)], 0, sink.delivery(inflight, 1)) == 1
+    assert sink.produce([record(topic)], 0, sink.delivery(inflight, 1)) == 1
+    return inflight
