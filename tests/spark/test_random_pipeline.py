@@ -1,7 +1,7 @@
-"""Rows and columns change at random, and relay and mirror are cut off at random: the lake equals the tables.
+"""Rows and columns change at random, and relay and mirror end at random: the lake equals the tables.
 
 A seed chooses how records are written and where they go, too. PGRELAY_TEST_SEED repeats the first one's
-choices; what the mirror has reached when it is cut off is up to the machine.
+choices; what the mirror has reached when it ends is up to the machine.
 """
 
 import os
@@ -11,24 +11,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.relays import Relay
 from tests.long import long
+from tests.spark.mirror_runs import MirrorRuns
 from tests.spark.random_columns import RandomColumns
-from tests.spark.tables import CREATE, TABLES, Workload, in_lake, in_postgres
+from tests.spark.random_mirror import RandomMirror
+from tests.spark.tables import CREATE, Workload, in_lake, in_postgres
 
 SEED = int(os.environ.get("PGRELAY_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
-CUTS = 5
-KEYED = ("orders", "lines")
+ENDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -38,60 +35,84 @@ def registry() -> Iterator[SchemaRegistry]:
         yield registry
 
 
-class RandomMirror:
-    """A mirror, or a history, of the tables of a relay, and that relay; the seed chooses their settings."""
+class RandomPipeline:
+    """A relay that runs, with tables to be changed, and the mirror of these."""
 
-    def __init__(self, seed: int, registry: SchemaRegistry) -> None:
-        chosen = random.Random(seed)
-        self.history = chosen.random() < 0.25
-        self.whole = not self.history and chosen.random() < 0.4
-        self.using: Any = chosen.choice(["delta", "iceberg"])
-        self.registry = registry.url if chosen.random() < 0.5 else None
-        self.placeholder = chosen.random() < 0.3
-        self.flat = chosen.random() < 0.4
-        self.tables = KEYED if self.history or self.flat else TABLES
-        self.sink = {
-            "partitions": chosen.choice([1, 1, 3]),
-            "delivery": chosen.choice(["at_least_once", "exactly_once"]),
-        }
+    def __init__(self, seed: int, new_relay: NewRelay, database: Database, registry: SchemaRegistry) -> None:
+        self.mirror = RandomMirror(seed, registry.url)
+        print(f"PGRELAY_TEST_SEED={seed}", vars(self.mirror))
+        database.execute(CREATE)
+        self.relay = new_relay(records=self.mirror.records(), sink=self.mirror.sink).start().wait_streaming()
+        self.random = random.Random(seed)
+        self._database = database
+        self._workload = Workload(database, seed)
+        self._columns = RandomColumns(database, seed)
+        self._seed = seed
 
-    def records(self) -> dict[str, Any]:
-        """The relay's section `records`."""
-        avro = {"format": "avro", "schema_registry": {"url": self.registry}}
-        return {
-            "envelope": "flat" if self.flat else "debezium",
-            "unchanged": "placeholder" if self.placeholder else "omit",
-            "transaction_topic": self.whole,
-            **(avro if self.registry else {}),
-        }
+    @contextmanager
+    def changes(self) -> Iterator[None]:
+        """Change rows and columns, and kill the relay now and then, during the block.
 
-    def start(self, spark: SparkSession, relay: Relay, checkpoint: Path, **trigger: Any) -> StreamingQuery:
-        given: dict[str, Any] = {} if self.history else {"whole_transactions": self.whole}
-        # A batch that is cut in the midst of a topic may meet a delete before the create: see docs/spark.md.
-        few = {"maxOffsetsPerTrigger": "300"} if self.sink["partitions"] == 1 or self.whole else {}
-        return (pg.history if self.history else pg.mirror)(
-            spark,
-            relay.kafka.bootstrap,
-            {relay.topic(table): self.target(relay, table) for table in self.tables},
-            prefix=relay.prefix,
-            checkpoint=checkpoint,
-            using=self.using,
-            registry=self.registry,
-            placeholder=self.placeholder or None,
-            options={} if "availableNow" in trigger else few,
-            trigger=trigger,
-            **given,
-        )
+        Afterwards the relay has delivered everything.
+        """
+        rng = random.Random(self._seed)
+        stop = threading.Event()
 
-    def target(self, relay: Relay, table: str) -> str:
-        catalog = "" if self.using == "delta" else "iceberg."
-        return f"{catalog}lake.{relay.prefix}_{table}"
+        def run() -> None:
+            while not stop.wait(rng.uniform(0.2, 1)):
+                self._workload.run(rng.randint(1, 3))
+                self._columns.change()
+                if rng.random() < 0.05:
+                    self.relay.kill()
+                    self.relay.start()
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(run)
+            try:
+                yield
+            finally:
+                stop.set()
+            running.result()
+        self.relay.caught_up()
+
+    def expect_equal(self, spark: SparkSession, warehouse: Path) -> None:
+        mirror = self.mirror
+        for table in mirror.tables:
+            names, expected = in_postgres(self._database, table)
+            rows = mirror.rows(spark, warehouse, self.relay.prefix, table)
+            now = rows.where("__valid_to IS NULL") if mirror.history else rows
+            assert in_lake(now, names) == expected, "\n".join([table, *self._columns.statements])
+            assert mirror.history or set(rows.columns) == {*names, "__commit_lsn", "__seq"}
 
 
 @long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", range(4))
-def test_the_lake_equals_postgres_after_random_changes_and_cuts(
+def test_the_lake_equals_postgres_after_random_changes_and_stops(
+    spark: SparkSession,
+    warehouse: Path,
+    new_relay: NewRelay,
+    database: Database,
+    registry: SchemaRegistry,
+    tmp_path: Path,
+    number: int,
+) -> None:
+    pipeline = RandomPipeline(SEED + number, new_relay, database, registry)
+    relay = pipeline.relay
+    mirrored = spark, relay.kafka.bootstrap, relay.prefix, tmp_path / "checkpoint"
+    with pipeline.changes():
+        for _ in range(ENDS):
+            query = pipeline.mirror.start(*mirrored, processingTime="0 seconds")
+            query.awaitTermination(pipeline.random.randint(1, 12))
+            query.stop()
+    pipeline.mirror.start(*mirrored, availableNow=True).awaitTermination()
+    pipeline.expect_equal(spark, warehouse)
+
+
+@long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", range(4))
+def test_the_lake_equals_postgres_after_random_changes_and_kills(
     spark: SparkSession,
     new_relay: NewRelay,
     database: Database,
@@ -100,45 +121,12 @@ def test_the_lake_equals_postgres_after_random_changes_and_cuts(
     number: int,
 ) -> None:
     seed = SEED + number
-    mirror = RandomMirror(seed, registry)
-    print(f"PGRELAY_TEST_SEED={seed}", vars(mirror))
-    database.execute(CREATE)
-    relay = new_relay(records=mirror.records(), sink=mirror.sink).start().wait_streaming()
-    columns = RandomColumns(database, seed)
-    cuts = random.Random(seed)
-    with _changes(relay, Workload(database, seed), columns, seed):
-        for _ in range(CUTS):
-            query = mirror.start(spark, relay, tmp_path / "checkpoint", processingTime="0 seconds")
-            query.awaitTermination(cuts.randint(1, 12))
-            query.stop()
-    relay.caught_up()
-    mirror.start(spark, relay, tmp_path / "checkpoint", availableNow=True).awaitTermination()
-    for table in mirror.tables:
-        names, expected = in_postgres(database, table)
-        frame = spark.table(mirror.target(relay, table))
-        now = frame.where("__valid_to IS NULL") if mirror.history else frame
-        assert in_lake(now, names) == expected, "\n".join([table, *columns.statements])
-        assert mirror.history or set(frame.columns) == {*names, "__commit_lsn", "__seq"}
-
-
-@contextmanager
-def _changes(relay: Relay, workload: Workload, columns: RandomColumns, seed: int) -> Iterator[None]:
-    """Change rows and columns, and kill the relay now and then, during the block."""
-    rng = random.Random(seed)
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(rng.uniform(0.2, 1)):
-            workload.run(rng.randint(1, 3))
-            columns.change()
-            if rng.random() < 0.05:
-                relay.kill()
-                relay.start()
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run)
-        try:
-            yield
-        finally:
-            stop.set()
-        running.result()
+    pipeline = RandomPipeline(seed, new_relay, database, registry)
+    relay = pipeline.relay
+    given = relay.kafka.bootstrap, relay.prefix, str(seed), registry.url
+    runs = MirrorRuns("tests.spark.random_mirror_process", tmp_path, *given)
+    with pipeline.changes():
+        for _ in range(ENDS):
+            runs.die_after(pipeline.random.randint(1, 15))
+    runs.finish()
+    pipeline.expect_equal(spark, tmp_path)
