@@ -27,6 +27,10 @@ def relation(*names: str, oid: int = OID, xid: int | None = None, identity: str 
     return build.relation(oid, "public", f"table_{oid}", identity, columns, xid)
 
 
+def named(name: str, oid: int, column: str = "id") -> bytes:
+    return build.relation(oid, "public", name, "d", [Column(column, INT4, key=True)])
+
+
 def insert(number: int, oid: int = OID, xid: int | None = None) -> bytes:
     return build.insert(oid, [str(number)], xid)
 
@@ -198,6 +202,32 @@ def test_replaced_plans_are_freed() -> None:
 def plans_alive() -> int:
     gc.collect()
     return sum(isinstance(it, Plan) for it in gc.get_objects())
+
+
+def test_a_table_that_is_dropped_and_created_again_leaves_no_plan() -> None:
+    encoder = encoder_of()
+    before = plans_alive()
+    for number in range(20):
+        records_of(transaction(named("staging", OID + number), insert(1, OID + number)), encoder)
+        assert encoder.take_counts() == [("public.staging", "c", 1)]
+    assert plans_alive() - before == 1
+
+
+def test_a_row_of_a_table_whose_name_another_took_is_read_by_its_relation() -> None:
+    """The server describes a renamed table again, but before version 16 not for a renamed schema."""
+    encoder = encoder_of()
+    older, newer = named("orders", OID, "old"), named("orders", ITEMS, "new")
+    assert afters(transaction(older, insert(1)), encoder) == [{"old": 1}]
+    assert afters(transaction(newer, insert(2, ITEMS)), encoder) == [{"new": 2}]
+    assert afters(transaction(insert(3), insert(4, ITEMS)), encoder) == [{"old": 3}, {"new": 4}]
+
+
+def test_a_table_may_take_another_name_before_a_third_takes_its_own() -> None:
+    encoder = encoder_of()
+    facts_asked(encoder, transaction(named("a", OID), insert(1)))
+    renamed = transaction(named("b", OID), insert(2), named("a", ITEMS), insert(3, ITEMS))
+    assert facts_asked(encoder, renamed) == ["public.b", "public.a"]
+    assert facts_asked(encoder, transaction(insert(4), insert(5, ITEMS))) == []
 
 
 def test_a_topic_collision_is_an_error_when_the_facts_are_learnt() -> None:

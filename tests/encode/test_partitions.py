@@ -75,6 +75,16 @@ def test_one_full_partition_does_not_clear_another() -> None:
         relayed(ROOT, LOW, INSERTED, ROOT, HIGH, INSERTED, DELETED)
 
 
+def test_a_partition_is_noted_of_a_root_whose_name_another_table_took() -> None:
+    """Before PostgreSQL 16 the server does not describe tables of a renamed schema again."""
+    other = build.relation(16400, "public", "orders", "d", COLUMNS)
+    encoder = encoder_of()
+    taken = transaction(ROOT, INSERTED, other, build.insert(16400, ["1", "tea", "B"]))
+    assert ops(encoder, taken) == ["c", "c"]
+    with pytest.raises(RecordError, match=r"partition public\.low"):
+        relayed(LOW, INSERTED, DELETED, encoder=encoder)
+
+
 def test_a_new_relation_of_the_root_keeps_its_partitions() -> None:
     more = [*ALL_KEY, Column("note", key=True)]
     changed = build.relation(ROOT_OID, "public", "orders", "f", more)

@@ -50,7 +50,7 @@ class RandomPipeline:
         self._seed = seed
 
     @contextmanager
-    def changes(self) -> Iterator[None]:
+    def changes(self, longest_pause_s: float) -> Iterator[None]:
         """Change rows and columns, and kill the relay now and then, during the block.
 
         Afterwards the relay has delivered everything.
@@ -59,7 +59,7 @@ class RandomPipeline:
         stop = threading.Event()
 
         def run() -> None:
-            while not stop.wait(rng.uniform(0.2, 1)):
+            while not stop.wait(rng.uniform(0.2, longest_pause_s)):
                 self._workload.run(rng.randint(1, 3))
                 self._columns.change()
                 if rng.random() < 0.05:
@@ -100,7 +100,7 @@ def test_the_lake_equals_postgres_after_random_changes_and_stops(
     pipeline = RandomPipeline(SEED + number, new_relay, database, registry)
     relay = pipeline.relay
     mirrored = spark, relay.kafka.bootstrap, relay.prefix, tmp_path / "checkpoint"
-    with pipeline.changes():
+    with pipeline.changes(1):
         for _ in range(ENDS):
             query = pipeline.mirror.start(*mirrored, processingTime="0 seconds")
             query.awaitTermination(pipeline.random.randint(1, 12))
@@ -125,7 +125,8 @@ def test_the_lake_equals_postgres_after_random_changes_and_kills(
     relay = pipeline.relay
     given = relay.kafka.bootstrap, relay.prefix, str(seed), registry.url
     runs = MirrorRuns("tests.spark.random_mirror_process", tmp_path, *given)
-    with pipeline.changes():
+    # Each change of columns is a merge of its own, and no run but the last may get far.
+    with pipeline.changes(4):
         for _ in range(ENDS):
             runs.die_after(pipeline.random.randint(1, 15))
     runs.finish()

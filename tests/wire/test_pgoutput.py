@@ -14,6 +14,7 @@ from pgrelay.wire.pgoutput import (
     Type,
     Update,
     parse,
+    parse_relation,
 )
 from pgrelay.wire.transactions import Begin, StreamStop
 from pgrelay.wire.tuples import TupleData
@@ -83,6 +84,24 @@ def test_relation_in_a_stream() -> None:
     assert relation.xid == 731
     assert relation.oid == 16384
     assert build.relation(16384, "shop", "orders", "d", COLUMNS, xid=731) == data
+
+
+def test_a_relation_is_read_without_its_tag_and_xid() -> None:
+    data = build.relation(16384, "shop", "orders", "d", COLUMNS)
+    assert parse_relation(data[1:]) == parse(data)
+
+
+@pytest.mark.parametrize("size", range(len(build.relation(16384, "shop", "orders", "d", COLUMNS)) - 1))
+def test_every_truncation_of_a_relation_without_its_tag_is_refused(size: int) -> None:
+    data = build.relation(16384, "shop", "orders", "d", COLUMNS)
+    with pytest.raises(ProtocolError, match=r"^Relation is truncated: .+ at offset \d+ "):
+        parse_relation(data[1 : 1 + size])
+
+
+def test_bytes_behind_a_relation_without_its_tag_are_refused() -> None:
+    data = build.relation(16384, "shop", "orders", "d", COLUMNS)
+    with pytest.raises(ProtocolError, match=r"^Relation is oversized: 1 bytes left at offset \d+"):
+        parse_relation(data[1:] + b"x")
 
 
 def test_a_relation_prints_as_its_qualified_name() -> None:

@@ -11,7 +11,8 @@ class Announced:
     """
 
     def __init__(self) -> None:
-        self._by_oid: dict[int, Plan] = {}
+        # None once another table's plan has replaced it: of a dropped table nothing else is left.
+        self._by_oid: dict[int, Plan | None] = {}
         self._by_name: dict[str, Plan] = {}
 
     def is_new(self, plan: Plan) -> bool:
@@ -23,6 +24,8 @@ class Announced:
         for previous in (self._by_oid.get(plan.relation.oid), self._by_name.get(plan.table)):
             if previous is not None:
                 previous.announced = False
+                if self._by_oid.get(previous.relation.oid) is previous:
+                    self._by_oid[previous.relation.oid] = None
         plan.announced = True
         self._by_oid[plan.relation.oid] = plan
         self._by_name[plan.table] = plan

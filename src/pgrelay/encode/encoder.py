@@ -7,6 +7,7 @@ of its relation. If it needs something that only the outside can give, it stops 
 So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
 ago) brings its own relations and leaves the session's alone. A Relation outside any transaction came with a
 PREPARE, and what it describes may never be committed: it is read when a later row of the session needs it.
+Until then, so is that of a table whose name another has taken: mostly it was dropped, and has no more rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,10 @@ class Encoder:
         # None stands for a relation that the configuration leaves out.
         self._session: dict[int, Plan | None] = {}
         self._scoped: dict[int, Plan | None] | None = None
+        # Relation messages, without tag and xid, that the session reads if a row needs them.
         self._unread: dict[int, bytes] = {}
+        # Which relation of the session had a table's name last.
+        self._names: dict[str, int] = {}
         # A Relation that was the last of the events fed so far.
         self._last_relation: bytes = b""
         self._events: list[Event] = []
@@ -184,8 +188,24 @@ class Encoder:
         known, oid = self._known(), plan.relation.oid
         before = known.get(oid)
         known[oid] = plan
-        if self._scoped is None and before is not None and before is not plan:
-            self._plans.supersede(before, plan)
+        if self._scoped is None:
+            if before is not None and before is not plan:
+                self._plans.supersede(before, plan)
+            self._take_name(plan)
+
+    def _take_name(self, plan: Plan) -> None:
+        """Put the plan of another relation of this name aside.
+
+        A table that is dropped and created again, as jobs do, would leave one each time.
+        """
+        oid = self._names.get(plan.table)
+        self._names[plan.table] = plan.relation.oid
+        if oid is None or oid == plan.relation.oid:
+            return
+        other = self._session.get(oid)
+        if other is not None and other.table == plan.table:
+            del self._session[oid]
+            self._unread[oid] = self._plans.put_aside(other)
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -215,7 +235,7 @@ class Encoder:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body)
             plan = self._known().get(oid)
-            if (plan is None or not plan.announced or self._unread) and self._must_wait(oid):
+            if (plan is None or not plan.announced) and self._must_wait(oid):
                 self._next -= 1
                 return
             if plan is None:
@@ -240,7 +260,7 @@ class Encoder:
     def _must_wait(self, oid: int) -> bool:
         """Whether a change of this relation can't be encoded yet; if so, start what it waits for."""
         if self._scoped is None and oid in self._unread:
-            self._relation(self._unread.pop(oid), BODY)
+            self._relation(self._unread.pop(oid))
             return True
         plan = self._plan(oid)
         if plan is None or plan.announced:
@@ -253,7 +273,8 @@ class Encoder:
     def _take_relation(self, frame: bytes) -> None:
         oid = read_u32(frame, self._body)
         if self._changes.segment is None:
-            self._unread[oid] = frame
+            self._unread[oid] = frame[self._body :]
+            self._session.pop(oid, None)
             return
         if self._scoped is None:
             self._unread.pop(oid, None)
@@ -261,7 +282,7 @@ class Encoder:
             self._see_partition(frame, self._events[self._next])
         else:
             self._last_relation = frame
-        self._relation(frame, self._body)
+        self._relation(frame[self._body :])
 
     def _see_partition(self, frame: bytes, following: Event) -> None:
         """Note a partition: the row after its Relation is of another relation (partitions.py)."""
@@ -270,24 +291,27 @@ class Encoder:
             return
         if following[HEADER_SIZE] not in tags.ROWS or read_u32(following, start) == read_u32(frame, start):
             return
-        root = self._known().get(read_u32(following, start))
-        if root is not None and root.relation.replica_identity == FULL:
-            relation = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
-            assert isinstance(relation, pgoutput.Relation)
-            self._plans.partition(root, relation)
+        oid = read_u32(following, start)
+        root = self._described(oid)
+        if root is not None and root.replica_identity == FULL:
+            self._plans.partition(oid, self._known().get(oid), pgoutput.parse_relation(frame[start:]))
 
-    def _relation(self, frame: bytes, start: int) -> None:
-        """Read a Relation, whose fields begin at `start`."""
-        body = frame[start:]
-        oid = read_u32(body, 0)
+    def _described(self, oid: int) -> pgoutput.Relation | None:
+        """A relation as it was described last; None if it was not, or the configuration leaves it out."""
+        if self._scoped is None and oid in self._unread:
+            return pgoutput.parse_relation(self._unread[oid])
+        plan = self._known().get(oid)
+        return None if plan is None else plan.relation
+
+    def _relation(self, body: bytes) -> None:
+        """Read a Relation message, given without its tag and xid."""
         plan = self._plans.take(body)
         if plan is not None:
             self._use(plan)
             return
-        message = pgoutput.parse(frame, start == STREAMED_BODY, HEADER_SIZE)
-        assert isinstance(message, pgoutput.Relation)
+        message = pgoutput.parse_relation(body)
         if not self._options.selection.takes(str(message)):
-            self._known()[oid] = None
+            self._known()[message.oid] = None
             return
         self._needs.ask_facts(body, message, self._changes.envelope.xid_number, self._ahead())
 

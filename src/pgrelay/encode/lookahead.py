@@ -18,14 +18,12 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
 class RelationAhead:
     """A relation that the events describe and have a row or a truncate of.
 
-    `frame` is the frame of its Relation message, `start` the offset in it after the tag and the xid, `body`
-    the message from there on. `commit_lsn` and `xid` are of the transaction with its first row or truncate.
+    `body` is its Relation message without tag and xid. `commit_lsn` and `xid` are of the transaction with its
+    first row or truncate.
     """
 
     oid: int
     body: bytes
-    frame: bytes
-    start: int
     commit_lsn: int
     xid: int | None
 
@@ -38,7 +36,7 @@ def relations_ahead(
     `body` (where a change's fields begin in its frame), `commit_lsn` and `xid` are those of the transaction
     in which `begin` lies. A relation that is described twice, differently, is left out.
     """
-    described: dict[int, tuple[bytes, bytes, int]] = {}
+    described: dict[int, bytes] = {}
     changed: set[int] = set()
     used: dict[int, tuple[int, int | None]] = {}
     for index in range(begin, len(events)):
@@ -51,8 +49,8 @@ def relations_ahead(
         elif isinstance(event, bytes) and len(event) >= body + 4:
             tag, oid = event[HEADER_SIZE], read_u32(event, body)
             if tag == tags.RELATION:
-                known = described.setdefault(oid, (event[body:], event, body))
-                if known[0] != event[body:]:
+                message = event[body:]
+                if described.setdefault(oid, message) != message:
                     changed.add(oid)
             elif tag in tags.ROWS and oid in described:
                 used.setdefault(oid, (commit_lsn, xid))
@@ -62,7 +60,7 @@ def relations_ahead(
                         used.setdefault(truncated, (commit_lsn, xid))
     for oid, (first_lsn, first_xid) in used.items():
         if oid not in changed:
-            yield RelationAhead(oid, *described[oid], first_lsn, first_xid)
+            yield RelationAhead(oid, described[oid], first_lsn, first_xid)
 
 
 def _truncated(event: bytes, body: int) -> list[int]:

@@ -26,7 +26,6 @@ from pgrelay.encode.schema import schema_record
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import SetupError
 from pgrelay.wire import pgoutput
-from pgrelay.wire.replication import HEADER_SIZE, STREAMED_BODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,8 @@ class Needs:
         for ahead in coming:
             if ahead.body == body or self._plans.made(ahead.body) is not None:
                 continue
-            message = pgoutput.parse(ahead.frame, ahead.start == STREAMED_BODY, HEADER_SIZE)
-            if isinstance(message, pgoutput.Relation) and self._options.selection.takes(str(message)):
+            message = pgoutput.parse_relation(ahead.body)
+            if self._options.selection.takes(str(message)):
                 self._bodies_ahead.append(ahead.body)
                 yield message, ahead.xid
 

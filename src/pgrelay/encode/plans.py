@@ -64,16 +64,32 @@ class Plans:
         kept, oid = (before, plan), plan.relation.oid
         gone = [body for body, made in self._made.items() if made.relation.oid == oid and made not in kept]
         for body in gone:
-            self._ahead.discard(body)
-            self._replaced.append(self._made.pop(body))
+            self._drop(body)
 
-    def partition(self, root: Plan, relation: Relation) -> None:
-        """Take in a partition of `root`, which is FULL, as the stream describes it."""
-        oid = root.relation.oid
-        if self._partitions.describe(oid, relation, relation.replica_identity == FULL):
-            for plan in [root, *self._made.values()]:
-                if plan.relation.oid == oid:
-                    plan.publishes(self._partitions.of(oid))
+    def put_aside(self, plan: Plan) -> bytes:
+        """Forget the plans of a relation, of which `plan` is in use; returns its Relation message."""
+        oid, relation = plan.relation.oid, plan.relation
+        gone = [body for body, made in self._made.items() if made.relation.oid == oid]
+        # Its facts may have changed since `plan` was made, but its message is that of a plan that is kept.
+        in_use = next(body for body in gone if self._made[body].relation == relation)
+        for body in gone:
+            self._drop(body)
+        return in_use
+
+    def _drop(self, body: bytes) -> None:
+        self._ahead.discard(body)
+        self._replaced.append(self._made.pop(body))
+
+    def partition(self, root_oid: int, in_use: Plan | None, relation: Relation) -> None:
+        """Take in a partition of a root that is FULL, as the stream describes it.
+
+        `in_use` is the root's plan, if it has one.
+        """
+        if self._partitions.describe(root_oid, relation, relation.replica_identity == FULL):
+            used = [] if in_use is None else [in_use]
+            for plan in [*used, *self._made.values()]:
+                if plan.relation.oid == root_oid:
+                    plan.publishes(self._partitions.of(root_oid))
 
     def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
         """Table, op and number of the records of all plans since the last call.

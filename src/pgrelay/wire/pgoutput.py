@@ -287,3 +287,11 @@ def parse(data: bytes, in_stream: bool = False, start: int = 0) -> PgoutputMessa
         raise ProtocolError(f"unknown message tag {chr(tag)!r}: pgrelay knows pgoutput versions 1 to 4")
     cursor.end()
     return message
+
+
+def parse_relation(body: bytes) -> Relation:
+    """Read a Relation message that is given without its tag and xid. Raises ProtocolError as `parse` does."""
+    cursor = Cursor("Relation", body, 0)
+    relation = Relation.parse(cursor, in_stream=False)
+    cursor.end()
+    return relation
