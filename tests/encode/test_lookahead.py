@@ -101,8 +101,8 @@ def test_tables_of_the_following_transactions_are_asked_for_too() -> None:
 
 
 def test_a_relation_without_rows_is_not_announced_ahead() -> None:
-    _, asked = eager(encoder_of(), transaction(relation(0), relation(1), build.insert(100, ["1"])))
-    assert asked == ["F1", "F1", "A1"]
+    _, asked = eager(encoder_of(), transaction(relation(1), relation(0), build.insert(100, ["1"])))
+    assert asked == ["F2", "A1"]
 
 
 def test_a_table_described_twice_differently_is_not_announced_ahead() -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.errors import RecordError
-from tests.encode.encoding import OPTIONS, Written, encoder_of, records_of, transaction
+from tests.encode.encoding import NOW, OPTIONS, Written, encoder_of, records_of, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column
 
@@ -83,6 +84,32 @@ def test_a_partition_is_noted_of_a_root_whose_name_another_table_took() -> None:
     assert ops(encoder, taken) == ["c", "c"]
     with pytest.raises(RecordError, match=r"partition public\.low"):
         relayed(LOW, INSERTED, DELETED, encoder=encoder)
+
+
+def test_partitions_cost_no_questions_and_no_plans() -> None:
+    """There may be a new one every hour."""
+    encoder = encoder_of()
+    encoder.feed(transaction(ROOT, LOW, INSERTED, ROOT, HIGH, INSERTED))
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, FactsNeeded)
+    assert (str(encoder.need.relation), encoder.need.ahead) == ("public.orders", ())
+    encoder.learn(FACTS)
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, Announcement)
+    encoder.met()
+    encoder.encode(NOW)
+    assert isinstance(encoder.need, FactsNeeded), "a FULL root's key may change"
+    encoder.learn(FACTS)
+    encoder.encode(NOW)
+    assert encoder.need is None
+
+
+def test_a_partition_that_is_relayed_by_itself_later_is_read_then() -> None:
+    """As after publish_via_partition_root was switched off."""
+    encoder = encoder_of()
+    own = build.insert(LOW_OID, ["1", "tea", "B"])
+    first, second = records_of(transaction(ROOT, LOW, INSERTED, own), encoder, FACTS)
+    assert [each.value["source"]["table"] for each in (first, second)] == ["orders", "low"]
 
 
 def test_a_new_relation_of_the_root_keeps_its_partitions() -> None:

@@ -7,7 +7,8 @@ of its relation. If it needs something that only the outside can give, it stops 
 So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
 ago) brings its own relations and leaves the session's alone. A Relation outside any transaction came with a
 PREPARE, and what it describes may never be committed: it is read when a later row of the session needs it.
-Until then, so is that of a table whose name another has taken: mostly it was dropped, and has no more rows.
+Until then, so is that of a partition whose rows come as its root's, and that of a table whose name another
+has taken: mostly it was dropped, and has no more rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -204,8 +205,7 @@ class Encoder:
             return
         other = self._session.get(oid)
         if other is not None and other.table == plan.table:
-            del self._session[oid]
-            self._unread[oid] = self._plans.put_aside(other)
+            self._leave_unread(oid, self._plans.put_aside(other))
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -271,30 +271,39 @@ class Encoder:
         return True
 
     def _take_relation(self, frame: bytes) -> None:
-        oid = read_u32(frame, self._body)
+        oid, body = read_u32(frame, self._body), frame[self._body :]
         if self._changes.segment is None:
-            self._unread[oid] = frame[self._body :]
-            self._session.pop(oid, None)
+            self._leave_unread(oid, body)
+            return
+        if self._next == len(self._events):
+            self._last_relation = frame
+        elif self._see_partition(frame, self._events[self._next]) and self._scoped is None:
+            # Its rows come as its root's.
+            self._leave_unread(oid, body)
             return
         if self._scoped is None:
             self._unread.pop(oid, None)
-        if self._next < len(self._events):
-            self._see_partition(frame, self._events[self._next])
-        else:
-            self._last_relation = frame
-        self._relation(frame[self._body :])
+        self._relation(body)
 
-    def _see_partition(self, frame: bytes, following: Event) -> None:
-        """Note a partition: the row after its Relation is of another relation (partitions.py)."""
+    def _leave_unread(self, oid: int, body: bytes) -> None:
+        self._unread[oid] = body
+        self._session.pop(oid, None)
+
+    def _see_partition(self, frame: bytes, following: Event) -> bool:
+        """Whether a Relation is a partition's: the row after it is of another relation (partitions.py).
+
+        If so, the partition is noted.
+        """
         start = self._body
         if not isinstance(following, bytes) or len(following) < start + 4:
-            return
-        if following[HEADER_SIZE] not in tags.ROWS or read_u32(following, start) == read_u32(frame, start):
-            return
+            return False
         oid = read_u32(following, start)
+        if following[HEADER_SIZE] not in tags.ROWS or oid == read_u32(frame, start):
+            return False
         root = self._described(oid)
         if root is not None and root.replica_identity == FULL:
             self._plans.partition(oid, self._known().get(oid), pgoutput.parse_relation(frame[start:]))
+        return True
 
     def _described(self, oid: int) -> pgoutput.Relation | None:
         """A relation as it was described last; None if it was not, or the configuration leaves it out."""
