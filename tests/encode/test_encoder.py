@@ -213,6 +213,25 @@ def test_a_table_that_is_dropped_and_created_again_leaves_no_plan() -> None:
     assert plans_alive() - before == 1
 
 
+def test_replaced_plans_are_freed_if_their_relations_came_with_a_prepare() -> None:
+    encoder = encoder_of()
+    before = plans_alive()
+    for number in range(20):
+        prepared = [xlog_data(relation("id", f"column_{number}"))]
+        records_of([*prepared, *transaction(build.insert(OID, ["1", "2"]))], encoder)
+        assert encoder.take_counts() == [("public.table_16384", "c", 1)]
+    assert plans_alive() - before == 2
+
+
+def test_a_relation_that_came_with_a_prepare_outlives_the_loss_of_its_name() -> None:
+    encoder = encoder_of()
+    afters(transaction(named("orders", OID, "old"), insert(1)), encoder)
+    afters([xlog_data(named("sold", OID, "later"))], encoder)
+    afters(transaction(named("orders", ITEMS), insert(2, ITEMS)), encoder)
+    (record,) = records_of(transaction(insert(3)), encoder)
+    assert (record.value["source"]["table"], record.value["after"]) == ("sold", {"later": 3})
+
+
 def test_a_row_of_a_table_whose_name_another_took_is_read_by_its_relation() -> None:
     """The server describes a renamed table again, but before version 16 not for a renamed schema."""
     encoder = encoder_of()

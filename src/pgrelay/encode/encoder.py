@@ -47,8 +47,6 @@ class Encoder:
         self._scoped: dict[int, Plan | None] | None = None
         # Relation messages, without tag and xid, that the session reads if a row needs them.
         self._unread: dict[int, bytes] = {}
-        # Which relation of the session had a table's name last.
-        self._names: dict[str, int] = {}
         # A Relation that was the last of the events fed so far.
         self._last_relation: bytes = b""
         self._events: list[Event] = []
@@ -93,7 +91,7 @@ class Encoder:
         """Table, op and number of the records since the last call, without dead letters and left-out ones."""
         counts = [("message", MESSAGE, self._changes.messages)] if self._changes.messages else []
         self._changes.messages = 0
-        return counts + self._plans.take_counts(self._session)
+        return counts + self._plans.take_counts()
 
     def feed(self, events: list[Event]) -> None:
         """Take more events; the earlier ones must all be encoded."""
@@ -186,26 +184,15 @@ class Encoder:
 
     def _use(self, plan: Plan) -> None:
         """Encode following rows by this plan, in the session or in a scoped transaction."""
-        known, oid = self._known(), plan.relation.oid
-        before = known.get(oid)
-        known[oid] = plan
+        self._known()[plan.relation.oid] = plan
         if self._scoped is None:
-            if before is not None and before is not plan:
-                self._plans.supersede(before, plan)
-            self._take_name(plan)
-
-    def _take_name(self, plan: Plan) -> None:
-        """Put the plan of another relation of this name aside.
-
-        A table that is dropped and created again, as jobs do, would leave one each time.
-        """
-        oid = self._names.get(plan.table)
-        self._names[plan.table] = plan.relation.oid
-        if oid is None or oid == plan.relation.oid:
-            return
-        other = self._session.get(oid)
-        if other is not None and other.table == plan.table:
-            self._leave_unread(oid, self._plans.put_aside(other))
+            self._plans.use(plan)
+            aside = self._plans.take_name(plan)
+            if aside is not None:
+                oid, body = aside
+                self._session.pop(oid, None)
+                # A later one may have come with a PREPARE.
+                self._unread.setdefault(oid, body)
 
     def _known(self) -> dict[int, Plan | None]:
         return self._session if self._scoped is None else self._scoped
@@ -302,7 +289,7 @@ class Encoder:
             return False
         root = self._described(oid)
         if root is not None and root.replica_identity == FULL:
-            self._plans.partition(oid, self._known().get(oid), pgoutput.parse_relation(frame[start:]))
+            self._plans.partition(oid, pgoutput.parse_relation(frame[start:]))
         return True
 
     def _described(self, oid: int) -> pgoutput.Relation | None:

@@ -4,8 +4,6 @@ A streamed transaction sends its relations again, and a scoped transaction or a 
 back. So a plan is kept next to the one that replaced it, until it can no longer be used.
 """
 
-from collections.abc import Mapping
-
 from pgrelay.encode.formats import plan_of
 from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.partitions import Partitions
@@ -21,6 +19,9 @@ class Plans:
         self._options = options
         self._topics = topics
         self._made: dict[bytes, Plan] = {}
+        # The plan of each relation that the session used last, and the relation that had each name last.
+        self._used: dict[int, Plan] = {}
+        self._names: dict[str, int] = {}
         # Relation messages whose facts are known before their turn.
         self._ahead: set[bytes] = set()
         # Plans that others have replaced, until their counts are taken.
@@ -56,42 +57,53 @@ class Plans:
         self.make(body, relation, facts)
         self._ahead.add(body)
 
-    def supersede(self, before: Plan, plan: Plan) -> None:
-        """Of a relation, keep only the session's plan and the one before, which a rollback may bring back.
+    def use(self, plan: Plan) -> None:
+        """Note that the session uses a plan. Of its relation, keep only this one and the one before it.
 
-        Otherwise each ALTER TABLE would leave one for as long as the session lasts.
+        A rollback may bring that back. Any other would stay for as long as the session lasts.
         """
-        kept, oid = (before, plan), plan.relation.oid
-        gone = [body for body, made in self._made.items() if made.relation.oid == oid and made not in kept]
-        for body in gone:
-            self._drop(body)
+        oid = plan.relation.oid
+        before = self._used.get(oid)
+        self._used[oid] = plan
+        if before is not None and before is not plan:
+            kept = (before, plan)
+            for body in self._bodies(oid):
+                if self._made[body] not in kept:
+                    self._drop(body)
 
-    def put_aside(self, plan: Plan) -> bytes:
-        """Forget the plans of a relation, of which `plan` is in use; returns its Relation message."""
-        oid, relation = plan.relation.oid, plan.relation
-        gone = [body for body, made in self._made.items() if made.relation.oid == oid]
-        # Its facts may have changed since `plan` was made, but its message is that of a plan that is kept.
-        in_use = next(body for body in gone if self._made[body].relation == relation)
-        for body in gone:
+    def take_name(self, plan: Plan) -> tuple[int, bytes] | None:
+        """Forget the plans of another relation that has had this one's name; returns its OID and message.
+
+        It was dropped or renamed. A job that creates its table anew each time would leave a plan each time.
+        """
+        oid = self._names.get(plan.table, plan.relation.oid)
+        self._names[plan.table] = plan.relation.oid
+        other = self._used.get(oid)
+        if other is None or oid == plan.relation.oid or other.table != plan.table:
+            return None
+        bodies = self._bodies(oid)
+        # Facts may have changed since `other` was made, but a plan for the same message is kept.
+        message = next(body for body in bodies if self._made[body].relation == other.relation)
+        for body in bodies:
             self._drop(body)
-        return in_use
+        del self._used[oid]
+        return oid, message
+
+    def _bodies(self, oid: int) -> list[bytes]:
+        return [body for body, made in self._made.items() if made.relation.oid == oid]
 
     def _drop(self, body: bytes) -> None:
         self._ahead.discard(body)
         self._replaced.append(self._made.pop(body))
 
-    def partition(self, root_oid: int, in_use: Plan | None, relation: Relation) -> None:
-        """Take in a partition of a root that is FULL, as the stream describes it.
-
-        `in_use` is the root's plan, if it has one.
-        """
+    def partition(self, root_oid: int, relation: Relation) -> None:
+        """Take in a partition of a root that is FULL, as the stream describes it."""
         if self._partitions.describe(root_oid, relation, relation.replica_identity == FULL):
-            used = [] if in_use is None else [in_use]
-            for plan in [*used, *self._made.values()]:
+            for plan in [*self._used.values(), *self._made.values()]:
                 if plan.relation.oid == root_oid:
                     plan.publishes(self._partitions.of(root_oid))
 
-    def take_counts(self, session: Mapping[int, Plan | None]) -> list[tuple[str, str, int]]:
+    def take_counts(self) -> list[tuple[str, str, int]]:
         """Table, op and number of the records of all plans since the last call.
 
         A replaced plan is then forgotten, unless the session still uses it, for example after a scoped
@@ -100,5 +112,5 @@ class Plans:
         counts: list[tuple[str, str, int]] = []
         for plan in [*self._made.values(), *self._replaced]:
             counts += plan.take_counts()
-        self._replaced = [plan for plan in self._replaced if session.get(plan.relation.oid) is plan]
+        self._replaced = [plan for plan in self._replaced if self._used.get(plan.relation.oid) is plan]
         return counts
