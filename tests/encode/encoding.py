@@ -48,6 +48,21 @@ def segments(
     return [it for it in outcomes(encoder, events, facts, now_us) if isinstance(it, Segment)]
 
 
+def facts_asked(encoder: Encoder, events: list[Event]) -> list[str]:
+    """The tables whose facts the encoder asks for."""
+    asked: list[str] = []
+    encoder.feed(events)
+    encoder.encode(NOW)
+    while encoder.need is not None:
+        if isinstance(encoder.need, FactsNeeded):
+            asked.append(str(encoder.need.relation))
+            encoder.learn(NO_FACTS)
+        else:
+            encoder.met()
+        encoder.encode(NOW)
+    return asked
+
+
 def transaction(
     *messages: bytes,
     xid: int | None = 754,

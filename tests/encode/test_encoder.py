@@ -1,6 +1,5 @@
 """Events to segments: what the encoder needs and when, and with which Relation each row is read."""
 
-import gc
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -9,11 +8,20 @@ import pytest
 from pgrelay.assembly.events import Event, Reached, TransactionBegin
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, TopicNeeded
-from pgrelay.encode.plan import Plan, RelationFacts
+from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import ProtocolError, SetupError
-from tests.encode.encoding import NOW, OPTIONS, encoder_of, outcomes, records_of, segments, transaction
+from tests.encode.encoding import (
+    NOW,
+    OPTIONS,
+    encoder_of,
+    facts_asked,
+    outcomes,
+    records_of,
+    segments,
+    transaction,
+)
 from tests.wire import build
 from tests.wire.build import INT4, NOON, Column, xlog_data
 
@@ -27,10 +35,6 @@ def relation(*names: str, oid: int = OID, xid: int | None = None, identity: str 
     return build.relation(oid, "public", f"table_{oid}", identity, columns, xid)
 
 
-def named(name: str, oid: int, column: str = "id") -> bytes:
-    return build.relation(oid, "public", name, "d", [Column(column, INT4, key=True)])
-
-
 def insert(number: int, oid: int = OID, xid: int | None = None) -> bytes:
     return build.insert(oid, [str(number)], xid)
 
@@ -38,21 +42,6 @@ def insert(number: int, oid: int = OID, xid: int | None = None) -> bytes:
 def afters(events: list[Event], encoder: Encoder, facts: RelationFacts | None = None) -> list[dict[str, Any]]:
     found = records_of(events, encoder, facts or RelationFacts())
     return [record.value["after"] for record in found]
-
-
-def facts_asked(encoder: Encoder, events: list[Event]) -> list[str]:
-    """The tables whose facts were asked for."""
-    asked: list[str] = []
-    encoder.feed(events)
-    encoder.encode(NOW)
-    while encoder.need is not None:
-        if isinstance(encoder.need, FactsNeeded):
-            asked.append(str(encoder.need.relation))
-            encoder.learn(RelationFacts())
-        else:
-            encoder.met()
-        encoder.encode(NOW)
-    return asked
 
 
 # --- Segments
@@ -187,66 +176,6 @@ def test_the_same_facts_again_make_no_new_plan() -> None:
     for _ in range(3):
         records_of(transaction(relation("id", identity="f"), insert(1)), encoder)
     assert encoder.take_counts() == [("public.table_16384", "c", 3)]
-
-
-def test_replaced_plans_are_freed() -> None:
-    encoder = encoder_of()
-    before = plans_alive()
-    for number in range(20):
-        records_of(transaction(relation("id", f"column_{number}"), build.insert(OID, ["1", "2"])), encoder)
-        assert encoder.take_counts() == [("public.table_16384", "c", 1)]
-    # The last one, and the one before it.
-    assert plans_alive() - before == 2
-
-
-def plans_alive() -> int:
-    gc.collect()
-    return sum(isinstance(it, Plan) for it in gc.get_objects())
-
-
-def test_a_table_that_is_dropped_and_created_again_leaves_no_plan() -> None:
-    encoder = encoder_of()
-    before = plans_alive()
-    for number in range(20):
-        records_of(transaction(named("staging", OID + number), insert(1, OID + number)), encoder)
-        assert encoder.take_counts() == [("public.staging", "c", 1)]
-    assert plans_alive() - before == 1
-
-
-def test_replaced_plans_are_freed_if_their_relations_came_with_a_prepare() -> None:
-    encoder = encoder_of()
-    before = plans_alive()
-    for number in range(20):
-        prepared = [xlog_data(relation("id", f"column_{number}"))]
-        records_of([*prepared, *transaction(build.insert(OID, ["1", "2"]))], encoder)
-        assert encoder.take_counts() == [("public.table_16384", "c", 1)]
-    assert plans_alive() - before == 2
-
-
-def test_a_relation_that_came_with_a_prepare_outlives_the_loss_of_its_name() -> None:
-    encoder = encoder_of()
-    afters(transaction(named("orders", OID, "old"), insert(1)), encoder)
-    afters([xlog_data(named("sold", OID, "later"))], encoder)
-    afters(transaction(named("orders", ITEMS), insert(2, ITEMS)), encoder)
-    (record,) = records_of(transaction(insert(3)), encoder)
-    assert (record.value["source"]["table"], record.value["after"]) == ("sold", {"later": 3})
-
-
-def test_a_row_of_a_table_whose_name_another_took_is_read_by_its_relation() -> None:
-    """The server describes a renamed table again, but before version 16 not for a renamed schema."""
-    encoder = encoder_of()
-    older, newer = named("orders", OID, "old"), named("orders", ITEMS, "new")
-    assert afters(transaction(older, insert(1)), encoder) == [{"old": 1}]
-    assert afters(transaction(newer, insert(2, ITEMS)), encoder) == [{"new": 2}]
-    assert afters(transaction(insert(3), insert(4, ITEMS)), encoder) == [{"old": 3}, {"new": 4}]
-
-
-def test_a_table_may_take_another_name_before_a_third_takes_its_own() -> None:
-    encoder = encoder_of()
-    facts_asked(encoder, transaction(named("a", OID), insert(1)))
-    renamed = transaction(named("b", OID), insert(2), named("a", ITEMS), insert(3, ITEMS))
-    assert facts_asked(encoder, renamed) == ["public.b", "public.a"]
-    assert facts_asked(encoder, transaction(insert(4), insert(5, ITEMS))) == []
 
 
 def test_a_topic_collision_is_an_error_when_the_facts_are_learnt() -> None:
