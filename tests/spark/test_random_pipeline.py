@@ -47,7 +47,7 @@ class RandomPipeline:
         self._database = database
         self._workload = Workload(database, seed)
         self._columns = RandomColumns(database, seed)
-        self._seed = seed
+        self.seed = seed
 
     @contextmanager
     def changes(self, longest_pause_s: float) -> Iterator[None]:
@@ -55,7 +55,7 @@ class RandomPipeline:
 
         Afterwards the relay has delivered everything.
         """
-        rng = random.Random(self._seed)
+        rng = random.Random(self.seed)
         stop = threading.Event()
 
         def run() -> None:
@@ -85,19 +85,18 @@ class RandomPipeline:
             assert mirror.history or set(rows.columns) == {*names, "__commit_lsn", "__seq"}
 
 
+@pytest.fixture(params=range(4))
+def pipeline(
+    request: pytest.FixtureRequest, new_relay: NewRelay, database: Database, registry: SchemaRegistry
+) -> RandomPipeline:
+    return RandomPipeline(SEED + int(request.param), new_relay, database, registry)
+
+
 @long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", range(4))
 def test_the_lake_equals_postgres_after_random_changes_and_stops(
-    spark: SparkSession,
-    warehouse: Path,
-    new_relay: NewRelay,
-    database: Database,
-    registry: SchemaRegistry,
-    tmp_path: Path,
-    number: int,
+    spark: SparkSession, warehouse: Path, pipeline: RandomPipeline, tmp_path: Path
 ) -> None:
-    pipeline = RandomPipeline(SEED + number, new_relay, database, registry)
     relay = pipeline.relay
     mirrored = spark, relay.kafka.bootstrap, relay.prefix, tmp_path / "checkpoint"
     with pipeline.changes(1):
@@ -111,19 +110,11 @@ def test_the_lake_equals_postgres_after_random_changes_and_stops(
 
 @long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", range(4))
 def test_the_lake_equals_postgres_after_random_changes_and_kills(
-    spark: SparkSession,
-    new_relay: NewRelay,
-    database: Database,
-    registry: SchemaRegistry,
-    tmp_path: Path,
-    number: int,
+    spark: SparkSession, registry: SchemaRegistry, pipeline: RandomPipeline, tmp_path: Path
 ) -> None:
-    seed = SEED + number
-    pipeline = RandomPipeline(seed, new_relay, database, registry)
     relay = pipeline.relay
-    given = relay.kafka.bootstrap, relay.prefix, str(seed), registry.url
+    given = relay.kafka.bootstrap, relay.prefix, str(pipeline.seed), registry.url
     runs = MirrorRuns("tests.spark.random_mirror_process", tmp_path, *given)
     # Each change of columns is a merge of its own, and no run but the last may get far.
     with pipeline.changes(4):
