@@ -135,11 +135,11 @@ def test_every_truncation_of_a_relation_is_refused() -> None:
     assert "oversized" in refusal(encoder_of(), ORDERS + b"\0")
 
 
-def test_a_truncated_relation_between_transactions_is_refused_at_once() -> None:
+def test_every_truncation_of_a_relation_between_transactions_is_refused() -> None:
     for size in range(1, len(ORDERS)):
         encoder = encoder_of()
-        encoder.feed([xlog_data(ORDERS[:size], LSN), *transaction(build.insert(OID, ROW))])
-        with pytest.raises(ProtocolError, match=r"truncated.*\(LSN "):
+        encoder.feed([xlog_data(ORDERS[:size], LSN)])
+        with pytest.raises(ProtocolError, match=r"truncated.*\(LSN 16/B374D848\)"):
             encoder.encode(NOW)
 
 
@@ -286,8 +286,6 @@ def test_with_binary_on_a_partition_published_as_its_root_is_not_checked() -> No
     """The column is dropped by the root's name, but the partition's Relation comes as well."""
     encoder = encoder_of(replace(OPTIONS, binary_values=True))
     encoder.feed(transaction(PLACES))
-    encoder.encode(NOW)
-    encoder.learn(GEOMETRY)
     encoder.encode(NOW)
     assert encoder.need is None
 

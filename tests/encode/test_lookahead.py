@@ -14,7 +14,7 @@ from pgrelay.encode.records import Record, Segment
 from pgrelay.encode.selection import Selection
 from tests.encode.encoding import NO_FACTS, NOW, OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
-from tests.wire.build import INT4, Column
+from tests.wire.build import INT4, Column, xlog_data
 
 TABLES: Final = 5
 
@@ -100,9 +100,39 @@ def test_tables_of_the_following_transactions_are_asked_for_too() -> None:
     assert {one.topic for one in announced} == {f"app.public.t{number}" for number in range(TABLES)}
 
 
-def test_a_relation_without_rows_is_not_announced_ahead() -> None:
+def test_a_relation_without_rows_is_not_asked_for() -> None:
     _, asked = eager(encoder_of(), transaction(relation(1), relation(0), build.insert(100, ["1"])))
-    assert asked == ["F2", "A1"]
+    assert asked == ["F1", "A1"]
+
+
+def test_tables_that_are_truncated_together_are_asked_for_at_once() -> None:
+    relations = [relation(table) for table in range(TABLES)]
+    truncate = build.truncate([100 + table for table in range(TABLES)])
+    _, asked = eager(encoder_of(), transaction(*relations, truncate))
+    assert asked == [f"F{TABLES}", f"A{TABLES}"]
+
+
+def test_tables_that_were_described_long_before_are_asked_for_at_once() -> None:
+    """As after a PREPARE, whose relations come between transactions."""
+    encoder = encoder_of()
+    eager(encoder, [xlog_data(relation(table)) for table in range(TABLES)])
+    rows = [build.insert(100 + table, ["1"]) for table in range(TABLES)]
+    _, asked = eager(encoder, transaction(*rows))
+    assert asked == [f"F{TABLES}", f"A{TABLES}"]
+
+
+def test_a_relation_that_was_described_long_before_and_changed_is_not_announced_ahead() -> None:
+    encoder = encoder_of()
+    eager(encoder, [xlog_data(relation(0)), xlog_data(relation(1))])
+    events = transaction(
+        build.insert(100, ["1"]),
+        build.insert(101, ["1"]),
+        relation(1, column="key"),
+        build.insert(101, ["2"]),
+    )
+    records, asked = eager(encoder, events)
+    assert asked == ["F1", "A1", "F1", "A1", "F1", "A1"]
+    assert [json.loads(record[1] or b"") for record in records] == [{"id": 1}, {"id": 1}, {"key": 2}]
 
 
 def test_a_table_described_twice_differently_is_not_announced_ahead() -> None:

@@ -5,10 +5,8 @@ of its relation. If it needs something that only the outside can give, it stops 
 (needs.py). Once that is answered, by `learn` or `met`, `encode` goes on where it stopped.
 
 So each row is encoded by the Relation that preceded it. A scoped transaction (it was prepared, perhaps long
-ago) brings its own relations and leaves the session's alone. A Relation outside any transaction came with a
-PREPARE, and what it describes may never be committed: it is read when a later row of the session needs it.
-Until then, so is that of a partition whose rows come as its root's, and that of a table whose name another
-has taken: mostly it was dropped, and has no more rows.
+ago) brings its own relations and leaves the session's alone. A Relation gets a plan once a change needs it,
+not when it comes, and loses it if another table takes the name: mostly it was dropped then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +22,7 @@ from pgrelay.encode.options import RecordOptions
 from pgrelay.encode.plan import FULL, Plan, RelationFacts
 from pgrelay.encode.plans import Plans
 from pgrelay.encode.records import CREATE, DELETE, MESSAGE, UPDATE, Segment
+from pgrelay.encode.relations import Relations
 from pgrelay.encode.topics import Topics
 from pgrelay.errors import PgrelayError, ProtocolError, RecordError
 from pgrelay.wire import pgoutput, tags
@@ -42,13 +41,11 @@ class Encoder:
         self._options = options
         self._topics = topics
         self._changes = Changes(options, topics)
-        # None stands for a relation that the configuration leaves out.
-        self._session: dict[int, Plan | None] = {}
-        self._scoped: dict[int, Plan | None] | None = None
-        # Relation messages, without tag and xid, that the session reads if a row needs them.
-        self._unread: dict[int, bytes] = {}
+        self._session = Relations()
+        # The session's, or those of a scoped transaction.
+        self._relations = self._session
         # A Relation that was the last of the events fed so far.
-        self._last_relation: bytes = b""
+        self._last_relation: pgoutput.Relation | None = None
         self._events: list[Event] = []
         self._next = 0
         self._body = BODY
@@ -98,9 +95,9 @@ class Encoder:
         assert not self.pending, "events are fed before the earlier ones are encoded"
         self._events = events if self.left_out is None else []
         self._next = 0
-        if self._last_relation and self._events:
-            self._see_partition(self._last_relation, self._events[0])
-            self._last_relation = b""
+        if self._last_relation is not None and self._events:
+            self._note_partition(self._last_relation, self._events[0])
+            self._last_relation = None
 
     def encode(self, now_us: int, to_end: bool = False) -> list[Segment | Reached]:
         """Encode what was fed, up to a `need`, or with `to_end` up to the next end of a transaction.
@@ -146,7 +143,7 @@ class Encoder:
                 done.append(segment)
                 changes.begin(segment)
                 self._body = STREAMED_BODY if event.streamed else BODY
-                self._scoped = {} if event.scoped else None
+                self._relations = Relations() if event.scoped else self._session
                 self._passing = changes.passed_over.whole
                 self._passed = 0
             elif isinstance(event, TransactionEnd):
@@ -157,7 +154,7 @@ class Encoder:
                 self._passing = False
                 changes.end(event.end_lsn)
                 self._body = BODY
-                self._scoped = None
+                self._relations = self._session
                 if to_end:
                     break
             else:
@@ -179,23 +176,19 @@ class Encoder:
         self._needs.met(ids, ahead)
 
     def _ahead(self) -> Iterator[RelationAhead]:
-        envelope = self._changes.envelope
-        return relations_ahead(self._events, self._next, self._body, envelope.commit_lsn, envelope.xid_number)
+        """The relations that will be read soon, from the event on that is being encoded."""
+        lsn, xid = self._changes.envelope.commit_lsn, self._changes.envelope.xid_number
+        return relations_ahead(self._events, self._next - 1, self._body, lsn, xid, self._relations)
 
     def _use(self, plan: Plan) -> None:
         """Encode following rows by this plan, in the session or in a scoped transaction."""
-        self._known()[plan.relation.oid] = plan
-        if self._scoped is None:
+        self._relations.plans[plan.relation.oid] = plan
+        if self._relations is self._session:
             self._plans.use(plan)
             aside = self._plans.take_name(plan)
             if aside is not None:
-                oid, body = aside
-                self._session.pop(oid, None)
-                # A later one may have come with a PREPARE.
-                self._unread.setdefault(oid, body)
-
-    def _known(self) -> dict[int, Plan | None]:
-        return self._session if self._scoped is None else self._scoped
+                # If it has a change after all, its message is read again.
+                self._session.plans.pop(aside, None)
 
     def _frame(self, frame: bytes) -> None:
         try:
@@ -212,7 +205,7 @@ class Encoder:
     def _fail(self, error: RecordError, frame: bytes) -> None:
         """Make a dead letter of a change that can't be encoded, or raise the error."""
         op = _OPS.get(frame[HEADER_SIZE])
-        plan = None if op is None else self._plan(read_u32(frame, self._body))
+        plan = None if op is None else self._relations.plans.get(read_u32(frame, self._body))
         if self._options.dead_letters is None or op is None or plan is None:
             error.commit_lsn = self._changes.envelope.commit_lsn
             raise error
@@ -221,7 +214,7 @@ class Encoder:
     def _message(self, tag: int, frame: bytes) -> None:
         if tag == tags.INSERT or tag == tags.UPDATE or tag == tags.DELETE:
             oid = read_u32(frame, self._body)
-            plan = self._known().get(oid)
+            plan = self._relations.plans.get(oid)
             if (plan is None or not plan.announced) and self._must_wait(oid):
                 self._next -= 1
                 return
@@ -238,78 +231,52 @@ class Encoder:
         else:
             self._rare(frame)
 
-    def _plan(self, oid: int) -> Plan | None:
-        known = self._known()
-        if oid not in known:
-            raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
-        return known[oid]
-
     def _must_wait(self, oid: int) -> bool:
         """Whether a change of this relation can't be encoded yet; if so, start what it waits for."""
-        if self._scoped is None and oid in self._unread:
-            self._relation(self._unread.pop(oid))
+        relations = self._relations
+        if oid not in relations.plans:
+            if oid not in relations.described:
+                raise ProtocolError(f"a change of relation {oid}, which no Relation message described")
+            self._read(relations.described[oid])
             return True
-        plan = self._plan(oid)
+        plan = relations.plans[oid]
         if plan is None or plan.announced:
             return False
-        # Not at the Relation: with publish_via_partition_root, partitions' come too, and no rows of theirs.
         envelope = self._changes.envelope
         self._needs.announce(plan, self._ahead(), envelope.commit_lsn, envelope.seq)
         return True
 
-    def _take_relation(self, frame: bytes) -> None:
-        oid, body = read_u32(frame, self._body), frame[self._body :]
-        if self._changes.segment is None:
-            self._leave_unread(oid, body)
-            return
-        if self._next == len(self._events):
-            self._last_relation = frame
-        elif self._see_partition(frame, self._events[self._next]) and self._scoped is None:
-            # Its rows come as its root's.
-            self._leave_unread(oid, body)
-            return
-        if self._scoped is None:
-            self._unread.pop(oid, None)
-        self._relation(body)
-
-    def _leave_unread(self, oid: int, body: bytes) -> None:
-        self._unread[oid] = body
-        self._session.pop(oid, None)
-
-    def _see_partition(self, frame: bytes, following: Event) -> bool:
-        """Whether a Relation is a partition's: the row after it is of another relation (partitions.py).
-
-        If so, the partition is noted.
-        """
-        start = self._body
-        if not isinstance(following, bytes) or len(following) < start + 4:
-            return False
-        oid = read_u32(following, start)
-        if following[HEADER_SIZE] not in tags.ROWS or oid == read_u32(frame, start):
-            return False
-        root = self._described(oid)
-        if root is not None and root.replica_identity == FULL:
-            self._plans.partition(oid, pgoutput.parse_relation(frame[start:]))
-        return True
-
-    def _described(self, oid: int) -> pgoutput.Relation | None:
-        """A relation as it was described last; None if it was not, or the configuration leaves it out."""
-        if self._scoped is None and oid in self._unread:
-            return pgoutput.parse_relation(self._unread[oid])
-        plan = self._known().get(oid)
-        return None if plan is None else plan.relation
-
-    def _relation(self, body: bytes) -> None:
-        """Read a Relation message, given without its tag and xid."""
+    def _read(self, body: bytes) -> None:
+        """Take the plan of a Relation message, given without its tag and xid, or ask for what it lacks."""
         plan = self._plans.take(body)
         if plan is not None:
             self._use(plan)
+        else:
+            relation = pgoutput.parse_relation(body)
+            self._needs.ask_facts(body, relation, self._changes.envelope.xid_number, self._ahead())
+
+    def _take_relation(self, frame: bytes) -> None:
+        body = frame[self._body :]
+        relation = pgoutput.parse_relation(body)
+        self._relations.describe(relation.oid, body)
+        if not self._options.selection.takes(str(relation)):
+            self._relations.plans[relation.oid] = None
+        if self._next == len(self._events):
+            self._last_relation = relation
+        else:
+            self._note_partition(relation, self._events[self._next])
+
+    def _note_partition(self, relation: pgoutput.Relation, following: Event) -> None:
+        """Note a partition of a FULL root: the row after its Relation is of another (partitions.py)."""
+        start = self._body
+        if not isinstance(following, bytes) or len(following) < start + 4:
             return
-        message = pgoutput.parse_relation(body)
-        if not self._options.selection.takes(str(message)):
-            self._known()[message.oid] = None
+        oid = read_u32(following, start)
+        if following[HEADER_SIZE] not in tags.ROWS or oid == relation.oid:
             return
-        self._needs.ask_facts(body, message, self._changes.envelope.xid_number, self._ahead())
+        root = self._relations.described.get(oid)
+        if root is not None and pgoutput.parse_relation(root).replica_identity == FULL:
+            self._plans.partition(oid, relation)
 
     def _lacks_boundaries(self) -> bool:
         """Whether the transaction topic must be asked for first: in Avro, its schemas must be registered."""
@@ -332,7 +299,7 @@ class Encoder:
                 self._next -= 1
             case pgoutput.Truncate():
                 for oid in message.relation_oids:
-                    plan = self._plan(oid)
+                    plan = self._relations.plans[oid]
                     if plan is not None:
                         self._changes.truncate(message, plan, frame)
             case pgoutput.Message():

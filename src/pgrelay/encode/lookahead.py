@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgrelay.assembly.events import Event, TransactionBegin, TransactionEnd
+from pgrelay.encode.relations import Relations
 from pgrelay.wire import tags
 from pgrelay.wire.cursor import read_u32
 from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
@@ -16,28 +17,27 @@ from pgrelay.wire.replication import BODY, HEADER_SIZE, STREAMED_BODY
 
 @dataclass(frozen=True, slots=True)
 class RelationAhead:
-    """A relation that the events describe and have a row or a truncate of.
+    """A relation that was not read yet, and that the events have a row or a truncate of.
 
     `body` is its Relation message without tag and xid. `commit_lsn` and `xid` are of the transaction with its
     first row or truncate.
     """
 
-    oid: int
     body: bytes
     commit_lsn: int
     xid: int | None
 
 
 def relations_ahead(
-    events: list[Event], begin: int, body: int, commit_lsn: int, xid: int | None
+    events: list[Event], begin: int, body: int, commit_lsn: int, xid: int | None, relations: Relations
 ) -> Iterator[RelationAhead]:
-    """The relations that the events from `begin` on describe and have changes of, each once.
+    """The relations that the events from `begin` on have changes of, each once, unless they were read before.
 
-    `body` (where a change's fields begin in its frame), `commit_lsn` and `xid` are those of the transaction
-    in which `begin` lies. A relation that is described twice, differently, is left out.
+    `body` (where a change's fields begin in its frame), `commit_lsn`, `xid` and `relations` are those of the
+    transaction in which `begin` lies. A relation that is described twice, differently, is left out.
     """
     described: dict[int, bytes] = {}
-    changed: set[int] = set()
+    differing: set[int] = set()
     used: dict[int, tuple[int, int | None]] = {}
     for index in range(begin, len(events)):
         event = events[index]
@@ -47,24 +47,30 @@ def relations_ahead(
         elif isinstance(event, TransactionEnd):
             body = BODY
         elif isinstance(event, bytes) and len(event) >= body + 4:
-            tag, oid = event[HEADER_SIZE], read_u32(event, body)
+            tag = event[HEADER_SIZE]
             if tag == tags.RELATION:
                 message = event[body:]
-                if described.setdefault(oid, message) != message:
-                    changed.add(oid)
-            elif tag in tags.ROWS and oid in described:
-                used.setdefault(oid, (commit_lsn, xid))
-            elif tag == tags.TRUNCATE:
-                for truncated in _truncated(event, body):
-                    if truncated in described:
-                        used.setdefault(truncated, (commit_lsn, xid))
+                if described.setdefault(read_u32(event, body), message) != message:
+                    differing.add(read_u32(event, body))
+            for oid in _changed(event, tag, body):
+                known = described.get(oid) or relations.unread(oid)
+                if known is not None:
+                    described[oid] = known
+                    used.setdefault(oid, (commit_lsn, xid))
     for oid, (first_lsn, first_xid) in used.items():
-        if oid not in changed:
-            yield RelationAhead(oid, described[oid], first_lsn, first_xid)
+        if oid not in differing:
+            yield RelationAhead(described[oid], first_lsn, first_xid)
 
 
-def _truncated(event: bytes, body: int) -> list[int]:
-    """The OIDs in a Truncate: Int32 number of relations, a byte of options, the OIDs. It may be cut short."""
+def _changed(event: bytes, tag: int, body: int) -> list[int]:
+    """The OIDs that a row or a Truncate names, which may be cut short; none for any other message.
+
+    Truncate: Int32 number of relations, a byte of options, the OIDs.
+    """
+    if tag in tags.ROWS:
+        return [read_u32(event, body)]
+    if tag != tags.TRUNCATE:
+        return []
     first = body + 5
     last = min(first + 4 * read_u32(event, body), len(event) - 3)
     return [read_u32(event, position) for position in range(first, last, 4)]

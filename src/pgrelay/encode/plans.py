@@ -71,8 +71,8 @@ class Plans:
                 if self._made[body] not in kept:
                     self._drop(body)
 
-    def take_name(self, plan: Plan) -> tuple[int, bytes] | None:
-        """Forget the plans of another relation that has had this one's name; returns its OID and message.
+    def take_name(self, plan: Plan) -> int | None:
+        """Forget the plans of another relation that has had this one's name; returns its OID.
 
         It was dropped or renamed. A job that creates its table anew each time would leave a plan each time.
         """
@@ -81,13 +81,10 @@ class Plans:
         other = self._used.get(oid)
         if other is None or oid == plan.relation.oid or other.table != plan.table:
             return None
-        bodies = self._bodies(oid)
-        # Facts may have changed since `other` was made, but a plan for the same message is kept.
-        message = next(body for body in bodies if self._made[body].relation == other.relation)
-        for body in bodies:
+        for body in self._bodies(oid):
             self._drop(body)
         del self._used[oid]
-        return oid, message
+        return oid
 
     def _bodies(self, oid: int) -> list[bytes]:
         return [body for body, made in self._made.items() if made.relation.oid == oid]
