@@ -12,14 +12,14 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from pgrelay.embedded.ports import free_port
+from pgrelay.embedded.ports import held_ports
 
 _HOST = "127.0.0.1"
 _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 
 
 class Proxy:
-    """Forwards 127.0.0.1:`port` to 127.0.0.1:`target` while its block lasts.
+    """Forwards 127.0.0.1:`port`, by default a free one, to 127.0.0.1:`target` while its block lasts.
 
     `latency` is the delay in seconds of each chunk, in both directions. Held bytes are forwarded after
     `release`, unless their connection has ended by then: that is how an answer gets lost.
@@ -27,9 +27,12 @@ class Proxy:
     `cut_after` is how many bytes of the next answer arrive. The connection ends there, and it becomes None.
     """
 
+    port: int
+
     def __init__(self, target: int, port: int | None = None) -> None:
         self.target = target
-        self.port = port or free_port()
+        self._port = port
+        self._held = contextlib.ExitStack()
         self.latency = 0.0
         self.cut_after: int | None = None
         self._links: set[asyncio.Task[None]] = set()
@@ -37,6 +40,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         running = threading.Event()
+        self.port = self._port or self._held.enter_context(held_ports(1))[0]
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(running)), name="proxy")
         self._thread.start()
         running.wait()
@@ -49,6 +53,7 @@ class Proxy:
         self.refuse()
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
+        self._held.close()
 
     @property
     def connections(self) -> int:

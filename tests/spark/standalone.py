@@ -10,7 +10,7 @@ from signal import SIGTERM
 import pyspark
 
 from pgrelay.embedded.daemon import Daemon
-from pgrelay.embedded.ports import free_ports
+from pgrelay.embedded.ports import held_ports
 from pgrelay.spark.java import java_home
 
 _SPARK = Path(pyspark.__file__).parent
@@ -39,9 +39,9 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     }
     given = [f"{name}={value}" for name, value in ours.items()]
     java = [f"{home}/bin/java", *_JVM, "-cp", f"{_SPARK}/jars/*"]
-    port, page = free_ports(2)
     works = tuple(folder / f"worker-{number}" for number in (1, 2))
     with ExitStack() as stack:
+        port, page = stack.enter_context(held_ports(2))
 
         def start(name: str, told: str, *arguments: str) -> None:
             log = folder / f"{name}.log"

@@ -18,7 +18,7 @@ from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, StrPath, run_tool
 from pgrelay.embedded.jars import Progress, fetch_jars, java
 from pgrelay.embedded.kafka_jars import KAFKA_JARS, KAFKA_VERSION
-from pgrelay.embedded.ports import free_ports
+from pgrelay.embedded.ports import held_ports
 
 _CLUSTER_ID = base64.urlsafe_b64encode(b"pgrelay-embedded").decode().rstrip("=")
 
@@ -100,7 +100,8 @@ class Kafka:
             self._class_path = ":".join(map(str, fetch_jars(KAFKA_JARS, self._progress)))
             self._folder = stack.enter_context(server_folder(self._directory, "kafka"))
             self.log = self._folder / "kafka.log"
-            port, self.proxy_port, self.behind_proxy, controller = free_ports(4)
+            ports = stack.enter_context(held_ports(4))
+            port, self.proxy_port, self.behind_proxy, controller = ports
             self.port = self._port or port
             self._controller = f"127.0.0.1:{controller}"
             self._daemon = Daemon("Kafka", self.log)

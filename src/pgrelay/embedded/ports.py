@@ -2,6 +2,9 @@
 
 import random
 import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 # Below the range from which Linux and macOS hand out ports to connecting sockets. A port inside that range
 # can be taken while its server is down, even by a client that retries this very port and connects to itself.
@@ -22,6 +25,22 @@ def free_ports(count: int) -> list[int]:
         if _is_free(port):
             found.append(port)
     raise OSError(f"no {count} free ports on 127.0.0.1 between {_RANGE.start} and {_RANGE.stop - 1}")
+
+
+@contextmanager
+def held_ports(count: int) -> Iterator[list[int]]:
+    """Free ports that stay ours during the block: no other call finds them free, nothing running on them.
+
+    Each has a socket bound to it that does not listen, so connections are refused. On Linux a server can
+    listen there all the same if it sets SO_REUSEADDR, as they do; elsewhere it could not, so nothing is held.
+    """
+    with ExitStack() as stack:
+        ports = free_ports(count)
+        for port in ports if sys.platform == "linux" else ():
+            holder = stack.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", port))
+        yield ports
 
 
 def _is_free(port: int) -> bool:

@@ -13,7 +13,7 @@ from pgrelay.embedded.binaries import CAREFULLY
 from pgrelay.embedded.cache import cached
 from pgrelay.embedded.daemon import Daemon, StrPath
 from pgrelay.embedded.jars import fetch_jars, java
-from pgrelay.embedded.ports import free_ports
+from pgrelay.embedded.ports import held_ports
 
 VERSION: Final = "3.3.3"
 
@@ -50,7 +50,7 @@ class SchemaRegistry:
             self._programs = cached(f"apicurio-{VERSION}", self._unpack)
             self._folder = stack.enter_context(server_folder(None, "registry"))
             self.log = self._folder / "registry.log"
-            self.port, self._management_port = free_ports(2)
+            self.port, self._management_port = stack.enter_context(held_ports(2))
             self._daemon = Daemon("Apicurio Registry", self.log)
             stack.callback(self.kill)
             self.start()
