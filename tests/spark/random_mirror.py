@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
@@ -60,8 +60,3 @@ class RandomMirror:
             trigger=trigger,
             **given,
         )
-
-    def rows(self, spark: SparkSession, warehouse: Path, prefix: str, table: str) -> DataFrame:
-        """What a table of that warehouse has, whichever session mirrored it."""
-        database = "lake.db" if self.using == "delta" else "iceberg/lake"
-        return spark.read.format(self.using).load(f"{warehouse}/{database}/{prefix}_{table}")

@@ -5,10 +5,11 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.databases import Database
 
@@ -77,6 +78,12 @@ def in_postgres(database: Database, table: str) -> tuple[list[str], Counter[str]
         names = [column.name for column in cursor.description]
         found = cursor.fetchall()
     return names, Counter(shown(row) for row in found)
+
+
+def mirrored(spark: SparkSession, warehouse: Path, using: str, table: str) -> DataFrame:
+    """The rows of `lake.TABLE` in that warehouse, whichever session mirrored it."""
+    database = "lake.db" if using == "delta" else "iceberg/lake"
+    return spark.read.format(using).load(f"{warehouse}/{database}/{table}")
 
 
 def in_lake(frame: DataFrame, names: list[str]) -> Counter[str]:

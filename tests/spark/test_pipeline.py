@@ -1,6 +1,5 @@
 """Postgres to pgrelay to Kafka to Spark to Delta and Iceberg: the lake equals the tables, despite kills."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.long import long
 from tests.spark.mirror_runs import MirrorRuns
-from tests.spark.tables import CREATE, TABLES, Workload, in_lake, in_postgres
+from tests.spark.tables import CREATE, TABLES, Workload, in_lake, in_postgres, mirrored
 
 
 @long
@@ -44,9 +43,11 @@ def test_the_lake_equals_postgres_after_kills_of_both_ends(
     relay.caught_up()
     mirror.finish()
     for table in TABLES:
-        expected = in_postgres(database, table)
+        names, expected = in_postgres(database, table)
         for using in ("delta", "iceberg"):
-            assert _in_lake(spark, tmp_path, table, using, expected[0]) == expected[1], f"{table} in {using}"
+            rows = mirrored(spark, tmp_path, using, table)
+            assert set(rows.columns) == {*names, "__commit_lsn", "__seq"}
+            assert in_lake(rows, names) == expected, f"{table} in {using}"
 
 
 def _commits(warehouse: Path, more: int) -> Callable[[], bool]:
@@ -54,12 +55,3 @@ def _commits(warehouse: Path, more: int) -> Callable[[], bool]:
     log = warehouse / "lake.db" / "orders" / "_delta_log"
     before = len(list(log.glob("*.json")))
     return lambda: len(list(log.glob("*.json"))) >= before + more
-
-
-def _in_lake(spark: SparkSession, warehouse: Path, table: str, using: str, names: list[str]) -> Counter[str]:
-    if using == "delta":
-        frame = spark.read.format("delta").load(f"{warehouse}/lake.db/{table}")
-    else:
-        frame = spark.read.format("iceberg").load(f"{warehouse}/iceberg/lake/{table}")
-    assert set(frame.columns) == {*names, "__commit_lsn", "__seq"}
-    return in_lake(frame, names)

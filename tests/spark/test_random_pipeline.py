@@ -4,7 +4,6 @@ A seed chooses how records are written and where they go, too. PGRELAY_TEST_SEED
 choices; what the mirror has reached when it ends is up to the machine.
 """
 
-import os
 import random
 import threading
 from collections.abc import Iterator
@@ -19,12 +18,12 @@ from pgrelay.embedded.registry import SchemaRegistry
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.long import long
+from tests.seeds import SEED
 from tests.spark.mirror_runs import MirrorRuns
 from tests.spark.random_columns import RandomColumns
 from tests.spark.random_mirror import RandomMirror
-from tests.spark.tables import CREATE, Workload, in_lake, in_postgres
+from tests.spark.tables import CREATE, Workload, in_lake, in_postgres, mirrored
 
-SEED = int(os.environ.get("PGRELAY_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
 ENDS = 5
 
 
@@ -79,7 +78,7 @@ class RandomPipeline:
         mirror = self.mirror
         for table in mirror.tables:
             names, expected = in_postgres(self._database, table)
-            rows = mirror.rows(spark, warehouse, self.relay.prefix, table)
+            rows = mirrored(spark, warehouse, mirror.using, f"{self.relay.prefix}_{table}")
             now = rows.where("__valid_to IS NULL") if mirror.history else rows
             assert in_lake(now, names) == expected, "\n".join([table, *self._columns.statements])
             assert mirror.history or set(rows.columns) == {*names, "__commit_lsn", "__seq"}

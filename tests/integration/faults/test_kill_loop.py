@@ -23,9 +23,9 @@ from tests.integration.faults.once import assert_each_change_is_there_once, exac
 from tests.integration.faults.own_servers import own_kafka, own_postgres
 from tests.integration.faults.workload import Workload, prepare
 from tests.integration.relays import Relay
+from tests.seeds import SEED
 
 KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "8"))
-SEED = int(os.environ.get("PGRELAY_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
 TIMEOUT = 300 + 20 * KILLS  # seconds
 
 SETTINGS: dict[str, dict[str, Any]] = {"source": {"two_phase": True}, "transactions": {"memory_mb": 1}}
