@@ -131,6 +131,22 @@ def running(contender: Contender, job: Job) -> Iterator[subprocess.Popen[bytes]]
             process.wait()
 
 
+@contextmanager
+def streaming(stage: Stage, load: Load, contender: Contender) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a relay for the block, from when it streams."""
+    with (
+        psycopg.connect(load.dsn, autocommit=True) as connection,
+        slot_copy(connection, contender.prefix) as slot,
+        running(contender, job_of(stage, load, contender, slot)) as process,
+    ):
+        query = "SELECT FROM pg_replication_slots WHERE active"
+        while connection.execute(query.encode()).fetchone() is None:
+            if process.poll() is not None:
+                raise Void(f"it ended:\n{log_tail(_log_file(stage.folder, contender))}")
+            time.sleep(0.05)
+        yield process
+
+
 def _log_file(folder: Path, contender: Contender) -> Path:
     return folder / f"{contender.prefix}.log"
 

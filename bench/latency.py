@@ -20,9 +20,9 @@ from statistics import quantiles
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.contenders import Contender, relay
-from bench.drain import job_of, running
-from bench.stage import Load, Stage, loaded, servers, slot_copy
+from bench.contenders import relay
+from bench.drain import streaming
+from bench.stage import Load, Stage, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay.embedded.ports import free_port
@@ -144,22 +144,6 @@ def measure(stage: Stage, load: Load, rate: int, seconds: int, large_rows: int) 
     delays = [(arrivals.at[row] - returned[row]) * 1000 for row in ids if row in arrivals.at]
     _print(f"beside {large_rows:,} rows" if large_rows else "alone", delays, silence.longest_s, histogram)
     return len(delays) == len(ids)
-
-
-@contextmanager
-def streaming(stage: Stage, load: Load, contender: Contender) -> Iterator[None]:
-    """Run a relay for the block."""
-    with (
-        psycopg.connect(load.dsn, autocommit=True) as connection,
-        slot_copy(connection, contender.prefix) as slot,
-        running(contender, job_of(stage, load, contender, slot)) as process,
-    ):
-        query = "SELECT FROM pg_replication_slots WHERE active"
-        while connection.execute(query.encode()).fetchone() is None:
-            if process.poll() is not None:
-                raise RuntimeError(f"the relay ended; see {stage.folder}")
-            time.sleep(0.05)
-        yield
 
 
 def _histogram(listen: str) -> str:

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-_ORDER_COLUMNS = """id bigint PRIMARY KEY, customer int, name text, email text, amount numeric(12,2),
+ORDER_COLUMNS = """id bigint PRIMARY KEY, customer int, name text, email text, amount numeric(12,2),
     quantity int, paid boolean, at timestamptz, day date, ref uuid, note text"""
 
-_ORDER = """i, i % 1000, 'Jane Q. Public ' || i, 'jane.' || i || '@example.com', (i % 10000) / 100.0, i % 9,
+ORDER = """i, i % 1000, 'Jane Q. Public ' || i, 'jane.' || i || '@example.com', (i % 10000) / 100.0, i % 9,
     i % 2 = 0, now(), current_date, '8f14e45f-ceea-467f-a9a1-5e6c0b6d1c11'::uuid,
     'a somewhat longer note with text in it, to fill'"""
 
-_INSERT = f"INSERT INTO orders SELECT {_ORDER} FROM generate_series(low, high) AS i;"
+_INSERT = f"INSERT INTO orders SELECT {ORDER} FROM generate_series(low, high) AS i;"
 
 _WIDE_COLUMNS = ", ".join(f"i{n} int, t{n} text, n{n} numeric(12,2)" for n in range(33))
 _WIDE_ROW = ", ".join(f"i + {n}, 'text {n} of ' || i, (i % 10000) / 100.0" for n in range(33))
@@ -18,7 +18,7 @@ _WIDE_ROW = ", ".join(f"i + {n}, 'text {n} of ' || i, (i % 10000) / 100.0" for n
 _MANY = 1000
 _MANY_INSERT = f"""
     FOR part IN 0..9 LOOP
-        EXECUTE format('INSERT INTO orders_%s SELECT {_ORDER.replace("'", "''").replace("%", "%%")}
+        EXECUTE format('INSERT INTO orders_%s SELECT {ORDER.replace("'", "''").replace("%", "%%")}
             FROM generate_series($1, $2) AS i', (low / 50 + part) % {_MANY})
         USING low + 50 * part, low + 50 * part + 49;
     END LOOP;"""
@@ -33,7 +33,7 @@ class Workload:
     what: str
     rows: int
     change: str
-    setup: str = f"CREATE TABLE orders ({_ORDER_COLUMNS})"
+    setup: str = f"CREATE TABLE orders ({ORDER_COLUMNS})"
     per_transaction: int | None = 500
     tables: tuple[str, ...] = ("orders",)
     records_a_row: int = 1
@@ -59,15 +59,15 @@ class Workload:
 
 
 def _tables(names: Iterable[str]) -> str:
-    return ";".join(f"CREATE TABLE {name} ({_ORDER_COLUMNS})" for name in names)
+    return ";".join(f"CREATE TABLE {name} ({ORDER_COLUMNS})" for name in names)
 
 
 _MANY_TABLES = tuple(f"orders_{n}" for n in range(_MANY))
-_FILLED = f"""CREATE TABLE orders ({_ORDER_COLUMNS});
-    INSERT INTO orders SELECT {_ORDER} FROM generate_series(1, {{rows}}) AS i"""
-_TOASTED = f"""CREATE TABLE orders ({_ORDER_COLUMNS}, body text);
+_FILLED = f"""CREATE TABLE orders ({ORDER_COLUMNS});
+    INSERT INTO orders SELECT {ORDER} FROM generate_series(1, {{rows}}) AS i"""
+_TOASTED = f"""CREATE TABLE orders ({ORDER_COLUMNS}, body text);
     ALTER TABLE orders ALTER body SET STORAGE EXTERNAL;
-    INSERT INTO orders SELECT {_ORDER}, repeat('large ', 500) FROM generate_series(1, {{rows}}) AS i"""
+    INSERT INTO orders SELECT {ORDER}, repeat('large ', 500) FROM generate_series(1, {{rows}}) AS i"""
 _UPDATE = """UPDATE orders SET amount = amount + 1, quantity = quantity + 1, paid = NOT paid
     WHERE id BETWEEN low AND high;"""
 

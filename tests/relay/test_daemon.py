@@ -1,6 +1,8 @@
 """A daemon that is asked to stop during other trouble. There is no server."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import cast
 
@@ -165,3 +167,31 @@ async def test_a_stop_during_connect_does_not_wait_for_a_silent_postgres() -> No
                 await asyncio.sleep(3600)
 
     await stopped(Beginning(Ending(asked, SourceUnavailable("silent"))), once=asked)
+
+
+async def test_an_ended_session_is_freed_before_the_next_begins() -> None:
+    """It is in cycles; with many tables its plans are megabytes, and Postgres may be restarted often."""
+    third = asyncio.Event()
+    alive: list[int] = []
+    ended: list[weakref.ref[Session]] = []
+
+    class Failing(Ending):
+        async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
+            self.itself = self
+            raise self.error
+
+    class Reconnecting(Given):
+        async def _session(self) -> None:
+            alive.append(sum(session() is not None for session in ended))
+            if len(alive) == 3:
+                third.set()
+            session = Failing(third, SourceUnavailable("Postgres cut the connection"))
+            ended.append(weakref.ref(session))
+            await self._stream(session)
+
+    gc.disable()
+    try:
+        await stopped(Reconnecting(SourceUnavailable("none is given")), once=third)
+    finally:
+        gc.enable()
+    assert alive[:3] == [0, 0, 0]

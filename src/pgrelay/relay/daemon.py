@@ -10,6 +10,7 @@ further. Any other error is raised, and ends the process.
 
 import asyncio
 import contextlib
+import gc
 import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
@@ -103,6 +104,8 @@ class Daemon:
                 except asyncio.CancelledError:
                     if not self._stop.is_set():
                         raise
+                # An ended session is in cycles, with the plans of all its tables: megabytes, if those are many.
+                gc.collect()
         finally:
             heartbeat.cancel()
             await cancelled(self._advice)
