@@ -104,7 +104,7 @@ class Daemon:
                 except asyncio.CancelledError:
                     if not self._stop.is_set():
                         raise
-                # An ended session is in cycles, with the plans of all its tables: megabytes if those are many.
+                # An ended session is in cycles, with the plans of its tables: megabytes if those are many.
                 gc.collect()
         finally:
             heartbeat.cancel()
