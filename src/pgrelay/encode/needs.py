@@ -1,6 +1,6 @@
 """What the encoder needs from outside before it goes on, and which of it can be asked for ahead.
 
-FactsNeeded    a Relation that it has not seen: facts that only the catalogue has; answered by `learn`
+FactsNeeded    the first change under a Relation: facts that only the catalogue has; answered by `learn`
 Announcement   a plan is about to be used for the first time, or another one was since: its topic must exist,
                and its schema be known to consumers, before the first row; answered by `met`
 TopicNeeded    the topic of the first logical message; in Avro also that of transactions; answered by `met`
