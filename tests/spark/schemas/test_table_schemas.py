@@ -1,5 +1,6 @@
 """Schemas from the schema topic and from Postgres's catalogue, which are the same."""
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,6 +118,21 @@ def test_later_schemas_are_added_to_those_already_read(spark: SparkSession, hand
     assert topic.read(spark, [b]) == {b: second[b]}
     with pytest.raises(SetupError, match=r"has no schemas of typo: "):
         pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=["typo"])
+
+
+def test_what_a_relay_repeats_at_its_starts_is_kept_once(
+    spark: SparkSession, handmade: HandmadeRelay
+) -> None:
+    columns = [Column("id", "int4", key=True, encoding="integer"), Column("told_again_and_again", "text")]
+    topic = handmade.table("a", *columns)
+    for lsn in range(2, 12):
+        handmade.table("a", *columns, since=lsn)
+    schemas = SchemaTopic(handmade.bootstrap, handmade.prefix)
+    first = schemas.read(spark)
+    kept = [it for it in gc.get_objects() if isinstance(it, Column) and it.name == columns[1].name]
+    assert [column for column in kept if column is not columns[1]] == [first[topic].columns[1]]
+    assert first[topic].latest.position == (1, 0)
+    assert schemas.read(spark)[topic] is first[topic], "nothing was written since"
 
 
 def test_a_renamed_or_recreated_table_is_not_taken_for_two(

@@ -114,12 +114,18 @@ class _Told:
         # By cluster and relation: the last name, and the position from which it holds.
         self._named: dict[str, dict[str, tuple[Position, str]]] = {}
         self._systemid = self._namespace = self._table = ""
+        self._last: TableVersion | None = None
+        self._schema: TableSchema | None = None  # until the next record
 
     def take(self, record: dict[str, Any]) -> None:
         self._systemid, self._namespace, self._table = (
             record[name] for name in ("systemid", "schema", "table")
         )
         version = _version(record)
+        if self._last is not None and replace(self._last, position=version.position) == version:
+            # A relay repeats it at every start, and this process may see thousands: keep its columns once.
+            version = replace(self._last, position=version.position)
+        self._last, self._schema = version, None
         self.clusters.setdefault(self._systemid, {})[version.position] = version
         name = f"{self._namespace}.{self._table}"
         named = self._named.setdefault(self._systemid, {})
@@ -128,6 +134,11 @@ class _Told:
 
     def schema(self, topic: str) -> TableSchema:
         """The schema by the cluster that wrote last: the LSNs of another say nothing about its rows."""
+        if self._schema is None:
+            self._schema = self._folded(topic)
+        return self._schema
+
+    def _folded(self, topic: str) -> TableSchema:
         # A renamed table is one relation with one last name; a re-created one has its predecessor's name.
         names = {name for _, name in self._named[self._systemid].values()}
         sharing = tuple(sorted(names)) if len(names) > 1 else ()
