@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, TimestampType
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.schemas import schema as schema_module
 from pgrelay.spark.schemas.columns import Column
+from pgrelay.spark.schemas.renames import Columns, Renames, find_renames
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion, folded
 from tests.spark.handmade_records import numeric, table
 
@@ -152,6 +154,27 @@ def test_names_now_maps_earlier_names_to_current_ones() -> None:
         ((2, 0), {"price": None}),
         ((3, 0), {}),
     ]
+
+
+def test_each_pair_of_versions_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror asks for all columns in every batch, and a table may have been altered a hundred times."""
+    compared = []
+
+    def counted(earlier: Columns, later: Columns) -> Renames:
+        compared.append((earlier, later))
+        return find_renames(earlier, later)
+
+    monkeypatch.setattr(schema_module, "find_renames", counted)
+    more = [Column(f"c{number}", "text") for number in range(9)]
+    known = schema(*(version(10 * number, ID, *more[:number]) for number in range(10)))
+    for column in known.columns:
+        known.lineage(column.name)
+    known.names_now(), known.doubts(), known.became(known.versions[0], known.latest)
+    assert len(compared) == 9
+
+
+def test_a_column_that_is_not_in_force_has_no_lineage() -> None:
+    assert schema(version(10, ID, TITLE), version(20, ID)).lineage("title") == []
 
 
 def test_reading_an_unknown_column_as_text_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
@@ -11,7 +12,7 @@ from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.names import COMMIT_LSN, SEQ
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.renames import find_renames
+from pgrelay.spark.schemas.renames import Renames, find_renames
 from pgrelay.spark.schemas.widening import declared, rewritten, widens
 
 Position = tuple[int, int]  # (commit_lsn, seq), which orders all changes of a database
@@ -44,7 +45,7 @@ class TableVersion:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableSchema:
     """What is known of a table: its topic, and its columns in every version; the last one is in force.
 
@@ -106,12 +107,31 @@ class TableSchema:
     def _in_each(self, names: Iterable[str]) -> list[set[str]]:
         """The names of these columns in each version, with renames followed both ways."""
         found = [set(names) for _ in self.versions]
-        became = [self.became(was, now) for was, now in pairwise(self.versions)]
-        for number, renames in enumerate(became):
-            found[number + 1] |= {now for was, now in renames.items() if was in found[number]}
-        for number, renames in reversed([*enumerate(became)]):
-            found[number] |= {was for was, now in renames.items() if now in found[number + 1]}
+        for number, step in enumerate(self._steps):
+            found[number + 1] |= {now for was, now in step.items() if was in found[number]}
+        for number, step in reversed([*enumerate(self._steps)]):
+            found[number] |= {was for was, now in step.items() if now in found[number + 1]}
         return found
+
+    @cached_property
+    def _renames(self) -> tuple[Renames, ...]:
+        """Which columns were renamed between each version and the next."""
+        return tuple(find_renames(was.columns, now.columns) for was, now in pairwise(self.versions))
+
+    @cached_property
+    def _steps(self) -> tuple[dict[str, str], ...]:
+        """The names of each version's columns in the next one, by the earlier name; without dropped ones."""
+        steps = []
+        for renames, (was, now) in zip(self._renames, pairwise(self.versions), strict=True):
+            there = {column.name for column in now.columns}
+            became = {c.name: renames.by_name.get(c.name, c.name) for c in was.columns}
+            steps.append({one: name for one, name in became.items() if name in there})
+        return tuple(steps)
+
+    @cached_property
+    def _steps_back(self) -> tuple[dict[str, str], ...]:
+        """The same the other way: the earlier names, by the name in the next version."""
+        return tuple({now: was for was, now in step.items()} for step in self._steps)
 
     def until(self, position: Position) -> Self:
         """The same as of a position: without later versions, except that the first one always stays.
@@ -153,11 +173,8 @@ class TableSchema:
         """The names in a later version of an earlier one's columns, by the earlier names."""
         first, last = self.versions.index(earlier), self.versions.index(later)
         names = {column.name: column.name for column in earlier.columns}
-        for was, now in pairwise(self.versions[first : last + 1]):
-            renames = find_renames(was.columns, now.columns).by_name
-            there = {column.name for column in now.columns}
-            names = {one: renames.get(name, name) for one, name in names.items()}
-            names = {one: name for one, name in names.items() if name in there}
+        for step in self._steps[first:last]:
+            names = {one: step[name] for one, name in names.items() if name in step}
         return names
 
     def has_other_key(self, position: Position) -> bool:
@@ -174,9 +191,12 @@ class TableSchema:
 
         Each map with the position from which it holds, earliest first; the last map is empty.
         """
+        to_latest = [{column.name: column.name for column in self.columns}]
+        for step in reversed(self._steps):
+            later = to_latest[-1]
+            to_latest.append({was: later[now] for was, now in step.items() if now in later})
         found: list[tuple[Position, dict[str, str | None]]] = []
-        for version in self.versions:
-            became = self.became(version, self.latest)
+        for version, became in zip(self.versions, reversed(to_latest), strict=True):
             names = {c.name: became.get(c.name) for c in version.columns}
             others = {name: now for name, now in names.items() if now != name}
             if not found or found[-1][1] != others:
@@ -198,20 +218,19 @@ class TableSchema:
 
     def doubts(self) -> list[tuple[Position, str]]:
         """The positions of versions that may have changed older rows in unknown ways, and why."""
-        found = [(version.position, _doubt(was, version)) for was, version in pairwise(self.versions)]
+        found = [
+            (now.position, _doubt(was, now, renames))
+            for renames, (was, now) in zip(self._renames, pairwise(self.versions), strict=True)
+        ]
         return [(position, doubt) for position, doubt in found if doubt is not None]
 
     def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
-        later: TableVersion | None = None
-        for version in reversed(self.versions):
-            if later is not None:
-                renames = find_renames(version.columns, later.columns).by_name
-                name = next((old for old, new in renames.items() if new == name), name)
-            column = next((column for column in version.columns if column.name == name), None)
-            if column is None:
+        steps_back = [{c.name: c.name for c in self.columns}, *reversed(self._steps_back)]
+        for version, step in zip(reversed(self.versions), steps_back, strict=True):
+            if name not in step:
                 return
-            yield version, column
-            later = version
+            name = step[name]
+            yield version, next(column for column in version.columns if column.name == name)
 
     def known_names(self) -> list[str]:
         """The names of all columns that ever existed: those in force in their order, then the others."""
@@ -238,16 +257,16 @@ def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
     return tuple(kept)
 
 
-def _doubt(was: TableVersion, now: TableVersion) -> str | None:
+def _doubt(was: TableVersion, now: TableVersion, renames: Renames) -> str | None:
     """Why rows of the earlier version may have changed without a record of it; None if they have not."""
     if was.relation != now.relation and 0 not in (was.relation, now.relation):
         # A re-created table has lost the old rows; one that was renamed to this name may have others.
         return "the rows are another table's, which was re-created or renamed to that name"
-    found, there = find_renames(was.columns, now.columns), {column.name: column for column in now.columns}
-    if found.doubt is not None:
-        return found.doubt
+    if renames.doubt is not None:
+        return renames.doubt
+    there = {column.name: column for column in now.columns}
     for column in was.columns:
-        became = there.get(found.by_name.get(column.name, column.name))
+        became = there.get(renames.by_name.get(column.name, column.name))
         if became is not None and widens(column.spark_type, became.spark_type) and rewritten(column, became):
             told = f"column {became.name!r} is {declared(became)} and was {declared(column)}"
             return f"{told}, so existing values may have changed"
