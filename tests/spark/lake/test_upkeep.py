@@ -1,5 +1,6 @@
 """Compaction and purge: rows stay, files are removed."""
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.tables import Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
 
@@ -87,3 +88,72 @@ def test_old_iceberg_metadata_is_removed_automatically(
         table.set_properties({"number": str(number)})
     folder = warehouse / "iceberg" / target.replace(".", "/") / "metadata"
     assert len(list(folder.glob("*.metadata.json"))) == 21
+
+
+@pytest.mark.parametrize(("own", "days", "kept"), [(True, 3, False), (False, 3, True), (False, 9, False)])
+def test_old_entries_of_deltas_log_are_removed_automatically(
+    spark: SparkSession, warehouse: Path, target: str, own: bool, days: int, kept: bool
+) -> None:
+    made = lake_table(spark, target, "delta")
+    made.create(StructType().add("id", IntegerType()), own=own)
+    first = _log_of(warehouse, target) / f"{0:020d}.json"
+    _commit_until_a_checkpoint(made)
+    _age(first.parent, timedelta(days=days))
+    _commit_until_a_checkpoint(made)
+    assert first.exists() == kept
+    assert made.properties()["number"] == "10"
+
+
+@pytest.mark.parametrize("name", ["deletedFileRetentionDuration", "logRetentionDuration"])
+def test_a_sessions_own_retention_stays(spark: SparkSession, target: str, name: str) -> None:
+    """Delta refuses a log that is kept for less time than deleted files."""
+    made = lake_table(spark, target, "delta")
+    default = f"spark.databricks.delta.properties.defaults.{name}"
+    spark.conf.set(default, "interval 30 days")
+    try:
+        made.create(StructType().add("id", IntegerType()))
+        made.beside("__own").create(StructType().add("id", IntegerType()), own=True)
+    finally:
+        spark.conf.unset(default)
+    made.shed_metadata()
+    found = {k: v for k, v in made.properties().items() if "Retention" in k}
+    assert found == {f"delta.{name}": "interval 30 days"}
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
+    spark: SparkSession, topic: Topic, target: str, using: Using
+) -> None:
+    schema = table(topic.name, *COLUMNS)
+    topic.write(change("c", 10, after={"id": 1, "v": "a"}))
+    pg.apply_changes(topic.changes(schema), target, schema=schema, using=using)
+    made = lake_table(spark, target, using)
+    tables = [made, made.beside("__positions")]
+    bounded = [each.properties() for each in tables]
+    names = ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"]
+    names = names if using == "delta" else ["write.metadata.previous-versions-max"]
+    for each in tables:
+        listed = ", ".join(f"'{name}'" for name in names)
+        spark.sql(f"ALTER TABLE {each.name} UNSET TBLPROPERTIES IF EXISTS ({listed})")
+    pg.purge(spark, target, using=using)
+    for each, before in zip(tables, bounded, strict=True):
+        now = each.properties()
+        assert [now.get(name) for name in names] == [before.get(name) for name in names]
+        assert now.get(names[-1])
+
+
+def _log_of(warehouse: Path, target: str) -> Path:
+    database, _, name = target.partition(".")
+    return warehouse / f"{database}.db" / name / "_delta_log"
+
+
+def _commit_until_a_checkpoint(table: LakeTable) -> None:
+    """Delta writes one every ten commits, and removes what is too old then."""
+    for number in range(11):
+        table.set_properties({"number": str(number)})
+
+
+def _age(folder: Path, by: timedelta) -> None:
+    for file in folder.iterdir():
+        at = file.stat().st_mtime - by.total_seconds()
+        os.utime(file, (at, at))

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
@@ -272,13 +273,19 @@ def _highest(positions: Positions) -> str:
 
 def _kept(target: LakeTable) -> str | None:
     beside = target.beside(SUFFIX)
-    return beside.properties().get(_APPLIED) if beside.exists() else None
+    try:
+        return beside.properties().get(_APPLIED)
+    except AnalysisException:
+        # Not asked before: twice a batch, that costs Delta as much as the properties do.
+        if beside.exists():
+            raise
+        return None
 
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:
     beside = target.beside(SUFFIX)
     if positions.kept is None:
-        beside.create(_NO_ROWS)
+        beside.create(_NO_ROWS, own=True)
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
     positions.kept = json.dumps({**mark, _WRITER: positions.writer, **more})
     beside.set_properties({_APPLIED: positions.kept})

@@ -59,11 +59,28 @@ _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN_NAME: Final = re.compile(r"\w+", re.ASCII)
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{,2}}")
 
-# Each Iceberg commit writes all metadata to a new file; this many old ones are kept.
-OLD_METADATA: Final = {
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
+# Each batch is a commit, or two, and each commit leaves files. Delta lists them all several times a batch: by
+# default those of 30 days. Iceberg writes all metadata to a new file, and by default keeps every one.
+_OLD_METADATA: Final[dict[Using, dict[str, str]]] = {
+    "delta": {"delta.logRetentionDuration": "interval 7 days"},
+    "iceberg": {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+    },
 }
+
+# Of a table of our own nobody reads an old version. Delta keeps at least those of the day, and the log for at
+# least as long as deleted files.
+_OLD_METADATA_OF_OWN: Final[dict[Using, dict[str, str]]] = {
+    **_OLD_METADATA,
+    "delta": {
+        "delta.deletedFileRetentionDuration": "interval 1 hour",
+        "delta.logRetentionDuration": "interval 1 hour",
+    },
+}
+
+# A session's defaults for new tables: the names in `TBLPROPERTIES`, without "delta.".
+_DELTA_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
 
 _PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "delta": {
@@ -78,7 +95,6 @@ _PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "write.merge.mode": "merge-on-read",
         "write.delete.mode": "merge-on-read",
         "write.update.mode": "merge-on-read",
-        **OLD_METADATA,
     },
 }
 
@@ -112,18 +128,22 @@ class LakeTable:
         told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
         self._make("CREATE OR REPLACE TABLE", columns, {**told, **properties})
 
-    def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
-        """Create the table and its namespace if they are missing."""
+    def create(
+        self, columns: StructType, properties: Mapping[str, str] | None = None, *, own: bool = False
+    ) -> None:
+        """Create the table and its namespace if they are missing. `own`: nobody else reads it."""
         namespace = self.name.rpartition("`.`")[0]
         if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
         if self.using == "delta":
             remove_unmade(self.spark, self.name)
-        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
+        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {}, own=own)
 
-    def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
+    def _make(
+        self, how: str, columns: StructType, properties: Mapping[str, str], *, own: bool = False
+    ) -> None:
         listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
-        told = _listed({**_PROPERTIES[self.using], **properties})
+        told = _listed({**_PROPERTIES[self.using], **self._old_metadata({}, own=own), **properties})
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     def properties(self) -> dict[str, str]:
@@ -147,6 +167,23 @@ class LakeTable:
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
+
+    def shed_metadata(self, *, own: bool = False) -> None:
+        """Bound old metadata as `create` does; an earlier release did not. A user's own choice stays."""
+        if lacking := self._old_metadata(self.properties(), own=own):
+            self.set_properties(lacking)
+
+    def _old_metadata(self, given: Mapping[str, str], *, own: bool) -> dict[str, str]:
+        """The properties that bound old metadata, for a table that has these."""
+        if own:
+            return {k: v for k, v in _OLD_METADATA_OF_OWN[self.using].items() if k not in given}
+        # To Delta the retention of files and of the log are one choice: the log's may not be the shorter.
+        choices = _OLD_METADATA_OF_OWN["delta"]
+        defaults = (name.replace("delta.", _DELTA_DEFAULTS) for name in choices)
+        chosen = given.keys() & choices or any(self.spark.conf.get(name, None) for name in defaults)
+        if self.using == "delta" and chosen:
+            return {}
+        return {k: v for k, v in _OLD_METADATA[self.using].items() if k not in given}
 
     def version(self) -> int:
         """The last commit's version in Delta, or snapshot in Iceberg, as `VERSION AS OF` takes them.

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.positions import SUFFIX
-from pgrelay.spark.lake.tables import OLD_METADATA, LakeTable, Using, lake_table
+from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.names import literal
 
 # Delta's own minimum: a reader or a writer may be at an old version.
@@ -44,14 +44,12 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
                 f"older_than={older_than}: a reader of an old version could lose its files; take 7 days or "
                 "more, or set spark.databricks.delta.retentionDurationCheck.enabled to false"
             )
+    table.shed_metadata()
+    if (beside := table.beside(SUFFIX)).exists():
+        beside.shed_metadata(own=True)
+    if using == "delta":
         spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
         return
-    for each in (table, table.beside(SUFFIX)):
-        if each.exists():
-            given = each.properties()
-            # Tables of an earlier release lack these properties; a user's own choice stays.
-            if lacking := {name: value for name, value in OLD_METADATA.items() if name not in given}:
-                each.set_properties(lacking)
     until = datetime.now(UTC) - older_than
     _call(table, "expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
 

@@ -101,8 +101,8 @@ class WholeTables:
                     "take a new checkpoint, which reads everything again, and skips what the targets already "
                     "have"
                 )
-            self._held.create(POSITIONED, {_PREFIX: self._prefix})
-            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
+            self._held.create(POSITIONED, {_PREFIX: self._prefix}, own=True)
+            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)}, own=True)
         self._told = self._position.properties()
 
     def refuse_to_be_left(self) -> None:
