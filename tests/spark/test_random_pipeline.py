@@ -97,13 +97,13 @@ def test_the_lake_equals_postgres_after_random_changes_and_stops(
     spark: SparkSession, warehouse: Path, pipeline: RandomPipeline, tmp_path: Path
 ) -> None:
     relay = pipeline.relay
-    mirrored = spark, relay.kafka.bootstrap, relay.prefix, tmp_path / "checkpoint"
+    given = spark, relay.kafka.bootstrap, relay.prefix, tmp_path / "checkpoint"
     with pipeline.changes(1):
         for _ in range(ENDS):
-            query = pipeline.mirror.start(*mirrored, processingTime="0 seconds")
+            query = pipeline.mirror.start(*given, processingTime="0 seconds")
             query.awaitTermination(pipeline.random.randint(1, 12))
             query.stop()
-    pipeline.mirror.start(*mirrored, availableNow=True).awaitTermination()
+    pipeline.mirror.start(*given, availableNow=True).awaitTermination()
     pipeline.expect_equal(spark, warehouse)
 
 

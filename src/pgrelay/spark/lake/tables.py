@@ -79,8 +79,9 @@ _OLD_METADATA_OF_OWN: Final[dict[Using, dict[str, str]]] = {
     },
 }
 
-# A session's defaults for new tables: the names in `TBLPROPERTIES`, without "delta.".
-_DELTA_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
+# To Delta the two are one choice: the log's may not be the shorter. A session may have its own defaults.
+_RETENTIONS: Final = ("deletedFileRetentionDuration", "logRetentionDuration")
+_DELTA_DEFAULTS: Final = "spark.databricks.delta.properties.defaults"
 
 _PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "delta": {
@@ -175,15 +176,17 @@ class LakeTable:
 
     def _old_metadata(self, given: Mapping[str, str], *, own: bool) -> dict[str, str]:
         """The properties that bound old metadata, for a table that has these."""
-        if own:
-            return {k: v for k, v in _OLD_METADATA_OF_OWN[self.using].items() if k not in given}
-        # To Delta the retention of files and of the log are one choice: the log's may not be the shorter.
-        choices = _OLD_METADATA_OF_OWN["delta"]
-        defaults = (name.replace("delta.", _DELTA_DEFAULTS) for name in choices)
-        chosen = given.keys() & choices or any(self.spark.conf.get(name, None) for name in defaults)
-        if self.using == "delta" and chosen:
+        if self.using == "delta" and not own and self._has_retention(given):
             return {}
-        return {k: v for k, v in _OLD_METADATA[self.using].items() if k not in given}
+        wanted = (_OLD_METADATA_OF_OWN if own else _OLD_METADATA)[self.using]
+        return {name: value for name, value in wanted.items() if name not in given}
+
+    def _has_retention(self, given: Mapping[str, str]) -> bool:
+        """Whether the user chose how long Delta keeps something, for the table or the session."""
+        conf = self.spark.conf
+        return any(
+            f"delta.{name}" in given or conf.get(f"{_DELTA_DEFAULTS}.{name}", None) for name in _RETENTIONS
+        )
 
     def version(self) -> int:
         """The last commit's version in Delta, or snapshot in Iceberg, as `VERSION AS OF` takes them.

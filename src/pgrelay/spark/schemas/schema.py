@@ -27,6 +27,10 @@ class TableVersion:
     replica_identity: str = "default"  # default, nothing, full or index
     relation: int = 0  # pg_class.oid; 0 if it isn't known
 
+    def repeats(self, earlier: "TableVersion") -> bool:
+        """Whether nothing but the position is another: a relay repeats its schemas at every start."""
+        return replace(earlier, position=self.position) == self
+
     @property
     def clash(self) -> str | None:
         """Why Spark can't have a table with these columns, and the cure; None if it can."""
@@ -114,15 +118,16 @@ class TableSchema:
         return found
 
     @cached_property
-    def _renames(self) -> tuple[Renames, ...]:
-        """Which columns were renamed between each version and the next."""
-        return tuple(find_renames(was.columns, now.columns) for was, now in pairwise(self.versions))
+    def _changes(self) -> tuple[tuple[TableVersion, TableVersion, Renames], ...]:
+        """Each version with the next one, and which columns were renamed between them."""
+        pairs = pairwise(self.versions)
+        return tuple((was, now, find_renames(was.columns, now.columns)) for was, now in pairs)
 
     @cached_property
     def _steps(self) -> tuple[dict[str, str], ...]:
         """The names of each version's columns in the next one, by the earlier name; without dropped ones."""
         steps = []
-        for renames, (was, now) in zip(self._renames, pairwise(self.versions), strict=True):
+        for was, now, renames in self._changes:
             there = {column.name for column in now.columns}
             became = {c.name: renames.by_name.get(c.name, c.name) for c in was.columns}
             steps.append({one: name for one, name in became.items() if name in there})
@@ -218,10 +223,7 @@ class TableSchema:
 
     def doubts(self) -> list[tuple[Position, str]]:
         """The positions of versions that may have changed older rows in unknown ways, and why."""
-        found = [
-            (now.position, _doubt(was, now, renames))
-            for renames, (was, now) in zip(self._renames, pairwise(self.versions), strict=True)
-        ]
+        found = [(now.position, _doubt(was, now, renames)) for was, now, renames in self._changes]
         return [(position, doubt) for position, doubt in found if doubt is not None]
 
     def _backwards(self, name: str) -> Iterator[tuple[TableVersion, Column]]:
@@ -249,10 +251,10 @@ def refuse_text(topics: Iterable[str] | None) -> None:
 
 
 def folded(versions: Iterable[TableVersion]) -> tuple[TableVersion, ...]:
-    """The versions in order, without those that change nothing: a relay repeats them at every start."""
+    """The versions in order, without those that repeat the one before."""
     kept: list[TableVersion] = []
     for version in sorted(versions, key=lambda version: version.position):
-        if not kept or replace(kept[-1], position=version.position) != version:
+        if not kept or not version.repeats(kept[-1]):
             kept.append(version)
     return tuple(kept)
 

@@ -122,8 +122,8 @@ class _Told:
             record[name] for name in ("systemid", "schema", "table")
         )
         version = _version(record)
-        if self._last is not None and replace(self._last, position=version.position) == version:
-            # A relay repeats it at every start, and this process may see thousands: keep its columns once.
+        if self._last is not None and version.repeats(self._last):
+            # This process may see thousands of them: keep their columns once.
             version = replace(self._last, position=version.position)
         self._last, self._schema = version, None
         self.clusters.setdefault(self._systemid, {})[version.position] = version
