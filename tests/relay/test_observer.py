@@ -1,10 +1,17 @@
-"""A stall is reported once, and ends with an acknowledged record or when nothing waits any more."""
+"""What readiness says of a session: a stall is reported once, and ends with an answer.
 
+It also ends when nothing waits any more; and that of a full spool, when a try gets past the failure.
+"""
+
+from pathlib import Path
 from typing import Final, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.avro.schema import Schemas
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import FactsNeeded, Need, TopicNeeded
@@ -18,6 +25,8 @@ from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 from pgrelay.wire.pgoutput import Relation
 from tests.clock import Clock
+from tests.wire import build
+from tests.wire.build import xlog_data
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -272,3 +281,83 @@ def test_nothing_is_logged_if_nothing_waits(observer: Observer, health: Health, 
         watch(observer, session, clock, 60)
     assert health.ready
     assert logs == []
+
+
+class SpoolSession(FakeSession):
+    """Receives `segments` of transaction 7, the last one without its end. Row i stands at LSN i."""
+
+    def __init__(self, directory: Path, *segments: range) -> None:
+        super().__init__()
+        spool = Spool(directory)
+        spool.open()
+        self.assembler = Assembler(spool, PreparedStore(spool), memory_limit=1 << 20)
+        for number, rows in enumerate(segments):
+            if number > 0:
+                self.receive(build.stream_stop(), rows[0])
+            self.receive(build.stream_start(7, first=number == 0), rows[0])
+            for row in rows:
+                self.receive(build.insert(1, (str(row),), xid=7), row)
+
+    def receive(self, message: bytes, lsn: int) -> None:
+        self.assembler.receive(xlog_data(message, lsn))
+
+
+@pytest.fixture
+def spool_failed(observer: Observer, health: Health, tmp_path: Path) -> None:
+    """The spool's disk was full at row 34, in the second segment."""
+    session = SpoolSession(tmp_path / "failed", range(10, 20), range(20, 35))
+    observer.begins(session)
+    health.waiting("the disk is full")
+    observer.spool_failed(session)
+
+
+@pytest.mark.usefixtures("spool_failed")
+@pytest.mark.parametrize(
+    ("segments", "ready"),
+    [
+        pytest.param([range(10, 18)], False, id="less"),
+        pytest.param([range(10, 25)], False, id="as much in one segment"),
+        pytest.param([range(10, 30), range(30, 33)], False, id="a later segment, but no more of it"),
+        pytest.param([range(10, 30), range(30, 36)], True, id="more"),
+    ],
+)
+def test_a_full_spool_is_over_once_more_of_the_transaction_is_held(
+    observer: Observer, health: Health, clock: Clock, tmp_path: Path, segments: list[range], ready: bool
+) -> None:
+    """Each connection's segments are others: one may begin later than that in which the disk was full."""
+    session = SpoolSession(tmp_path / "again", *segments)
+    with capture_logs() as logs:
+        observer.begins(session)
+        watch(observer, session, clock, 3)
+    assert health.ready == ready
+    assert [event["event"] for event in logs] == ["the spool has room again"] * ready
+
+
+@pytest.mark.usefixtures("spool_failed")
+def test_a_full_spool_is_over_if_the_transaction_was_rolled_back(
+    observer: Observer, health: Health, clock: Clock, tmp_path: Path
+) -> None:
+    session = SpoolSession(tmp_path / "again")
+    observer.begins(session)
+    watch(observer, session, clock, 3)
+    assert not health.ready
+    session.ledger.seen(40)
+    for lsn, ready in (19, False), (40, True):
+        session.ledger.reached(lsn)
+        session.ledger.advance()
+        watch(observer, session, clock, 1)
+        assert health.ready == ready
+
+
+@pytest.mark.usefixtures("spool_failed")
+def test_an_answer_of_kafka_does_not_end_the_stall_of_a_full_spool(
+    observer: Observer, health: Health, clock: Clock, tmp_path: Path
+) -> None:
+    session = SpoolSession(tmp_path / "again", range(10, 12))
+    observer.begins(session)
+    session.kafka.under_way = 1
+    watch(observer, session, clock, 11)
+    assert health.reason == STALLED
+    session.kafka.acknowledged = True
+    watch(observer, session, clock, 1)
+    assert not health.ready

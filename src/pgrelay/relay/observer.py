@@ -1,7 +1,7 @@
 """What the outside sees of a session: metrics, readiness, and a warning in the log if an answer is late."""
 
 import time
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import structlog
 
@@ -55,6 +55,25 @@ _UNANSWERED: Final = _Stall(
 )
 
 
+class _Progress(NamedTuple):
+    """How far a session has come; `held` is the bytes of the transactions that wait for their commit."""
+
+    server_lsn: int
+    flush_lsn: int
+    held: int
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        held = (transaction.frames for transaction in session.assembler.held())
+        size = sum(frames.in_memory + frames.on_disk for frames in held)
+        return cls(session.assembler.server_lsn, session.ledger.flush_lsn, size)
+
+    def is_past(self, other: Self) -> bool:
+        """More is held or delivered. A later LSN is no proof: segments differ from session to session."""
+        holds_more = self.server_lsn > other.server_lsn and self.held > other.held
+        return holds_more or self.flush_lsn > max(other.server_lsn, other.flush_lsn)
+
+
 class Observer:
     """Called once a turn; does its work only a few times a second."""
 
@@ -69,7 +88,7 @@ class Observer:
         self._need: Need | None = None
         self._needed_since = 0.0
         self._recovering = False
-        self._spool_failed_at: tuple[int, int] | None = None
+        self._spool_failed_at: _Progress | None = None
         self._published: frozenset[str] | None = None
 
     def asked(self, wal: SlotWal) -> None:
@@ -84,7 +103,7 @@ class Observer:
 
     def spool_failed(self, session: Session) -> None:
         """Until a session gets past this point, each is only another try, and nothing flows."""
-        self._spool_failed_at = session.assembler.server_lsn, session.ledger.flush_lsn
+        self._spool_failed_at = _Progress.of(session)
 
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or once it is known what was delivered."""
@@ -103,7 +122,7 @@ class Observer:
         if self._recovering and not session.recovering:
             self.begins(session)
         if self._spool_failed_at is not None:
-            self._watch_spool(session, *self._spool_failed_at)
+            self._watch_spool(session, self._spool_failed_at)
         now = time.monotonic()
         if now >= self._publish_at:
             self._publish_at = now + _PUBLISH_EVERY_S
@@ -143,9 +162,9 @@ class Observer:
         for letter in letters.take_latest():
             _log.warning("set aside as a dead letter", table=letter.table, error=letter.error)
 
-    def _watch_spool(self, session: Session, received_lsn: int, flush_lsn: int) -> None:
-        """The server sends everything up to the failure again, and only then names a later WAL end."""
-        if session.assembler.server_lsn > received_lsn or session.ledger.flush_lsn > flush_lsn:
+    def _watch_spool(self, session: Session, failed_at: _Progress) -> None:
+        """The server sends everything up to the failure again, unless it was rolled back meanwhile."""
+        if _Progress.of(session).is_past(failed_at):
             self._spool_failed_at = None
             self._health.streaming()
             _log.info("the spool has room again")
@@ -182,7 +201,7 @@ class Observer:
 
     def _recovered(self) -> None:
         """No answer is late."""
-        if self._stalled is not None and not self._recovering:
+        if self._stalled is not None and not self._recovering and not self.spool_failing:
             self._health.streaming()
             _log.info(self._stalled.over)
             self._stalled = None
