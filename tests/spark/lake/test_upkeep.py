@@ -1,6 +1,5 @@
 """Compaction and purge: rows stay, files are removed."""
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +10,12 @@ from pyspark.sql.types import IntegerType, StructType
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.own_tables import OwnTable
+from pgrelay.spark.lake.positions import SUFFIX
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
+from tests.spark.lake.folders import age, log_of
 
 COLUMNS = (Column("id", "int4", key=True, encoding="integer"), Column("v", "text"))
 
@@ -90,15 +92,15 @@ def test_old_iceberg_metadata_is_removed_automatically(
     assert len(list(folder.glob("*.metadata.json"))) == 21
 
 
-@pytest.mark.parametrize(("own", "days", "kept"), [(True, 3, False), (False, 3, True), (False, 9, False)])
+@pytest.mark.parametrize(("days", "kept"), [(3, True), (9, False)])
 def test_old_entries_of_deltas_log_are_removed_automatically(
-    spark: SparkSession, warehouse: Path, target: str, own: bool, days: int, kept: bool
+    spark: SparkSession, warehouse: Path, target: str, days: int, kept: bool
 ) -> None:
     made = lake_table(spark, target, "delta")
-    made.create(StructType().add("id", IntegerType()), own=own)
-    first = _log_of(warehouse, target) / f"{0:020d}.json"
+    made.create(StructType().add("id", IntegerType()))
+    first = log_of(warehouse, target) / f"{0:020d}.json"
     _commit_until_a_checkpoint(made)
-    _age(first.parent, timedelta(days=days))
+    age(first.parent, timedelta(days=days))
     _commit_until_a_checkpoint(made)
     assert first.exists() == kept
     assert made.properties()["number"] == "10"
@@ -112,7 +114,7 @@ def test_a_sessions_own_retention_stays(spark: SparkSession, target: str, name: 
     spark.conf.set(default, "interval 30 days")
     try:
         made.create(StructType().add("id", IntegerType()))
-        made.beside("__own").create(StructType().add("id", IntegerType()), own=True)
+        OwnTable.beside(made, "__own").create(StructType().add("id", IntegerType()))
     finally:
         spark.conf.unset(default)
     made.shed_metadata()
@@ -128,7 +130,7 @@ def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
     topic.write(change("c", 10, after={"id": 1, "v": "a"}))
     pg.apply_changes(topic.changes(schema), target, schema=schema, using=using)
     made = lake_table(spark, target, using)
-    tables = [made, made.beside("__positions")]
+    tables = [made, OwnTable.beside(made, SUFFIX)]
     bounded = [each.properties() for each in tables]
     names = ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"]
     names = names if using == "delta" else ["write.metadata.previous-versions-max"]
@@ -142,18 +144,7 @@ def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
         assert now.get(names[-1])
 
 
-def _log_of(warehouse: Path, target: str) -> Path:
-    database, _, name = target.partition(".")
-    return warehouse / f"{database}.db" / name / "_delta_log"
-
-
 def _commit_until_a_checkpoint(table: LakeTable) -> None:
     """Delta writes one every ten commits, and removes what is too old then."""
     for number in range(11):
         table.set_properties({"number": str(number)})
-
-
-def _age(folder: Path, by: timedelta) -> None:
-    for file in folder.iterdir():
-        at = file.stat().st_mtime - by.total_seconds()
-        os.utime(file, (at, at))

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.delta_folders import remove
+from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.positions import SUFFIX
 from pgrelay.spark.lake.rejects import CORRUPT
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
@@ -27,7 +28,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     Raises SetupError if there is no such table, or if pgrelay did not create it.
     """
     table = lake_table(spark, target, using)
-    positions = table.beside(SUFFIX)
+    positions = OwnTable.beside(table, SUFFIX)
     there, remembered = table.exists(), positions.exists()
     if not there and not remembered:
         raise SetupError(f"{table.name}: no such table")

@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import GapError, PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
@@ -129,9 +129,9 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     """What is remembered of a target. Raises GapError if it is another cluster's, and SetupError if it is
     another topic's or no target at all."""
     positions = Positions(schema.topic, schema.systemid)
-    if not target.exists():
+    properties = target.properties_if_there()
+    if properties is None:
         return positions
-    properties = target.properties()
     if _SCHEMA not in properties:
         raise SetupError(f"{target.name} was not made by pgrelay: name another target, or drop it")
     _refuse_other(properties.get(_TOPIC), target, schema.topic)
@@ -211,7 +211,7 @@ def forget_earlier(target: LakeTable, positions: Positions) -> None:
 
     A mirror that is killed before it writes its own positions would find these, and skip its records.
     """
-    if target.beside(SUFFIX).exists():
+    if OwnTable.beside(target, SUFFIX).exists():
         _keep(target, positions)
 
 
@@ -272,20 +272,14 @@ def _highest(positions: Positions) -> str:
 
 
 def _kept(target: LakeTable) -> str | None:
-    beside = target.beside(SUFFIX)
-    try:
-        return beside.properties().get(_APPLIED)
-    except AnalysisException:
-        # Not asked before: twice a batch, that costs Delta as much as the properties do.
-        if beside.exists():
-            raise
-        return None
+    properties = OwnTable.beside(target, SUFFIX).properties_if_there()
+    return None if properties is None else properties.get(_APPLIED)
 
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:
-    beside = target.beside(SUFFIX)
+    beside = OwnTable.beside(target, SUFFIX)
     if positions.kept is None:
-        beside.create(_NO_ROWS, own=True)
+        beside.create(_NO_ROWS)
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
     positions.kept = json.dumps({**mark, _WRITER: positions.writer, **more})
     beside.set_properties({_APPLIED: positions.kept})

@@ -5,9 +5,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Lock
 from typing import Any, Final, Literal
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -69,16 +71,6 @@ _OLD_METADATA: Final[dict[Using, dict[str, str]]] = {
     },
 }
 
-# Of a table of our own nobody reads an old version. Delta keeps at least those of the day, and the log for at
-# least as long as deleted files.
-_OLD_METADATA_OF_OWN: Final[dict[Using, dict[str, str]]] = {
-    **_OLD_METADATA,
-    "delta": {
-        "delta.deletedFileRetentionDuration": "interval 1 hour",
-        "delta.logRetentionDuration": "interval 1 hour",
-    },
-}
-
 # To Delta the two are one choice: the log's may not be the shorter. A session may have its own defaults.
 _RETENTIONS: Final = ("deletedFileRetentionDuration", "logRetentionDuration")
 _DELTA_DEFAULTS: Final = "spark.databricks.delta.properties.defaults"
@@ -108,10 +100,6 @@ class LakeTable:
     name: str
     using: Using
 
-    def beside(self, suffix: str) -> "LakeTable":
-        """The table whose name is this one's with a suffix."""
-        return LakeTable(self.spark, f"{self.name[:-1]}{suffix}`", self.using)
-
     def plain_name(self) -> str:
         """One name for all its spellings: case does not matter, and the session's catalog is implied."""
         name = self.name.casefold().removeprefix("`spark_catalog`.")
@@ -129,26 +117,37 @@ class LakeTable:
         told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
         self._make("CREATE OR REPLACE TABLE", columns, {**told, **properties})
 
-    def create(
-        self, columns: StructType, properties: Mapping[str, str] | None = None, *, own: bool = False
-    ) -> None:
-        """Create the table and its namespace if they are missing. `own`: nobody else reads it."""
+    def create(self, columns: StructType, properties: Mapping[str, str] | None = None) -> None:
+        """Create the table and its namespace if they are missing."""
         namespace = self.name.rpartition("`.`")[0]
         if namespace.count("`.`") >= (1 if self.using == "iceberg" else 0) and namespace:
             self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}`")
         if self.using == "delta":
             remove_unmade(self.spark, self.name)
-        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {}, own=own)
+        self._make("CREATE TABLE IF NOT EXISTS", columns, properties or {})
 
-    def _make(
-        self, how: str, columns: StructType, properties: Mapping[str, str], *, own: bool = False
-    ) -> None:
+    def _make(self, how: str, columns: StructType, properties: Mapping[str, str]) -> None:
         listed = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in columns)
-        told = _listed({**_PROPERTIES[self.using], **self._old_metadata({}, own=own), **properties})
+        told = _listed({**_PROPERTIES[self.using], **self.old_metadata({}), **properties})
         self.spark.sql(f"{how} {self.name} ({listed}) USING {self.using} TBLPROPERTIES ({told})")
 
     def properties(self) -> dict[str, str]:
         # SHOW TBLPROPERTIES hides values that contain a word like token or url, even in a topic's name.
+        # As an array: a map's iterator ends with an exception, which Py4J takes long to convert.
+        entries = self.loaded().properties().entrySet().toArray()
+        return {entry.getKey(): entry.getValue() for entry in entries}
+
+    def properties_if_there(self) -> dict[str, str] | None:
+        """The properties, or None if there is no table: to ask `exists` first costs Delta as much again."""
+        try:
+            return self.properties()
+        except AnalysisException:
+            if self.exists():
+                raise
+            return None
+
+    def loaded(self) -> Any:
+        """The table as its catalog gives it: a JavaObject."""
         jvm: Any = self.spark._jvm
         gateway: Any = self.spark.sparkContext._gateway
         state: Any = self.spark._jsparkSession.sessionState()
@@ -162,24 +161,21 @@ class LakeTable:
         for number, name in enumerate(named):
             spaces[number] = name
         identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(spaces, table)
-        # As an array: a map's iterator ends with an exception, which Py4J takes long to convert.
-        entries = catalog.loadTable(identifier).properties().entrySet().toArray()
-        return {entry.getKey(): entry.getValue() for entry in entries}
+        return catalog.loadTable(identifier)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({_listed(properties)})")
 
-    def shed_metadata(self, *, own: bool = False) -> None:
+    def shed_metadata(self) -> None:
         """Bound old metadata as `create` does; an earlier release did not. A user's own choice stays."""
-        if lacking := self._old_metadata(self.properties(), own=own):
+        if lacking := self.old_metadata(self.properties()):
             self.set_properties(lacking)
 
-    def _old_metadata(self, given: Mapping[str, str], *, own: bool) -> dict[str, str]:
+    def old_metadata(self, given: Mapping[str, str]) -> dict[str, str]:
         """The properties that bound old metadata, for a table that has these."""
-        if self.using == "delta" and not own and self._has_retention(given):
+        if self.using == "delta" and self._has_retention(given):
             return {}
-        wanted = (_OLD_METADATA_OF_OWN if own else _OLD_METADATA)[self.using]
-        return {name: value for name, value in wanted.items() if name not in given}
+        return {name: value for name, value in _OLD_METADATA[self.using].items() if name not in given}
 
     def _has_retention(self, given: Mapping[str, str]) -> bool:
         """Whether the user chose how long Delta keeps something, for the table or the session."""
@@ -253,6 +249,16 @@ class LakeTable:
         if seen:
             writer = writer.option("validate-from-snapshot-id", str(seen))
         writer.option("isolation-level", "serializable").overwrite(F.lit(False))
+
+    def call(self, procedure: str, *arguments: str) -> None:
+        """Call one of Iceberg's procedures, which are in the table's catalog."""
+        catalog, _, name = self.name.partition("`.`")
+        given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
+        self.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")
+
+    def expire(self, until: datetime) -> None:
+        """Delete Iceberg's snapshots from before a moment, in UTC, and the files that only they need."""
+        self.call("expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
 
     @contextmanager
     def marking(self, mark: str) -> Iterator[None]:

@@ -6,9 +6,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.positions import SUFFIX
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
-from pgrelay.spark.names import literal
 
 # Delta's own minimum: a reader or a writer may be at an old version.
 _KEPT: Final = timedelta(days=7)
@@ -25,9 +25,9 @@ def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None
         spark.sql(f"OPTIMIZE {table.name}")
         spark.sql(f"REORG TABLE {table.name} APPLY (PURGE)")
         return
-    _call(table, "rewrite_data_files", "options => map('delete-file-threshold', '1', 'min-input-files', '2')")
-    _call(table, "rewrite_position_delete_files")
-    _call(table, "rewrite_manifests")
+    table.call("rewrite_data_files", "options => map('delete-file-threshold', '1', 'min-input-files', '2')")
+    table.call("rewrite_position_delete_files")
+    table.call("rewrite_manifests")
 
 
 def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = _KEPT) -> None:
@@ -45,13 +45,12 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
                 "more, or set spark.databricks.delta.retentionDurationCheck.enabled to false"
             )
     table.shed_metadata()
-    if (beside := table.beside(SUFFIX)).exists():
-        beside.shed_metadata(own=True)
+    if (beside := OwnTable.beside(table, SUFFIX)).exists():
+        beside.shed_metadata()
     if using == "delta":
         spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
         return
-    until = datetime.now(UTC) - older_than
-    _call(table, "expire_snapshots", f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}+00:00'")
+    table.expire(datetime.now(UTC) - older_than)
 
 
 def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:
@@ -59,10 +58,3 @@ def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:
     if not table.exists():
         raise SetupError(f"{table.name}: no such table")
     return table
-
-
-def _call(table: LakeTable, procedure: str, *arguments: str) -> None:
-    """Call one of Iceberg's procedures, which are in the table's catalog."""
-    catalog, _, name = table.name.partition("`.`")
-    given = ", ".join([f"table => {literal(f'`{name}')}", *arguments])
-    table.spark.sql(f"CALL {catalog}`.system.{procedure}({given})")

@@ -10,14 +10,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.lake.failures import reason
+from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.mirrors.transactions import POSITIONED
+
+_log = structlog.get_logger(__name__)
 
 # A target's property: the `__position` table of its mirror.
 _MIRROR: Final = "pgrelay.mirror"
@@ -55,11 +62,10 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     such mirror.
     """
     table = lake_table(spark, target, using)
-    named = table.properties().get(_MIRROR) if table.exists() else None
+    named = (table.properties_if_there() or {}).get(_MIRROR)
     if named is None:
         raise SetupError(f"{target} is not a target of a mirror(..., whole_transactions=True)")
-    own = lake_table(spark, named, using)
-    return _position(own.properties()) if own.exists() else None
+    return _position(lake_table(spark, named, using).properties_if_there() or {})
 
 
 class WholeTables:
@@ -68,7 +74,7 @@ class WholeTables:
     Only one query writes them, so the first table's properties are read once.
     """
 
-    def __init__(self, position: LakeTable, held: LakeTable, prefix: str) -> None:
+    def __init__(self, position: OwnTable, held: OwnTable, prefix: str) -> None:
         self._position = position
         self._held = held
         self._prefix = prefix
@@ -84,9 +90,9 @@ class WholeTables:
         # A table's name allows fewer characters than a topic's.
         plain = re.sub(r"\W", "_", prefix, flags=re.ASCII)
 
-        def table(space: str, what: str) -> LakeTable:
+        def table(space: str, what: str) -> OwnTable:
             own = f"`{plain}__{what}_{query[:8]}`"
-            return LakeTable(spark, f"{space}`.{own}" if space else own, using)
+            return OwnTable(spark, f"{space}`.{own}" if space else own, using)
 
         there = (space for space in dict.fromkeys(spaces) if table(space, "position").exists())
         space = next(there, spaces[0])
@@ -101,8 +107,8 @@ class WholeTables:
                     "take a new checkpoint, which reads everything again, and skips what the targets already "
                     "have"
                 )
-            self._held.create(POSITIONED, {_PREFIX: self._prefix}, own=True)
-            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)}, own=True)
+            self._held.create(POSITIONED, {_PREFIX: self._prefix})
+            self._position.create(_NO_ROWS, {_PREFIX: self._prefix, _TOPICS: _listed(topics)})
         self._told = self._position.properties()
 
     def refuse_to_be_left(self) -> None:
@@ -180,11 +186,23 @@ class WholeTables:
             self._held.add_absent(later, ["topic", "partition", "offset"])
         else:
             later.writeTo(self._held.name).append()
+        self._held.shed_log()
 
     def sweep(self, until: int) -> None:
         """Delete the records that were applied."""
         if not self._held.rows().where(F.col("commit_lsn") <= until).isEmpty():
             self._held.run(f"DELETE FROM {self._held.name} WHERE commit_lsn <= {until}")
+
+    def remove_old_files(self) -> None:
+        """Delete what no version of the last minutes needs: each batch may write a file, and a sweep ends it.
+
+        A failure is logged: rows do not depend on it, and the account may not be allowed to delete files.
+        """
+        try:
+            self._held.shed_metadata()
+            self._held.remove_old_files()
+        except (PySparkException, Py4JJavaError) as error:
+            _log.warning("old files stay", table=self._held.name, reason=reason(error))
 
 
 def _listed(topics: Iterable[str]) -> str:

@@ -52,6 +52,7 @@ _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.2
 
 _SWEEP_EVERY: Final = 10  # batches; until then applied records stay in the table, and are skipped
+_REMOVE_EVERY: Final = 500  # batches, whose files take little room
 
 # The columns of records that are read more than once.
 _LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
@@ -144,6 +145,8 @@ class WholeTransactions:
                 own.hold(new.where(F.col("commit_lsn") > until), again=again)
             if number % _SWEEP_EVERY == 0:
                 own.sweep(until)
+            if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
+                own.remove_old_files()
             self._tell(found, rest, moved=until > since)
             holds(self._source.session, self._query, rest.oldest_s)
         finally:
