@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
@@ -129,9 +130,9 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     """What is remembered of a target. Raises GapError if it is another cluster's, and SetupError if it is
     another topic's or no target at all."""
     positions = Positions(schema.topic, schema.systemid)
-    properties = target.properties_if_there()
-    if properties is None:
+    if not target.exists():
         return positions
+    properties = target.properties()
     if _SCHEMA not in properties:
         raise SetupError(f"{target.name} was not made by pgrelay: name another target, or drop it")
     _refuse_other(properties.get(_TOPIC), target, schema.topic)
@@ -272,8 +273,14 @@ def _highest(positions: Positions) -> str:
 
 
 def _kept(target: LakeTable) -> str | None:
-    properties = OwnTable.beside(target, SUFFIX).properties_if_there()
-    return None if properties is None else properties.get(_APPLIED)
+    beside = OwnTable.beside(target, SUFFIX)
+    try:
+        return beside.properties().get(_APPLIED)
+    except AnalysisException:
+        # Not asked before: twice a batch, that costs Delta as much as the properties do.
+        if beside.exists():
+            raise
+        return None
 
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:

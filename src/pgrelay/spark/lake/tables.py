@@ -9,7 +9,6 @@ from datetime import datetime
 from threading import Lock
 from typing import Any, Final, Literal
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -136,15 +135,6 @@ class LakeTable:
         # As an array: a map's iterator ends with an exception, which Py4J takes long to convert.
         entries = self.loaded().properties().entrySet().toArray()
         return {entry.getKey(): entry.getValue() for entry in entries}
-
-    def properties_if_there(self) -> dict[str, str] | None:
-        """The properties, or None if there is no table: to ask `exists` first costs Delta as much again."""
-        try:
-            return self.properties()
-        except AnalysisException:
-            if self.exists():
-                raise
-            return None
 
     def loaded(self) -> Any:
         """The table as its catalog gives it: a JavaObject."""

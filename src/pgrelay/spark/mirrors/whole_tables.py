@@ -62,10 +62,11 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     such mirror.
     """
     table = lake_table(spark, target, using)
-    named = (table.properties_if_there() or {}).get(_MIRROR)
+    named = table.properties().get(_MIRROR) if table.exists() else None
     if named is None:
         raise SetupError(f"{target} is not a target of a mirror(..., whole_transactions=True)")
-    return _position(lake_table(spark, named, using).properties_if_there() or {})
+    own = lake_table(spark, named, using)
+    return _position(own.properties()) if own.exists() else None
 
 
 class WholeTables:
