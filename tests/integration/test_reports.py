@@ -1,5 +1,6 @@
 """What the calls of a fenced producer raise, on a real broker."""
 
+import gc
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import close_clients
-from pgrelay.kafka.offsets import Identity, Offsets
+from pgrelay.kafka.offsets import Delivered, Identity, Offsets
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
@@ -19,6 +20,8 @@ from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 from tests.integration.waiting import eventually
 from tests.kafka.sinks import produce, record
+
+FENCED = r"^the producer was fenced: another relay of this slot"
 
 
 @pytest.fixture
@@ -33,19 +36,20 @@ def test_a_fenced_producer_raises_the_fatal_error_although_more_reports_follow_i
     create_topic(kafka.bootstrap, topic)
     options = {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic}
     delivery = Delivery(InFlight(None), 1, lambda error, message, commit_lsn: error.code())
-    fenced, other = Producer(options), Producer(options)
-    fenced.init_transactions()
-    fenced.begin_transaction()
-    other.init_transactions()
-    fenced.produce(topic, b"v", on_delivery=delivery.report)
-    code = code_raised_by(lambda timeout_s: call(fenced, timeout_s))
-    fenced.purge()
-    close_clients([fenced, other])
+    # The client never frees the error that it raises, and that has this frame: so they have no other names.
+    clients = [Producer(options), Producer(options)]
+    clients[0].init_transactions()
+    clients[0].begin_transaction()
+    clients[1].init_transactions()  # which fences the first
+    clients[0].produce(topic, b"v", on_delivery=delivery.report)
+    code = code_raised_by(lambda timeout_s: call(clients[0], timeout_s))
+    clients[0].purge()
+    close_clients(clients)
     assert code == KafkaError._FENCED
 
 
 def code_raised_by(call: Callable[[float], object]) -> int | None:
-    """The error's code. The error itself would keep the producers alive, by its traceback."""
+    """The error's code."""
     try:
         take_reports(call, 10)
     except KafkaException as error:
@@ -55,7 +59,7 @@ def code_raised_by(call: Callable[[float], object]) -> int | None:
 
 
 async def fenced_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
-    """A sink whose producer takes no record any more, and did not yet raise why."""
+    """A sink with a record of a transaction that another sink of its slot has ended."""
     config = SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap})
     offsets = Offsets(config, f"{topic}.offsets", Identity("7", "db", topic))
     sink, other = (TransactionalSink(config, offsets) for _ in range(2))
@@ -64,6 +68,12 @@ async def fenced_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
     await other.recover()
     await other.close()
     produce(sink, topic)
+    return sink
+
+
+async def spent_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
+    """A fenced sink whose producer takes no record any more, and did not yet raise why."""
+    sink = await fenced_sink(kafka, topic)
     delivery = sink.delivery(InFlight(None), 1)
 
     def takes_no_record() -> bool:
@@ -77,15 +87,36 @@ async def fenced_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
     return sink
 
 
-async def test_a_fenced_sink_can_be_closed(kafka: KafkaServer, topic: str) -> None:
-    sink = await fenced_sink(kafka, topic)
+def producers() -> int:
+    """How many there are in this process; each has threads and sockets."""
+    gc.collect()
+    return sum(isinstance(each, Producer) for each in gc.get_objects())
+
+
+async def test_a_spent_sink_leaves_nothing_behind_when_it_is_closed(kafka: KafkaServer, topic: str) -> None:
+    before = producers()
+    sink = await spent_sink(kafka, topic)
     await sink.close()
+    assert producers() == before
 
 
-async def test_a_fenced_sink_tells_that_it_is_fenced_when_it_gets_a_record(
+async def test_a_spent_sink_tells_that_it_is_fenced_when_it_gets_a_record(
     kafka: KafkaServer, topic: str
 ) -> None:
-    sink = await fenced_sink(kafka, topic)
-    with pytest.raises(KafkaUnavailable, match=r"^the producer was fenced: another relay of this slot"):
+    before = producers()
+    sink = await spent_sink(kafka, topic)
+    with pytest.raises(KafkaUnavailable, match=FENCED) as raised:
         produce(sink, topic)
-    await sink.close()
+    await sink.close(raised.value)
+    assert producers() == before
+
+
+async def test_a_sink_that_is_fenced_at_its_commit_leaves_nothing_behind(
+    kafka: KafkaServer, topic: str
+) -> None:
+    before = producers()
+    sink = await fenced_sink(kafka, topic)
+    with pytest.raises(KafkaUnavailable, match=FENCED) as raised:
+        await sink.commit(Delivered(10))
+    await sink.close(raised.value)
+    assert producers() == before

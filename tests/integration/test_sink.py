@@ -61,6 +61,7 @@ def test_few_records_are_sent_at_once_if_there_is_nothing_else_to_do(kafka: Kafk
             return inflight.acknowledged == 1
 
         await eventually(delivered, "the record's acknowledgement")
+        await sink.close()
 
     asyncio.run(run())
 

@@ -180,6 +180,8 @@ class Sink:
             reason = untaken.reason
             if isinstance(reason, KafkaException):
                 if reason.args[0].code() == KafkaError._FATAL:
+                    # What the client raises next it never frees, nor its context, which is this.
+                    clear_frames(untaken)
                     self.poll()  # raises what was fatal, which says more
                 topic, key, *_ = records[untaken.index]
                 raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
