@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _attach_tables
+from pgrelay.spark.session import _attach_tables, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
 
 LENGTH = "spark.sql.maxPlanStringLength"
@@ -55,6 +56,34 @@ def test_reading_iceberg_leaves_nothing_on_the_heap(spark: SparkSession, target:
         pg.apply_changes(batch, target, schema=SCHEMA, using="iceberg")
     assert rows(spark.table(f"iceberg.{target}")) == {(number,): 1 for number in range(len(written))}
     assert allocators().size() == before
+
+
+def test_no_copy_is_made_of_the_jars(spark: SparkSession) -> None:
+    """A mirror that is killed would leave 69 MB in /tmp each time."""
+    assert spark.conf.get("spark.master") == "local[2]"
+    assert list(Path(SparkFiles.getRootDirectory()).iterdir()) == []
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[4, 2]"])
+def test_one_process_finds_the_jars_by_its_class_path(master: str) -> None:
+    jars = [Path("/m2/a.jar"), Path("/m2/b.jar")]
+    assert _with_jars(jars, master, {}) == {"spark.driver.extraClassPath": "/m2/a.jar:/m2/b.jar"}
+
+
+@pytest.mark.parametrize(
+    ("master", "options"),
+    [
+        ("spark://host:7077", {}),
+        ("local-cluster[2, 1, 1024]", {}),
+        (None, {}),
+        ("local[*]", {"spark.jars": "/other.jar"}),
+        ("local[*]", {"spark.driver.extraClassPath": "/other.jar"}),
+    ],
+)
+def test_other_processes_get_the_jars_from_spark(master: str | None, options: dict[str, str]) -> None:
+    """So that an option that names jars does not meet ours in the class path."""
+    jars = [Path("/m2/a.jar"), Path("/m2/b.jar")]
+    assert _with_jars(jars, master, options) == {"spark.jars": "/m2/a.jar,/m2/b.jar"}
 
 
 def test_a_running_session_without_delta_is_refused(

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -57,6 +58,11 @@ _SETTINGS: Final = {
 _WAREHOUSE: Final = "spark-warehouse"  # Spark's own default
 _MASTER: Final = "local[*]"
 
+# Masters that run everything in the driver's own process.
+_ONE_PROCESS: Final = re.compile(r"local(\[[^]]*\])?")
+_JARS: Final = "spark.jars"
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
+
 # Characters that Hadoop gives a meaning of their own in a pattern of paths.
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 
@@ -102,7 +108,7 @@ def session(
             settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings["spark.jars"] = ",".join(map(str, spark_jars(progress)))
+        settings |= _with_jars(spark_jars(progress), master, options or {})
         os.environ["JAVA_HOME"] = str(java_home())
     else:
         _refuse_without_jars()
@@ -112,6 +118,18 @@ def session(
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
+
+
+def _with_jars(jars: list[Path], master: str | None, options: Mapping[str, str]) -> dict[str, str]:
+    """The setting by which Java finds the jars.
+
+    Spark copies those of `spark.jars`, for its other processes, and leaves the copy in /tmp if it is killed:
+    69 MB each time.
+    """
+    alone = master is not None and _ONE_PROCESS.fullmatch(master)
+    if alone and _JARS not in options and _CLASS_PATH not in options:
+        return {_CLASS_PATH: os.pathsep.join(map(str, jars))}
+    return {_JARS: ",".join(map(str, jars))}
 
 
 def _running() -> SparkSession | None:
