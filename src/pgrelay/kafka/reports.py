@@ -20,4 +20,5 @@ def take_reports(call: Callable[[float], T], timeout_s: float) -> T:
         fatal = inconsistent.__cause__
         if not isinstance(fatal, KafkaException):
             raise
-        raise fatal from None
+        # Not itself: the client never frees it, so the frames that it passed, and what they hold, would stay.
+        raise KafkaException(*fatal.args) from None

@@ -227,6 +227,7 @@ class Sink:
             try:
                 return await asyncio.to_thread(self._producer.list_topics, only, next(timeouts_s))
             except KafkaException as error:
+                clear_frames(error)  # as in `produce`
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
