@@ -15,8 +15,7 @@ from pyspark.sql.types import IntegerType, StructType
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, RecordError, SetupError
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.positions import SUFFIX, read_positions
+from pgrelay.spark.lake.positions import positions_table, read_positions
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
@@ -368,7 +367,7 @@ def test_records_of_another_topic_are_refused_without_creating_a_target(mirror: 
 
 def _forget(mirrored: Mirrored) -> None:
     """Restore the state in which the mirror was killed after the last batch, before its position."""
-    beside = OwnTable.beside(lake_table(mirrored.spark, mirrored.target, mirrored.using), SUFFIX)
+    beside = positions_table(lake_table(mirrored.spark, mirrored.target, mirrored.using))
     beside.spark.sql(f"DROP TABLE {beside.name}")
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType, StructType
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade_records import Topic, change, rows, table
@@ -130,7 +130,7 @@ def test_a_purge_bounds_the_metadata_of_tables_that_an_earlier_release_made(
     topic.write(change("c", 10, after={"id": 1, "v": "a"}))
     pg.apply_changes(topic.changes(schema), target, schema=schema, using=using)
     made = lake_table(spark, target, using)
-    tables = [made, OwnTable.beside(made, SUFFIX)]
+    tables = [made, positions_table(made)]
     bounded = [each.properties() for each in tables]
     names = ["delta.deletedFileRetentionDuration", "delta.logRetentionDuration"]
     names = names if using == "delta" else ["write.metadata.previous-versions-max"]

@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
@@ -97,7 +96,7 @@ def test_a_batch_that_ended_a_row_can_come_again(topic: Topic, target: str, last
             [("x", 10, 11), ("x", 11, 12)]
         )
         # Killed before the batch's position was written.
-        beside = OwnTable.beside(history, SUFFIX)
+        beside = positions_table(history)
         beside.spark.sql(f"DROP TABLE {beside.name}")
 
 

@@ -6,8 +6,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.lake.delta_folders import remove
-from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import CORRUPT
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 
@@ -28,7 +27,7 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
     Raises SetupError if there is no such table, or if pgrelay did not create it.
     """
     table = lake_table(spark, target, using)
-    positions = OwnTable.beside(table, SUFFIX)
+    positions = positions_table(table)
     there, remembered = table.exists(), positions.exists()
     if not there and not remembered:
         raise SetupError(f"{table.name}: no such table")

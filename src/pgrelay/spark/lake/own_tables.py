@@ -32,7 +32,7 @@ class OwnTable(LakeTable):
         self.shed_log()
 
     def shed_log(self) -> None:
-        """Called after each commit, keeps Delta's log short."""
+        """Called after commits, keeps Delta's log short."""
         if self.using == "delta":
             shed_entries(self.spark, self.loaded())
 

@@ -126,6 +126,11 @@ def _drop(target: LakeTable) -> str:
     return f'pgrelay.spark.drop(spark, "{name}", using="{target.using}")'
 
 
+def positions_table(target: LakeTable) -> OwnTable:
+    """The table beside a target that has the property; it may not exist."""
+    return OwnTable.beside(target, SUFFIX)
+
+
 def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     """What is remembered of a target. Raises GapError if it is another cluster's, and SetupError if it is
     another topic's or no target at all."""
@@ -212,7 +217,7 @@ def forget_earlier(target: LakeTable, positions: Positions) -> None:
 
     A mirror that is killed before it writes its own positions would find these, and skip its records.
     """
-    if OwnTable.beside(target, SUFFIX).exists():
+    if positions_table(target).exists():
         _keep(target, positions)
 
 
@@ -273,7 +278,7 @@ def _highest(positions: Positions) -> str:
 
 
 def _kept(target: LakeTable) -> str | None:
-    beside = OwnTable.beside(target, SUFFIX)
+    beside = positions_table(target)
     try:
         return beside.properties().get(_APPLIED)
     except AnalysisException:
@@ -284,7 +289,7 @@ def _kept(target: LakeTable) -> str | None:
 
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:
-    beside = OwnTable.beside(target, SUFFIX)
+    beside = positions_table(target)
     if positions.kept is None:
         beside.create(_NO_ROWS)
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))

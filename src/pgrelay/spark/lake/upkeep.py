@@ -6,8 +6,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.lake.own_tables import OwnTable
-from pgrelay.spark.lake.positions import SUFFIX
+from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 
 # Delta's own minimum: a reader or a writer may be at an old version.
@@ -45,7 +44,7 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
                 "more, or set spark.databricks.delta.retentionDurationCheck.enabled to false"
             )
     table.shed_metadata()
-    if (beside := OwnTable.beside(table, SUFFIX)).exists():
+    if (beside := positions_table(table)).exists():
         beside.shed_metadata()
     if using == "delta":
         spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
