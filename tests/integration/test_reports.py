@@ -1,6 +1,5 @@
 """What the calls of a fenced producer raise, on a real broker."""
 
-import gc
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +18,7 @@ from pgrelay.progress import InFlight
 from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic
 from tests.integration.waiting import eventually
-from tests.kafka.sinks import produce, record
+from tests.kafka.sinks import produce, producers, record
 
 FENCED = r"^the producer was fenced: another relay of this slot"
 
@@ -85,12 +84,6 @@ async def spent_sink(kafka: KafkaServer, topic: str) -> TransactionalSink:
 
     await eventually(takes_no_record, "the producer to be fenced")
     return sink
-
-
-def producers() -> int:
-    """How many there are in this process; each has threads and sockets."""
-    gc.collect()
-    return sum(isinstance(each, Producer) for each in gc.get_objects())
 
 
 async def test_a_spent_sink_leaves_nothing_behind_when_it_is_closed(kafka: KafkaServer, topic: str) -> None:

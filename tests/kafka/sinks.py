@@ -1,6 +1,9 @@
-"""Sinks without a broker, and a record for them."""
+"""Sinks without a broker, a record for them, and how many producers there are."""
 
+import gc
 from typing import Final
+
+from confluent_kafka import Producer
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Record
@@ -26,3 +29,9 @@ def produce(sink: Sink, topic: str = "t") -> InFlight:
     inflight = InFlight(None, 1)
     assert sink.produce([record(topic)], 0, sink.delivery(inflight, 1)) == 1
     return inflight
+
+
+def producers() -> int:
+    """How many there are in this process; each has threads and sockets."""
+    gc.collect()
+    return sum(isinstance(each, Producer) for each in gc.get_objects())

@@ -177,17 +177,16 @@ class Sink:
         try:
             end = hand_over(self._producer.produce, records, start, delivery.report)
         except Untaken as untaken:
-            reason = untaken.reason
-            if isinstance(reason, KafkaException):
-                if reason.args[0].code() == KafkaError._FATAL:
-                    # What the client raises next it never frees, nor its context, which is this.
-                    clear_frames(untaken)
-                    self.poll()  # raises what was fatal, which says more
-                topic, key, *_ = records[untaken.index]
-                raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
-            raise reason from None
-        self._handed_over += end - start
-        return end
+            index, reason = untaken.index, untaken.reason
+        else:
+            self._handed_over += end - start
+            return end
+        if not isinstance(reason, KafkaException):
+            raise reason
+        if reason.args[0].code() == KafkaError._FATAL:
+            self.poll()  # raises what was fatal, which says more
+        topic, key, *_ = records[index]
+        raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
 
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records and return once all are acknowledged, however long that takes.
@@ -227,7 +226,6 @@ class Sink:
             try:
                 return await asyncio.to_thread(self._producer.list_topics, only, next(timeouts_s))
             except KafkaException as error:
-                clear_frames(error)  # as in `produce`
                 self.poll()
                 troubled = self.problem is not None
                 if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):

@@ -150,8 +150,6 @@ class TransactionalSink(Sink):
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if not reason.retriable():
-                    # An error that the client does not free would have this one as its context.
-                    clear_frames(error)
                     # The report on the refused record says more, and names its topic.
                     super()._serve(self._producer.poll, 0)
                     raise self._lost(reason) from error
