@@ -1,4 +1,4 @@
-"""Tests of Spark together with everything else, which need both cores for minutes: PGRELAY_TEST_LONG=1."""
+"""Tests that need both cores for minutes: PGRELAY_TEST_LONG=1."""
 
 import os
 

@@ -71,6 +71,7 @@ class Aborted:
 
     def commit_transaction(self, timeout_s: float) -> None:
         self._clock.now += self._takes_s
+        self.poll(0)
         raise KafkaException(KafkaError(self._code))
 
     def poll(self, timeout_s: float) -> int:
@@ -98,6 +99,9 @@ async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
     monkeypatch.setattr(sink, "_producer", Aborted(code, takes_s, clock))
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
         await sink.commit(Delivered(1))
+    # Whoever asks next learns the same, not that the record was purged.
+    with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
+        sink.poll()
 
 
 @pytest.mark.parametrize(("age_s", "why"), [(59, "topic app.t: Local"), (61, "a Kafka transaction was")])

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from typing import cast
@@ -67,6 +68,7 @@ class Ending(Session):
 
     async def settle(self, timeout_s: float) -> None:
         self.settled_s.append(timeout_s)
+        assert sys.exception() is None, "Kafka's client would keep it, and the session"
 
     async def close(self) -> None: ...
 

@@ -1,4 +1,10 @@
-"""Calls of the producer that take in delivery reports and events: `poll`, `flush`, and transactional ones."""
+"""Calls of the producer that take in delivery reports and events: `poll`, `flush`, and transactional ones.
+
+Make no call of the client while an error is handled. If it raises a KafkaException, that error becomes the
+context of the KafkaError inside, which never frees it, nor the frames that it has passed: the producer would
+stay for as long as the process. (Confluent's KafkaError is made like an exception, but is none: to Python, it
+has no `__context__`.) A call in another thread is safe.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,9 +34,9 @@ def take_reports(call: Callable[[float], T], timeout_s: float) -> T:
 
 
 def _let_go(error: Exception) -> None:
-    """Drop what an error refers to, but for its text.
+    """Drop what an error refers to, but for its arguments.
 
-    Before Python 3.12 the client never frees an error that it raises after a report of its own failed. Our
-    frame, which has the call, would keep the producer with its threads and sockets for as long.
+    Before Python 3.12 the client never frees an error that one of its callbacks has raised. Our frame, which
+    has the call, would keep the producer with its threads and sockets for as long.
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None

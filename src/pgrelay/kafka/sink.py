@@ -226,10 +226,11 @@ class Sink:
             try:
                 return await asyncio.to_thread(self._producer.list_topics, only, next(timeouts_s))
             except KafkaException as error:
-                self.poll()
-                troubled = self.problem is not None
-                if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
-                    raise unreached(self.problem or what_it_says(error)) from error
+                said = what_it_says(error)
+            self.poll()
+            troubled = self.problem is not None
+            if loop.time() - began > (_METADATA_TROUBLED_S if troubled else _METADATA_TIMEOUT_S):
+                raise unreached(self.problem or said)
 
     async def drain(self, pending: Callable[[], bool], timeout_s: float) -> bool:
         """Take in reports until nothing is pending any more; false if time ran out.

@@ -50,7 +50,7 @@ class TransactionalSink(Sink):
         self._offsets = offsets
         self._begun = False
         self._calling = False
-        self._purged: PgrelayError | None = None
+        self._spent_by: PgrelayError | None = None
         # When the current transaction began, by the monotonic clock.
         self._begun_s = 0.0
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
@@ -69,14 +69,15 @@ class TransactionalSink(Sink):
         if self._calling:
             return 0
         events = super()._serve(serve, timeout_s, known)
-        if self._purged is not None:
-            raise self._purged
+        if self._spent_by is not None:
+            raise self._spent_by
         return events
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         if error.code() in _PURGED:
             # It failed with its transaction, whose own error says more if a transactional call raises it.
-            self._purged = self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
+            own = self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
+            self._spent_by = self._spent_by or own
         else:
             super().refused(error, message, commit_lsn)
 
@@ -132,7 +133,7 @@ class TransactionalSink(Sink):
             raise KafkaUnavailable("Kafka does not answer the transactional producer") from None
 
     async def close(self, after: BaseException | None = None) -> None:
-        clear_frames(self._purged)
+        clear_frames(self._spent_by)
         await super().close(after)
 
     async def commit(self, position: Delivered) -> None:
@@ -146,17 +147,16 @@ class TransactionalSink(Sink):
         while True:
             self._calling = True
             try:
-                await asyncio.to_thread(take_reports, step, _TRY_S)
+                return await asyncio.to_thread(take_reports, step, _TRY_S)
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                if not reason.retriable():
-                    # The report on the refused record says more, and names its topic.
-                    super()._serve(self._producer.poll, 0)
-                    raise self._lost(reason) from error
-            else:
-                return
             finally:
                 self._calling = False
+            if not reason.retriable():
+                self._spent_by = self._lost(reason)
+                # The report on a refused record says more, and names its topic.
+                super()._serve(self._producer.poll, 0)
+                raise self._spent_by
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:

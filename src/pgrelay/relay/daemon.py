@@ -190,21 +190,12 @@ class Daemon:
         self._observer.begins(session)
         if self._goal is not None:
             self._goal.begins(session)
-        clock, grace_s = asyncio.get_running_loop(), self._config.sink.shutdown_grace_s
-        ends = None
         try:
-            await session.run(self._stop, self._turned)
-            ends = clock.time() + grace_s
-            if not await session.finish(grace_s):
-                _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
-        except Exception as error:
-            if not isinstance(error, KafkaUnavailable):
-                # A stop has a single grace period, whatever fails meanwhile.
-                left_s = math.inf if ends is None else max(0.0, ends - clock.time())
-                await self._settle(session, error, left_s)
-            if isinstance(error, SpoolError):
+            failure = await self._run(session)
+            if isinstance(failure, SpoolError):
                 self._observer.spool_failed(session)
-            raise
+            if failure is not None:
+                raise failure
         finally:
             await session.close()
             self._current = None
@@ -212,6 +203,25 @@ class Daemon:
             if session.ledger.flush_lsn > self._starts.resume_point.flush_lsn:
                 self._backoff.reset()
             self._starts.ended(session)
+
+    async def _run(self, session: Session) -> Exception | None:
+        """Run a session until it was asked to stop. Returns the error that ended it before, if one did."""
+        clock, grace_s = asyncio.get_running_loop(), self._config.sink.shutdown_grace_s
+        ends = None
+        try:
+            await session.run(self._stop, self._turned)
+            ends = clock.time() + grace_s
+            if not await session.finish(grace_s):
+                _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
+            return None
+        except Exception as error:
+            failure = error
+        # Not in the handler: see kafka/reports.py.
+        if not isinstance(failure, KafkaUnavailable):
+            # A stop has a single grace period, whatever fails meanwhile.
+            left_s = math.inf if ends is None else max(0.0, ends - clock.time())
+            await self._settle(session, failure, left_s)
+        return failure
 
     def _turned(self, session: Session) -> None:
         self._observer.turned(session)
