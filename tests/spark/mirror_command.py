@@ -20,6 +20,9 @@ from tests.spark.options import OPTIONS
 
 _PATIENCE = 120.0  # seconds
 
+# As small as other sessions; without PySpark's bars by itself.
+_OPTIONS = {name: value for name, value in OPTIONS.items() if name != "spark.ui.showConsoleProgress"}
+
 
 class MirrorCommand:
     """The mirror of a relay's tables into Delta tables in a folder. The process ends with the block."""
@@ -40,7 +43,7 @@ class MirrorCommand:
                 "tables": {relay.topic(table): f"lake.{table}" for table in tables},
                 "every_s": 0.5,
             },
-            "spark": {"master": "local[2]", "options": OPTIONS},
+            "spark": {"master": "local[2]", "options": _OPTIONS},
             "http": {"listen": self.address},
         }
         for name, section in sections.items():

@@ -69,6 +69,7 @@ def test_it_mirrors_and_reports_until_asked_to_stop(
         assert mirror.metric("pgrelay_mirror_running") == 1
         assert mirror.stop() == 0
         assert " ERROR " not in mirror.log_text  # as in Spark's error entries, not in its own settings
+        assert "[Stage " not in mirror.log_text
         told = mirror.events("batch")
         assert sum(event["records"] for event in told if event["target"] == "lake.orders") == 59
         assert mirror.events("stopped")

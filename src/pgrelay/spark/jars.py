@@ -6,11 +6,14 @@ artefact that was never published, and resolving in Spark (`spark.jars.packages`
 To change a version, run `jgo.resolve` over the five of _NAMED, and leave out PySpark's jars.
 """
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pgrelay.embedded.jars import Progress, fetch_jars
+from pgrelay.errors import SetupError
 
 _NAMED: Final = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
@@ -32,14 +35,21 @@ _NEEDED_BY_THEM: Final = (
     "org.apache.kafka:kafka-clients:3.9.1",
 )
 
+_COORDINATE: Final = re.compile(r"[\w.-]+(:[\w.-]+){2}")
 
-def spark_jars(progress: Progress | None = None) -> list[Path]:
+
+def spark_jars(progress: Progress | None = None, *, more: Sequence[str] = ()) -> list[Path]:
     """The local paths of the jars (68 MB), for `spark-submit --jars`. Downloads those that are missing.
 
     `progress` gets each file's name and the bytes received so far; by default a line per file on stderr.
-    Raises Unavailable if a jar can't be had.
+    `more` has Maven coordinates, `group:artifact:version`, of others that are needed, as for an object store;
+    nothing that these need in turn is added. Raises SetupError for what is no coordinate, and Unavailable if
+    a jar can't be had.
     """
-    return fetch_jars(_NAMED + _NEEDED_BY_THEM, progress or _tell)
+    for coordinate in more:
+        if not _COORDINATE.fullmatch(coordinate):
+            raise SetupError(f"jars: {coordinate!r} is not group:artifact:version, as Maven names a jar")
+    return fetch_jars((*_NAMED, *_NEEDED_BY_THEM, *more), progress or _tell)
 
 
 def _tell(name: str, size: int) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from pyspark.sql.utils import to_str
 
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.hadoop import absolute
+from pgrelay.spark.hadoop import absolute, path
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
 from pgrelay.spark.lake.delta_folders import delta_tables
@@ -75,13 +75,15 @@ def session(
     master: str | None = _MASTER,
     *,
     options: Mapping[str, str] | None = None,
+    jars: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> SparkSession:
     """A session with Delta as `spark_catalog` and Iceberg as `iceberg`, their tables in `warehouse`.
 
     The folder's Delta tables are known from the start; Iceberg's are in its folder `iceberg`. `options`
     override our settings (`{"spark.driver.memory": "4g"}`); `master` None leaves it to `spark-submit`.
-    Missing jars are downloaded, and `progress` follows that (by default lines on stderr). If this process
+    Missing jars are downloaded, and `progress` follows that (by default lines on stderr); `jars` has Maven
+    coordinates of more of them (`org.apache.hadoop:hadoop-aws:3.4.2`), see `spark_jars`. If this process
     already has a session, returns that one, with those options that can change while it runs. Raises
     SetupError if it can't be as asked for, and Unavailable if a jar or Java can't be had.
     """
@@ -108,7 +110,7 @@ def session(
             settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings |= _with_jars(spark_jars(progress), master, options or {})
+        settings |= _with_jars(spark_jars(progress, more=jars), master, options or {})
         os.environ["JAVA_HOME"] = str(java_home())
     else:
         _refuse_without_jars()
@@ -116,6 +118,7 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     silence(spark, _CRIES_WOLF)
+    _require_file_system(spark, location)
     _attach_tables(spark, location)
     return spark
 
@@ -186,6 +189,20 @@ def silence(spark: SparkSession, logger: str) -> None:
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
+
+
+def _require_file_system(spark: SparkSession, location: str) -> None:
+    """Raise SetupError if Java has no class for the file system of the warehouse. Asks no server."""
+    conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm: Any = spark._jvm
+    scheme = path(spark, location).toUri().getScheme() or "file"
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+    except Py4JJavaError as error:
+        raise SetupError(
+            f"warehouse {location}: {cause(error)}: name the jars of its file system in `jars`, and start a "
+            "new process; docs/spark.md, 'On an object store', has those of s3a"
+        ) from None
 
 
 def _attach_tables(spark: SparkSession, location: str) -> None:

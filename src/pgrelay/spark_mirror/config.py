@@ -74,6 +74,10 @@ class Spark(Section):
     master: str = Field(
         default="local[*]", description="local[*], spark://host:7077, ...; spark-submit's goes before it"
     )
+    jars: list[str] = Field(
+        default_factory=list,
+        description="Maven coordinates of more jars than ours; with spark-submit, in its --jars instead",
+    )
     options: fields.Options = Field(default_factory=dict, description="Spark's own: spark.driver.memory, ...")
 
 

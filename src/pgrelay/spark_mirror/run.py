@@ -27,6 +27,9 @@ _log = structlog.get_logger(__name__)
 
 _QUERY: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 
+# PySpark shows a bar for each stage by default, between the lines of the log.
+_NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
+
 _LOOK_EVERY_S: Final = 1
 
 # Less than the 30 s that Kubernetes waits before it kills.
@@ -76,7 +79,13 @@ def _session(config: MirrorConfig) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = None if submitted else config.spark.master
     _log.info("starting Spark", master=master or "spark-submit's")
-    spark = pg.session(config.lake.warehouse, master, options=config.spark.options, progress=_fetching)
+    spark = pg.session(
+        config.lake.warehouse,
+        master,
+        options=_NO_BARS | config.spark.options,
+        jars=config.spark.jars,
+        progress=_fetching,
+    )
     _log.info("Spark runs", version=spark.version, master=spark.sparkContext.master)
     return spark
 

@@ -6,6 +6,8 @@ from typing import Any
 from tests.integration.changes import place
 from tests.integration.conftest import NewRelay
 from tests.integration.faults.history import history
+from tests.integration.faults.slots import cut_stream
+from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.integration.topics import Record
 
@@ -25,6 +27,21 @@ def exactly_once(
         **sections.pop("sink", {}),
     }
     return new_relay(sink=sink, records={"transaction_topic": True}, **sections)
+
+
+def replaced(relay: Relay, its_way_to_kafka: Proxy, new_relay: NewRelay) -> Relay:
+    """Another relay that took over from this one, whose requests to Kafka are held, while it was paused.
+
+    It has delivered everything. This one has woken up since, and waits for its turn.
+    """
+    relay.pause()
+    cut_stream(relay)
+    other = exactly_once(new_relay).start().wait_streaming()
+    other.caught_up()
+    its_way_to_kafka.release()
+    relay.resume()
+    relay.wait_for(lambda: "is active for PID" in relay.get("/readyz")[1], "its turn")
+    return other
 
 
 def ids(relay: Relay) -> list[int]:

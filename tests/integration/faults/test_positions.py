@@ -23,6 +23,7 @@ from tests.integration.faults.once import (
     offsets_topic,
     position,
     position_covers_slot,
+    replaced,
 )
 from tests.integration.faults.outcomes import LOST, UNDELIVERABLE, WAITING, WRONG, last_words
 from tests.integration.faults.slots import cut_stream, exists, wait_free
@@ -333,13 +334,7 @@ def test_a_relay_that_wakes_up_after_a_takeover_duplicates_nothing(
     zombie.wait_for(
         lambda: zombie.metric("pgrelay_inflight_records") >= min(rows, MANY // 2), "records on their way"
     )
-    zombie.pause()
-    cut_stream(zombie)
-    second = exactly_once(new_relay).start().wait_streaming()
-    second.caught_up()
-    kafka_proxy.release()
-    zombie.resume()
-    zombie.wait_for(lambda: "is active for PID" in zombie.get("/readyz")[1], "the zombie to wait")
+    second = replaced(zombie, kafka_proxy, new_relay)
     database.execute(f"INSERT INTO t VALUES ({rows + 1})")
     second.caught_up()
     assert second.running

@@ -2,8 +2,7 @@
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.integration.faults.once import TABLE, exactly_once, ids
-from tests.integration.faults.slots import cut_stream
+from tests.integration.faults.once import TABLE, exactly_once, ids, replaced
 from tests.integration.proxy import Proxy
 from tests.integration.relays import Relay
 from tests.long import long
@@ -33,14 +32,7 @@ def take_over(relay: Relay, its_way_to_kafka: Proxy, new_relay: NewRelay, number
     its_way_to_kafka.hold_requests()
     relay.database.execute(f"INSERT INTO t VALUES ({number})")
     relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") >= 1, "a record on its way")
-    relay.pause()
-    cut_stream(relay)
-    other = exactly_once(new_relay).start().wait_streaming()
-    other.caught_up()
-    its_way_to_kafka.release()
-    relay.resume()
-    relay.wait_for(lambda: "is active for PID" in relay.get("/readyz")[1], "its turn")
-    other.kill()
+    replaced(relay, its_way_to_kafka, new_relay).kill()
     relay.wait_streaming()
 
 
