@@ -122,7 +122,7 @@ def test_another_thread_gets_the_running_session(spark: SparkSession, tmp_path: 
 @pytest.mark.parametrize(
     ("location", "line"),
     [
-        ("s3a://lake", r"ClassNotFoundException: .*S3AFileSystem not found: name the jars .* in `jars`"),
+        ("s3a://lake", r"S3AFileSystem not found: name the jars .* in `jars` of a new process"),
         ("nosuch://lake", r'No FileSystem for scheme "nosuch": name the jars of its file system in `jars`'),
     ],
 )

@@ -200,8 +200,8 @@ def _require_file_system(spark: SparkSession, location: str) -> None:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
     except Py4JJavaError as error:
         raise SetupError(
-            f"warehouse {location}: {cause(error)}: name the jars of its file system in `jars`, and start a "
-            "new process; docs/spark.md, 'On an object store', has those of s3a"
+            f"warehouse {location}: {cause(error)}: name the jars of its file system in `jars` of a new "
+            "process, or in --jars of spark-submit; docs/spark.md, 'On an object store', has those of s3a"
         ) from None
 
 
