@@ -13,6 +13,11 @@ def test_more_jars_follow_ours() -> None:
     assert added.stat().st_size > 0
 
 
+def test_a_text_instead_of_a_list_is_named() -> None:
+    with pytest.raises(SetupError, match=r"^jars='a:b:1': write a list"):
+        spark_jars(more="a:b:1")
+
+
 @pytest.mark.parametrize("given", ["hadoop-aws.jar", "org.apache.hadoop:hadoop-aws", "a:b:c:d", "a:b:1 "])
 def test_what_is_no_coordinate_is_named(given: str) -> None:
     with pytest.raises(SetupError, match=f"^jars: '{given}' is not group:artifact:version"):

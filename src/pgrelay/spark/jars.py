@@ -46,6 +46,8 @@ def spark_jars(progress: Progress | None = None, *, more: Sequence[str] = ()) ->
     nothing that these need in turn is added. Raises SetupError for what is no coordinate, and Unavailable if
     a jar can't be had.
     """
+    if isinstance(more, str):
+        raise SetupError(f"jars={more!r}: write a list of coordinates, [{more!r}]")
     for coordinate in more:
         if not _COORDINATE.fullmatch(coordinate):
             raise SetupError(f"jars: {coordinate!r} is not group:artifact:version, as Maven names a jar")
