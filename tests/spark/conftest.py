@@ -1,6 +1,7 @@
 """One Spark session for all of these tests, and topics for hand-made records."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,9 +56,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
-    session = pg.session(warehouse, master="local[2]", options=OPTIONS | FEWER_PROCESSES)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        # For functions of tests: Spark would run the first python3 of the path.
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        session = pg.session(warehouse, master="local[2]", options=OPTIONS | FEWER_PROCESSES)
+        yield session
+        session.stop()
 
 
 @pytest.fixture
