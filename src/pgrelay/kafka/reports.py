@@ -22,21 +22,11 @@ def take_reports(call: Callable[[float], T], timeout_s: float) -> T:
     """
     try:
         return call(timeout_s)
-    except SystemError as inconsistent:
-        fatal = inconsistent.__cause__
+    except (KafkaException, SystemError) as raised:
+        fatal = raised.__cause__ if isinstance(raised, SystemError) else raised
         if not isinstance(fatal, KafkaException):
             raise
-        _let_go(inconsistent)
+        # Before Python 3.12 the client never frees an error that one of its callbacks has raised. Our frame,
+        # which has the call, would keep the producer with its threads and sockets for as long.
+        raised.__traceback__ = raised.__cause__ = raised.__context__ = None
         raise KafkaException(*fatal.args) from None
-    except KafkaException as fatal:
-        _let_go(fatal)
-        raise KafkaException(*fatal.args) from None
-
-
-def _let_go(error: Exception) -> None:
-    """Drop what an error refers to, but for its arguments.
-
-    Before Python 3.12 the client never frees an error that one of its callbacks has raised. Our frame, which
-    has the call, would keep the producer with its threads and sockets for as long.
-    """
-    error.__traceback__ = error.__cause__ = error.__context__ = None

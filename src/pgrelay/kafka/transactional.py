@@ -76,8 +76,9 @@ class TransactionalSink(Sink):
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         if error.code() in _PURGED:
             # It failed with its transaction, whose own error says more if a transactional call raises it.
-            own = self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
-            self._spent_by = self._spent_by or own
+            self._spent_by = (
+                self._spent_by or self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
+            )
         else:
             super().refused(error, message, commit_lsn)
 
