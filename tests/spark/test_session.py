@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _attach_tables, _require_file_system, _with_jars
+from pgrelay.spark.session import _attach_tables, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
 
 LENGTH = "spark.sql.maxPlanStringLength"
@@ -119,16 +119,9 @@ def test_another_thread_gets_the_running_session(spark: SparkSession, tmp_path: 
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-@pytest.mark.parametrize(
-    ("location", "line"),
-    [
-        ("s3a://lake", r"S3AFileSystem not found: name the jars .* in `jars` of a new process"),
-        ("nosuch://lake", r'No FileSystem for scheme "nosuch": name the jars of its file system in `jars`'),
-    ],
-)
-def test_a_file_system_without_its_jars_is_refused(spark: SparkSession, location: str, line: str) -> None:
-    with pytest.raises(SetupError, match=f"^warehouse {location}: .*{line}"):
-        _require_file_system(spark, location)
+def test_a_warehouse_without_the_jars_of_its_file_system_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(SetupError, match=r"^s3a://lake: .*S3AFileSystem not found: name the jars"):
+        _attach_tables(spark, "s3a://lake/of/tables")
 
 
 def test_another_master_is_refused(spark: SparkSession, warehouse: Path) -> None:

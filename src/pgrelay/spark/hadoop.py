@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from pgrelay.errors import SetupError
+from pgrelay.spark.failures import cause
 
 # RFC 3986, but of at least two characters: a drive letter is no scheme.
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE | re.ASCII)
@@ -26,6 +30,21 @@ def path(spark: SparkSession, location: Any) -> JavaObject:
 
 
 def file_system(spark: SparkSession, of: JavaObject) -> JavaObject:
-    """The file system of a path, with the session's settings."""
-    found: JavaObject = of.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    """The file system of a path, with the session's settings.
+
+    Raises SetupError if Java has no class for it, which is found without asking a server.
+    """
+    conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm: Any = spark._jvm
+    place = of.toUri()
+    if (scheme := place.getScheme()) is not None:
+        try:
+            jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+        except Py4JJavaError as error:
+            raise SetupError(
+                f"{scheme}://{place.getAuthority() or ''}: {cause(error)}: name the jars of its file system "
+                "in `jars` of a new process, or in --jars of spark-submit; docs/spark.md, 'On an object "
+                "store', has those of s3a"
+            ) from None
+    found: JavaObject = of.getFileSystem(conf)
     return found

@@ -16,11 +16,11 @@ from pyspark.sql.utils import to_str
 
 from pgrelay.embedded.jars import Progress
 from pgrelay.errors import SetupError
-from pgrelay.spark.hadoop import absolute, path
+from pgrelay.spark.failures import cause
+from pgrelay.spark.hadoop import absolute
 from pgrelay.spark.jars import spark_jars
 from pgrelay.spark.java import java_home
 from pgrelay.spark.lake.delta_folders import delta_tables
-from pgrelay.spark.lake.failures import cause
 from pgrelay.spark.names import literal, quoted
 
 _log = structlog.get_logger(__name__)
@@ -118,7 +118,6 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     silence(spark, _CRIES_WOLF)
-    _require_file_system(spark, location)
     _attach_tables(spark, location)
     return spark
 
@@ -191,24 +190,11 @@ def silence(spark: SparkSession, logger: str) -> None:
     log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
 
 
-def _require_file_system(spark: SparkSession, location: str) -> None:
-    """Raise SetupError if Java has no class for the file system of the warehouse. Asks no server."""
-    conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
-    jvm: Any = spark._jvm
-    scheme = path(spark, location).toUri().getScheme() or "file"
-    try:
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
-    except Py4JJavaError as error:
-        raise SetupError(
-            f"warehouse {location}: {cause(error)}: name the jars of its file system in `jars` of a new "
-            "process, or in --jars of spark-submit; docs/spark.md, 'On an object store', has those of s3a"
-        ) from None
-
-
 def _attach_tables(spark: SparkSession, location: str) -> None:
     """Register the Delta tables of the warehouse: the catalog of a session is empty at its start.
 
-    Warns of each that the catalog can't have, because of its name, or because a later Delta made it.
+    Warns of each that the catalog can't have, because of its name, or because a later Delta made it. Raises
+    SetupError if Java lacks the jars of the warehouse's file system.
     """
     plain = _GLOB.sub(r"\\\g<0>", location)
     for pattern, database in (("*", "default"), ("*.db/*", None)):

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 
 from pgrelay.errors import PgrelayError, SetupError
-from pgrelay.spark.lake.failures import reason, told_of
+from pgrelay.spark.failures import reason, told_of
 
 _log = structlog.get_logger(__name__)
 

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from pgrelay import spark as pg
 from pgrelay.errors import GapError, PgrelayError, SetupError
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake import apply
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.failures import told_of
 from pgrelay.spark.lake.merge import merge_rows
 from pgrelay.spark.lake.positions import birth_properties, read_positions
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table

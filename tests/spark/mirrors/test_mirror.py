@@ -53,6 +53,11 @@ def test_a_mirror_of_no_topic_is_refused(spark: SparkSession, tmp_path: Path) ->
         pg.mirror(spark, "nowhere", {}, prefix="p", checkpoint=tmp_path)
 
 
+def test_a_checkpoint_on_a_file_system_without_its_jars_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(SetupError, match=r"^s3a://lake: .*S3AFileSystem not found: name the jars"):
+        pg.mirror(spark, "nowhere", {"p.a": "lake.a"}, prefix="p", checkpoint="s3a://lake/checkpoint")
+
+
 def test_a_target_may_not_be_the_rejects_table(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"corrupt_to=LAKE\.a is the target of p\.a: name another table"):
         pg.mirror(

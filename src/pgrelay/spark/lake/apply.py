@@ -9,9 +9,9 @@ from pyspark.sql.types import LongType, StructType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.evolution import CURE, UNTOLD, as_of, demand, evolve
-from pgrelay.spark.lake.failures import told_of
 from pgrelay.spark.lake.latest import (
     DELETED,
     key_moved,

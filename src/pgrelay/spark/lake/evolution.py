@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.failures import cause
+from pgrelay.spark.failures import cause
 from pgrelay.spark.lake.positions import birth_properties
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, quoted, sql_type

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.lake.failures import refused_by
+from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake.latest import DELETED, MISSING
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key

@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType
 from pyspark.sql.window import Window
 
 from pgrelay.errors import RecordError
-from pgrelay.spark.lake.failures import refused_by
+from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.lake.rejects import PLACE
 from pgrelay.spark.lake.tables import LakeTable

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.errors import GapError, SetupError
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.apply import OnMissing, Target, refuse_other_choice
-from pgrelay.spark.lake.failures import told_of
 from pgrelay.spark.lake.tables import TAKEN, Using, lake_table
 from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.mirrors.checkpoint import Checkpoint

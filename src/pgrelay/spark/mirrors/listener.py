@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.failures import reason
+from pgrelay.spark.failures import reason
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.held_commits import held_since
 from pgrelay.spark.mirrors.kafka_offsets import Offsets

@@ -65,9 +65,10 @@ def mirror(
     The mirror waits for a topic that does not exist, with a warning. Raises SetupError if `tables` is empty,
     two topics share a target, a target is missing although the checkpoint says that its records were read, a
     topic of the checkpoint is left out or was re-created, rows are held back for `whole_transactions` and
-    that is off, retention took records that were not read, `text_columns` has another topic, or Spark has no
-    such `trigger`. A later error ends the query: `awaitTermination` raises Spark's StreamingQueryException,
-    and `query_error` recovers the original error from that.
+    that is off, retention took records that were not read, `text_columns` has another topic, Spark has no
+    such `trigger`, or it lacks the jars of the checkpoint's file system. A later error ends the query:
+    `awaitTermination` raises Spark's StreamingQueryException, and `query_error` recovers the original error
+    from that.
     """
     source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
     reading = _reading(tables, registry, placeholder, text_columns, source)

@@ -6,8 +6,8 @@ import structlog
 from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.failures import reason
 from pgrelay.spark.kafka import allows_loss
-from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 

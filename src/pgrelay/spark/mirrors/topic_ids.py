@@ -10,8 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.failures import reason
 from pgrelay.spark.kafka import allows_loss
-from pgrelay.spark.lake.failures import reason
 from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE

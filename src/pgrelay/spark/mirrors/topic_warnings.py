@@ -7,7 +7,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pgrelay.spark.lake.failures import reason
+from pgrelay.spark.failures import reason
 from pgrelay.spark.mirrors.kafka_offsets import admin, client_options
 
 _log = structlog.get_logger(__name__)

@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructType
 
 from pgrelay.errors import PgrelayError, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.failures import reason
+from pgrelay.spark.failures import reason
 from pgrelay.spark.lake.own_tables import OwnTable
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 from pgrelay.spark.mirrors.transactions import POSITIONED

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.spark.lake.failures import told_of
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.tables import LakeTable
 from pgrelay.spark.mirrors.added_topics import AddedTopics
 from pgrelay.spark.mirrors.batches import AT_ONCE, Batches, Reading, Writing

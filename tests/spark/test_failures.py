@@ -1,6 +1,7 @@
 """Delta's failures become one line with the topic and the target."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import PgrelayError, RecordError, SetupError, exit_code
-from pgrelay.spark.lake.failures import reason
+from pgrelay.spark.failures import reason
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.schemas.columns import Column
@@ -57,12 +58,12 @@ def test_an_option_that_spark_refuses_is_a_setup_error(spark: SparkSession) -> N
         spark.readStream.format("kafka").options(**options).load()
 
 
-def test_a_file_system_that_spark_lacks_is_a_pgrelay_error(spark: SparkSession) -> None:
+def test_a_file_that_java_can_not_read_is_a_pgrelay_error(spark: SparkSession, tmp_path: Path) -> None:
     with (
-        pytest.raises(PgrelayError, match=r"^lake\.warehouse: .*nosuch") as told,
-        told_at_start("lake.warehouse"),
+        pytest.raises(PgrelayError, match=r"^lake: java\.io\.FileNotFoundException: .*/metadata") as told,
+        told_at_start("lake"),
     ):
-        Checkpoint(spark, "nosuch://bucket/checkpoint")
+        Checkpoint(spark, tmp_path).query_id()
     assert exit_code(told.value) == 1
 
 
