@@ -32,6 +32,16 @@ def test_a_partition_is_read_by_several_tasks(
     assert records.count() == 10
 
 
+@pytest.mark.parametrize(("told", "longest_ms"), [({}, 10), ({"kafka.fetch.max.wait.ms": "7"}, 7)])
+def test_a_task_does_not_wait_for_records_after_its_last(
+    spark: SparkSession, told: dict[str, str], longest_ms: int
+) -> None:
+    """By default a broker would hold back Spark's question where the partition ends for half a second."""
+    source: Any = read_topics(spark, "nowhere:1", "a", options=told, streaming=True)._jdf
+    options = source.queryExecution().analyzed().extraOptions()
+    assert int(options.get("kafka.fetch.max.wait.ms")) == longest_ms
+
+
 @pytest.mark.parametrize(
     "told", [{"failOnDataLoss": "false"}, {"failondataloss": "FALSE", "minPartitions": "15"}]
 )

@@ -9,10 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import SetupError
 
-_OPTIONS: Final = {
-    "startingOffsets": "earliest",
+# Kafka's client, wherever we read with it.
+CLIENT: Final = {
     # Hides the records of transactions that an exactly-once relay aborted.
     "kafka.isolation.level": "read_committed",
+    # After each fetch Spark asks where the partition ends. The answer follows that to the next fetch, which
+    # the client has already sent, and which a broker holds back at the end of a topic, by default for 500 ms.
+    "kafka.fetch.max.wait.ms": "10",
+}
+_OPTIONS: Final = {
+    **CLIENT,
+    "startingOffsets": "earliest",
     # By default a partition is one task, and a table's topic often has one partition. A batch read heeds the
     # first setting only if the second asks for more tasks than there are partitions.
     "maxRecordsPerPartition": "50000",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from pgrelay.spark.kafka import CLIENT
 from pgrelay.spark.mirrors.checkpoint import Ends
 
 # By topic and partition; an end is the first offset that is not read.
@@ -18,9 +19,9 @@ _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
 def client_options(servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Those options of the Kafka source that are the Kafka client's."""
+    """Those options of the Kafka source that are the Kafka client's, and ours for it."""
     client = {name: value for name, value in (options or {}).items() if name.startswith("kafka.")}
-    return {"kafka.isolation.level": "read_committed", **client, "kafka.bootstrap.servers": servers}
+    return {**CLIENT, **client, "kafka.bootstrap.servers": servers}
 
 
 def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mapping[str, str]) -> Any:
