@@ -1,0 +1,138 @@
+"""How fresh is a mirror? `python -m bench.mirror`: from a COMMIT to the end of the batch that has its rows.
+
+Each commit updates a row and inserts others, and comes when the last one's rows are in the target: no batch
+waits for another, and none is larger. CPU is that of Spark's process for a batch; Java's compilers, which are
+busy for hundreds of batches, are a part of it. At the end the target must be equal to the table.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bench.contenders import relay
+from bench.drain import Void, streaming
+from bench.procfs import cpu_s
+from bench.stage import Connection, Load, Stage, loaded, servers
+from bench.topics import Topics
+from bench.workloads import Workload
+from pgrelay import spark as pg
+
+_TABLE = Workload(
+    "mirror",
+    "one row: the commits come later",
+    1,
+    "INSERT INTO fresh VALUES (0, 'first');",
+    "CREATE TABLE fresh (id bigint PRIMARY KEY, note text)",
+    tables=("fresh",),
+)
+_COMMIT = """
+    WITH moved AS (UPDATE fresh SET note = 'number ' || {first} WHERE id = 0)
+    INSERT INTO fresh SELECT i, 'row ' || i FROM generate_series({first}, {last}) AS i
+"""
+_SPARK = {"spark.ui.showConsoleProgress": "false"}
+_TIMEOUT_S = 120.0
+
+
+def measure(stage: Stage, load: Load, spark: SparkSession, using: Any, options: argparse.Namespace) -> None:
+    """Print one line of figures. Raises Void if the target is not equal to the table in the end."""
+    contender = relay("compiled")
+    topic = f"{contender.prefix}.public.fresh"
+    target = f"bench.fresh_{using}"
+    with ExitStack() as stack:
+        stack.enter_context(Topics(stage.bootstrap, contender.prefix, _TABLE.tables))
+        stack.enter_context(streaming(stage, load, contender))
+        connection = stack.enter_context(psycopg.connect(load.dsn, autocommit=True))
+        connection.execute("SET synchronous_commit = on")  # a walsender only sends flushed WAL
+        query = pg.mirror(
+            spark,
+            stage.bootstrap,
+            {topic: target},
+            prefix=contender.prefix,
+            checkpoint=stage.folder / f"checkpoint-{using}",
+            using=using,
+            trigger={"processingTime": "0 seconds"},
+            options=dict(each.split("=", 1) for each in options.option),
+        )
+        stack.callback(query.stop)
+        _wait(query, 1)
+        _commits(connection, query, options.rows, range(options.warm_up))
+        gateway: Any = spark.sparkContext._gateway
+        began = cpu_s(gateway.proc.pid)
+        numbers = range(options.warm_up, options.warm_up + options.batches)
+        seconds = _commits(connection, query, options.rows, numbers)
+        used = (cpu_s(gateway.proc.pid) - began) / len(numbers)
+        rows = {tuple(row) for row in connection.execute("SELECT id, note FROM fresh")}
+    name = f"iceberg.{target}" if using == "iceberg" else target
+    kept = [tuple(row) for row in spark.table(name).select("id", "note").collect()]
+    if len(kept) != len(rows) or set(kept) != rows:
+        raise Void(f"{using}: the target is not equal to the table")
+    print(
+        f"{using:<8} {median(seconds):.2f} s from a commit to the table ({min(seconds):.2f} to "
+        f"{max(seconds):.2f}), {used:.2f} s of CPU; {len(seconds)} batches of {options.rows} changes"
+    )
+
+
+def _commits(connection: Connection, query: StreamingQuery, rows: int, numbers: range) -> list[float]:
+    """Make these commits, one by one; return how many seconds each took until its rows were in the target."""
+    taken = []
+    for number in numbers:
+        first = 1 + number * rows
+        began = time.monotonic()
+        connection.execute(_COMMIT.format(first=first, last=first + rows - 2).encode())
+        _wait(query, first + rows)
+        taken.append(time.monotonic() - began)
+    return taken
+
+
+def _wait(query: StreamingQuery, records: int) -> None:
+    """Wait for the end of the batch by which so many records are in the target."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while _records(query) < records:
+        if not query.isActive or time.monotonic() > deadline:
+            raise Void(f"the mirror ended, or stands still: {query.exception()}")
+        time.sleep(0.005)
+
+
+def _records(query: StreamingQuery) -> int:
+    """How many records the batches that have ended took in."""
+    progress = query.lastProgress
+    # As attributes, offsets are Python's text for a dict.
+    told = None if progress is None else json.loads(progress.json)["sources"][0]["endOffset"]
+    return sum(end for ends in (told or {}).values() for end in ends.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.mirror", description=__doc__)
+    add = parser.add_argument
+    add("--rows", type=int, default=3, help="changes of a commit (%(default)s)")
+    add("--batches", type=int, default=60, help="(%(default)s)")
+    add("--warm-up", type=int, default=60, help="batches before them (%(default)s)")
+    add("--using", default="delta,iceberg", metavar="FORMATS", help="of the target (%(default)s)")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's Kafka source")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as name, servers(Path(name)) as stage:
+        spark = pg.session(f"{name}/lake", "local[2]", options=_SPARK)
+        try:
+            for using in filter(None, options.using.split(",")):
+                with loaded(stage, _TABLE) as load:
+                    measure(stage, load, spark, using, options)
+        except Void as error:
+            print(f"VOID: {error}")
+            return 1
+        finally:
+            spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
