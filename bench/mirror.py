@@ -1,4 +1,4 @@
-"""How fresh is a mirror? `python -m bench.mirror`: from a COMMIT to the end of the batch that has its rows.
+"""How fresh is a mirror? `python -m bench.mirror`: from a COMMIT to its rows in the target.
 
 Each commit updates a row and inserts others, and comes when the last one's rows are in the target: no batch
 waits for another, and none is larger. CPU is that of Spark's process for a batch; Java's compilers, which are
@@ -21,11 +21,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.contenders import relay
 from bench.drain import Void, streaming
-from bench.procfs import cpu_s
+from bench.procfs import cpu_s, spark_java
 from bench.stage import Connection, Load, Stage, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay import spark as pg
+from pgrelay.spark.lake.tables import lake_table
 
 _TABLE = Workload(
     "mirror",
@@ -61,20 +62,19 @@ def measure(stage: Stage, load: Load, spark: SparkSession, using: Any, options: 
             checkpoint=stage.folder / f"checkpoint-{using}",
             using=using,
             trigger={"processingTime": "0 seconds"},
-            options=dict(each.split("=", 1) for each in options.option),
+            options=dict(options.option),
         )
         stack.callback(query.stop)
         _wait(query, 1)
         _commits(connection, query, options.rows, range(options.warm_up))
-        gateway: Any = spark.sparkContext._gateway
-        began = cpu_s(gateway.proc.pid)
+        java = spark_java()
+        began = cpu_s(java)
         numbers = range(options.warm_up, options.warm_up + options.batches)
         seconds = _commits(connection, query, options.rows, numbers)
-        used = (cpu_s(gateway.proc.pid) - began) / len(numbers)
-        rows = {tuple(row) for row in connection.execute("SELECT id, note FROM fresh")}
-    name = f"iceberg.{target}" if using == "iceberg" else target
-    kept = [tuple(row) for row in spark.table(name).select("id", "note").collect()]
-    if len(kept) != len(rows) or set(kept) != rows:
+        used = (cpu_s(java) - began) / len(numbers)
+        rows = sorted(connection.execute("SELECT id, note FROM fresh"))
+    kept = lake_table(spark, target, using).rows().select("id", "note").collect()
+    if sorted(map(tuple, kept)) != rows:
         raise Void(f"{using}: the target is not equal to the table")
     print(
         f"{using:<8} {median(seconds):.2f} s from a commit to the table ({min(seconds):.2f} to "
@@ -111,6 +111,13 @@ def _records(query: StreamingQuery) -> int:
     return sum(end for ends in (told or {}).values() for end in ends.values())
 
 
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.mirror", description=__doc__)
     add = parser.add_argument
@@ -118,7 +125,8 @@ def main() -> int:
     add("--batches", type=int, default=60, help="(%(default)s)")
     add("--warm-up", type=int, default=60, help="batches before them (%(default)s)")
     add("--using", default="delta,iceberg", metavar="FORMATS", help="of the target (%(default)s)")
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's Kafka source")
+    kafka = "of Spark's Kafka source, such as kafka.fetch.max.wait.ms=500"
+    add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help=kafka)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as name, servers(Path(name)) as stage:
         spark = pg.session(f"{name}/lake", "local[2]", options=_SPARK)

@@ -55,6 +55,11 @@ def child_running(word: str) -> int:
     raise LookupError(f"no child of this process runs {word}")
 
 
+def spark_java() -> int:
+    """Spark's Java process, which this one has started. Raises LookupError."""
+    return child_running("org.apache.spark.deploy.SparkSubmit")
+
+
 class Meter:
     """CPU of some processes since the meter was created, by given name, and the peak RSS of each."""
 

@@ -24,7 +24,7 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.procfs import memory_mb
+from bench.procfs import memory_mb, spark_java
 from pgrelay import spark as pg
 from pgrelay.embedded.kafka import Kafka
 from pgrelay.embedded.postgres import Postgres
@@ -78,8 +78,9 @@ def main() -> None:
             _reads(bench, spark, options.sample, options.rounds)
             for using in filter(None, options.using.split(",")):
                 _writes(bench, spark, options, using)
-            heap = _SPARK["spark.driver.memory"]
-            print(f"\nSpark's peak memory {_peak_mb(spark):,.0f} MB, its heap at most {heap}")
+            # One process is both driver and executor here.
+            peak, heap = memory_mb(spark_java(), "VmHWM"), _SPARK["spark.driver.memory"]
+            print(f"\nSpark's peak memory {peak:,.0f} MB, its heap at most {heap}")
         finally:
             spark.stop()
     print(f"load average at the end {os.getloadavg()[0]:.1f}; {time.monotonic() - began:.0f} s in all")
@@ -307,12 +308,6 @@ def _plain_merge(spark: SparkSession, changes: DataFrame, target: str) -> None:
         f" WHEN NOT MATCHED AND NOT s.__deleted THEN INSERT (id, {', '.join(written)})"
         f" VALUES (s.id, {', '.join(f's.{n}' for n in written)})"
     )
-
-
-def _peak_mb(spark: SparkSession) -> float:
-    """Peak memory since the start of the one process that is both driver and executor here."""
-    gateway: Any = spark.sparkContext._gateway
-    return memory_mb(gateway.proc.pid, "VmHWM")
 
 
 def _timed(action: Callable[[], None]) -> float:
