@@ -3,7 +3,9 @@
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,6 +58,37 @@ def test_reading_iceberg_leaves_nothing_on_the_heap(spark: SparkSession, target:
         pg.apply_changes(batch, target, schema=SCHEMA, using="iceberg")
     assert rows(spark.table(f"iceberg.{target}")) == {(number,): 1 for number in range(len(written))}
     assert allocators().size() == before
+
+
+def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, target: str) -> None:
+    """By default Delta reads its log again after each commit, unless Java's time zone is UTC."""
+    written = [change("c", 10 + number, after={"id": number}) for number in range(4)]
+
+    def jobs(number: int) -> int:
+        spark.sparkContext.setJobGroup(f"{target} {number}", "")
+        batch = changes_of(spark, SCHEMA, written).where(f"offset = {number}")
+        pg.apply_changes(batch, target, schema=SCHEMA)
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{target} {number}"))
+
+    try:
+        jobs(0), jobs(1)  # creates the table, and writes the first rows
+        in_utc = jobs(2)
+        with java_time_zone(spark, "Europe/Berlin"):
+            assert jobs(3) == in_utc
+    finally:
+        spark.sparkContext._jsc.clearJobGroup()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def java_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
+    jvm: Any = spark._jvm
+    zones = jvm.java.util.TimeZone
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone(name))
+    try:
+        yield
+    finally:
+        zones.setDefault(before)
 
 
 def test_no_copy_is_made_of_the_jars(spark: SparkSession) -> None:

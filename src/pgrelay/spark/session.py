@@ -42,6 +42,8 @@ _SETTINGS: Final = {
     "spark.sql.iceberg.vectorization.enabled": "false",
     # 50 by default: a merge of a few rows would take seconds for the table's log alone.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # Where Java's time zone is not UTC, Delta checks this list, which nothing else reads, after each commit.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # 10 MB by default: a batch of 100,000 rows is larger, and a merge would sort the whole target to join it.
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     # A merge has dozens of compiled plans, which the next merge reuses if they are still cached.
