@@ -2,16 +2,17 @@
 
 Shapes: the table's columns under their `carried` names, `__commit_lsn`, `__seq`, `__deleted`, and
 `__missing`: the columns whose value no change in the batch carries, so that the target's value stays.
+
+What there is for each column is written in SQL: a `Column` takes dozens of calls into Java.
 """
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, literal, quoted
 from pgrelay.spark.schemas.schema import TableSchema
 
 DELETED = "__deleted"
@@ -25,25 +26,22 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     """
     rows = keyed_rows(changes, schema, moved=moved)
     keys = [quoted(carried(name)) for name in schema.key]
-    position = F.struct(COMMIT_LSN, SEQ)
+    position = f"struct({COMMIT_LSN}, {SEQ})"
     large = [c.name for c in schema.columns if c.toastable and unchanged]
-    whole = [carried(c.name) for c in schema.columns if not c.key and c.name not in large]
-    last = F.max_by(F.struct(COMMIT_LSN, SEQ, DELETED, *map(quoted, whole)), position).alias("__last")
+    whole = [quoted(carried(c.name)) for c in schema.columns if not c.key and c.name not in large]
+    last = f"max_by(struct({', '.join([COMMIT_LSN, SEQ, DELETED, *whole])}), {position}) AS __last"
     # The value of a column that may be left out is that of the last change that carries it.
-    carries = {name: F.when(~F.array_contains("unchanged", name), position) for name in large}
-    values = [F.max_by(quoted(carried(name)), has).alias(carried(name)) for name, has in carries.items()]
-    absent = [
-        F.when(F.max(has).isNull(), F.lit(name)).alias(f"__absent_{number}")
-        for number, (name, has) in enumerate(carries.items())
+    carries = {
+        name: f"CASE WHEN NOT array_contains(unchanged, {literal(name)}) THEN {position} END"
+        for name in large
+    }
+    values = [
+        f"max_by({quoted(carried(name))}, {has}) AS {quoted(carried(name))}" for name, has in carries.items()
     ]
-    grouped = rows.groupBy(*keys).agg(last, *values, *absent)
-    missing = F.array_compact(F.array(*(f"__absent_{number}" for number in range(len(absent)))))
-    no_names = F.array().cast("array<string>")
-    return grouped.select(
-        *(_column(name, name in whole) for name in map(carried, schema.row_type.names)),
-        *(F.col(f"__last.{name}") for name in (COMMIT_LSN, SEQ, DELETED)),
-        (missing if absent else no_names).alias(MISSING),
-    )
+    absent = [f"CASE WHEN max({has}) IS NULL THEN {literal(name)} END" for name, has in carries.items()]
+    missing = f"array_compact(CAST(array({', '.join(absent)}) AS array<string>)) AS {MISSING}"
+    grouped = rows.groupBy(*keys).agg(*map(F.expr, [last, *values, missing]))
+    return grouped.select("__last.*", *keys, *(quoted(carried(name)) for name in large), MISSING)
 
 
 def keyed_rows(
@@ -60,19 +58,14 @@ def keyed_rows(
 
 def key_moved(schema: TableSchema) -> Expression:
     """Whether a change is an update of a row's key: a relay that writes no record keys does not split it."""
-    moved = [~F.col(f"before.{quoted(k)}").eqNullSafe(F.col(f"after.{quoted(k)}")) for k in schema.key]
-    is_update = (F.col("op") == "u") & F.col("before").isNotNull()
-    return is_update & reduce(lambda one, other: one | other, moved, F.lit(False))
+    moved = " OR ".join(f"NOT before.{quoted(k)} <=> after.{quoted(k)}" for k in schema.key)
+    return F.expr(f"op = 'u' AND before IS NOT NULL AND ({moved or 'false'})")
 
 
 def key_untold(schema: TableSchema) -> Expression:
     """Whether a change lacks columns of the row's key, because the key was another when it was written."""
-    deleted = F.col("op") == "d"
-    untold = [
-        F.when(deleted, F.col(f"before.{quoted(k)}")).otherwise(F.col(f"after.{quoted(k)}")).isNull()
-        for k in schema.key
-    ]
-    return (F.col("op") != "t") & reduce(lambda one, other: one | other, untold, F.lit(False))
+    untold = " OR ".join(f"{_of_key(k)} IS NULL" for k in schema.key)
+    return F.expr(f"op != 't' AND ({untold or 'false'})")
 
 
 def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
@@ -85,29 +78,21 @@ def old_keys_deleted(moves: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _by_key(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
-    deleted = F.col("op") == "d"
-    columns = [
-        (
-            F.when(deleted, F.col(f"before.{quoted(c.name)}")).otherwise(F.col(f"after.{quoted(c.name)}"))
-            if c.key
-            else F.col(f"after.{quoted(c.name)}")
-        ).alias(carried(c.name))
-        for c in schema.columns
-    ]
-    return changes.select(
-        *columns,
-        F.col("commit_lsn").alias(COMMIT_LSN),
-        F.col("seq").alias(SEQ),
-        deleted.alias(DELETED),
+    values = {c.name: _of_key(c.name) if c.key else f"after.{quoted(c.name)}" for c in schema.columns}
+    return changes.selectExpr(
+        *(f"{value} AS {quoted(carried(name))}" for name, value in values.items()),
+        f"commit_lsn AS {COMMIT_LSN}",
+        f"seq AS {SEQ}",
+        f"op = 'd' AS {DELETED}",
         "unchanged",
         "ts",
-        *more,
+        *map(quoted, more),
     )
+
+
+def _of_key(column: str) -> str:
+    return f"CASE WHEN op = 'd' THEN before.{quoted(column)} ELSE after.{quoted(column)} END"
 
 
 def _old_keys(changes: DataFrame, schema: TableSchema, more: Sequence[str]) -> DataFrame:
     return _by_key(old_keys_deleted(changes.where(key_moved(schema)), schema), schema, more)
-
-
-def _column(name: str, in_last: bool) -> Expression:
-    return F.col(f"__last.{quoted(name)}").alias(name) if in_last else F.col(quoted(name))

@@ -83,24 +83,21 @@ class Positions:
         if not self.applied:
             return F.lit(True)
         # Compiled plans refer to a map, but contain plain numbers: each batch would be compiled again.
-        applied = F.create_map(
-            *(
-                part
-                for partition, position in self.applied.items()
-                for lsn, seq in [max(position, void or position)]
-                for part in (F.lit(partition), _position(F.lit(lsn), F.lit(seq)))
-            )
+        applied = ", ".join(
+            f"{partition}, {_position(max(position, void or position))}"
+            for partition, position in self.applied.items()
         )
-        last = F.try_element_at(applied, F.col("partition"))
+        last = f"try_element_at(map({applied}), partition)"
         if void is not None:
-            last = F.coalesce(last, _position(F.lit(void[0]), F.lit(void[1])))
+            last = f"coalesce({last}, {_position(void)})"
         # A record that can't be read has no position, and must not count as applied.
-        unread = F.col("commit_lsn").isNull() | F.col("seq").isNull()
-        return last.isNull() | unread | (_position(F.col("commit_lsn"), F.col("seq")) > last)
+        unread = "commit_lsn IS NULL OR seq IS NULL"
+        return F.expr(f"{last} IS NULL OR {unread} OR struct(commit_lsn, seq) > {last}")
 
 
-def _position(lsn: Expression, seq: Expression) -> Expression:
-    return F.struct(lsn.cast("bigint").alias("commit_lsn"), seq.cast("bigint").alias("seq"))
+def _position(position: Position) -> str:
+    lsn, seq = position
+    return f"struct({lsn}L AS commit_lsn, {seq}L AS seq)"
 
 
 def birth_properties(schema: TableSchema) -> dict[str, str]:
