@@ -76,7 +76,7 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
         with java_time_zone(spark, "Europe/Berlin"):
             assert jobs(3) == in_utc
     finally:
-        spark.sparkContext._jsc.clearJobGroup()  # type: ignore[attr-defined]
+        spark.sparkContext._jsc.clearJobGroup()
 
 
 @contextmanager
