@@ -72,7 +72,8 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
 
     try:
         jobs(0), jobs(1)  # creates the table, and writes the first rows
-        in_utc = jobs(2)
+        with java_time_zone(spark, "UTC"):
+            in_utc = jobs(2)
         with java_time_zone(spark, "Europe/Berlin"):
             assert jobs(3) == in_utc
     finally:
@@ -81,14 +82,16 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
 
 @contextmanager
 def java_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
-    jvm: Any = spark._jvm
-    zones = jvm.java.util.TimeZone
-    before = zones.getDefault()
+    java: Any = spark._jvm.java  # type: ignore[union-attr]
+    zones, properties = java.util.TimeZone, java.lang.System
+    zone, told = zones.getDefault(), properties.getProperty("user.timezone")
     zones.setDefault(zones.getTimeZone(name))
+    properties.setProperty("user.timezone", name)  # Delta looks at both
     try:
         yield
     finally:
-        zones.setDefault(before)
+        zones.setDefault(zone)
+        properties.setProperty("user.timezone", told)
 
 
 def test_no_copy_is_made_of_the_jars(spark: SparkSession) -> None:
