@@ -33,7 +33,8 @@ _ENDPOINT = "+".join(
     )
 )
 
-_JVM_OPTIONS = ("-Xms256m", "-Xmx2g")
+# Debezium writes a tstzrange in Java's time zone.
+_JVM_OPTIONS = ("-Xms256m", "-Xmx2g", "-Duser.timezone=UTC")
 
 _CONNECTOR = {
     "name": "bench",

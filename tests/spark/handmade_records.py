@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -126,6 +127,11 @@ def rows(frame: DataFrame, *columns: str) -> Counter[tuple[Any, ...]]:
     """The rows as a multiset, with these columns or with all except those that pgrelay adds."""
     names = columns or [name for name in frame.columns if not name.startswith("__")]
     return Counter(tuple(row) for row in frame.select(*names).collect())
+
+
+def in_local_time(at: datetime) -> datetime:
+    """A moment as Spark gives it to Python: without a zone, as this machine's clocks show it."""
+    return at.astimezone().replace(tzinfo=None)
 
 
 def _json(value: Row) -> bytes:

@@ -1,7 +1,7 @@
 """Avro in Spark: each record is read by its own schema id, with several schemas in one batch."""
 
 from collections import Counter
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
 from tests.integration.topics import read_topic
-from tests.spark.handmade_records import Message, produce, rows
+from tests.spark.handmade_records import Message, in_local_time, produce, rows
 
 
 def avro_relay(new_relay: NewRelay, registry: SchemaRegistry, **records: object) -> Relay:
@@ -76,7 +76,7 @@ def test_every_avro_type_is_exact(
         "bin": b"\x00\xff",
         "d": date(1, 1, 1),
         "ts": datetime(1582, 10, 10, 14, 54, 2, 343135),
-        "tz": datetime(2026, 11, 20, 12, 54, 2, 343135),
+        "tz": in_local_time(datetime(2026, 11, 20, 12, 54, 2, 343135, UTC)),
         "t": "14:54:02.5",
         "tt": "14:54:02.5+02",
         "u": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",

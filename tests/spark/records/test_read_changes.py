@@ -21,6 +21,7 @@ from tests.spark.handmade_records import (
     change,
     changes_of,
     flat,
+    in_local_time,
     numeric,
     produce,
     rows,
@@ -68,7 +69,7 @@ VALUES: list[tuple[str, str, int, str, Any, Any]] = [
         -1,
         "iso-timestamp",
         "2026-11-20T14:54:02.343135Z",
-        datetime(2026, 11, 20, 14, 54, 2, 343135),
+        in_local_time(datetime(2026, 11, 20, 14, 54, 2, 343135, UTC)),
     ),
     ("opens", "time", -1, "iso-time", "24:00:00", "24:00:00"),
     ("opens_us", "time", -1, "micros", 53642500000, "14:54:02.5"),
@@ -140,7 +141,7 @@ def test_every_type_is_exact_in_every_encoding(spark: SparkSession, kafka: Kafka
     create, update, delete, flat_create, flat_delete, truncate = found
     assert create.after.asDict() == expected()
     assert (create.before, create.key, create.txid) == (None, Row(id=1), 7)
-    assert create.ts.replace(tzinfo=UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)
+    assert create.ts.astimezone(UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)
     assert update.after.asDict() == nulls
     assert delete.before.asDict() == nulls
     assert delete.after is None
@@ -228,7 +229,7 @@ def test_session_settings_do_not_change_what_is_read(spark: SparkSession, settin
         spark.conf.set(setting, before)
     assert kinds == every_type("t").row_type
     assert [(row.corrupt, row.after.asDict()) for row in found] == [(None, expected())] * 2
-    assert found[0].ts.replace(tzinfo=UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)
+    assert found[0].ts.astimezone(UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)
     for n, trap in enumerate(TRAPS):
         assert (corrupt[n] or "").startswith(trap[5].replace("v:", f"v{n}:")), trap
 
