@@ -13,7 +13,7 @@ from pyspark.sql.window import Window
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.latest import DELETED, key_moved, keyed_rows
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, quoted, told_key
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, literal, quoted, told_key
 from pgrelay.spark.schemas.schema import TableSchema
 
 
@@ -76,18 +76,17 @@ def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: 
     if every:
         bad = rows.where(F.size("lost") > 0)
     else:
-        position = F.struct(COMMIT_LSN, SEQ)
-        carriers = [F.when(~F.array_contains("unchanged", name), position) for name in names]
+        position = f"struct({COMMIT_LSN}, {SEQ})"
+        last = [f"max_by({name}, {position}) AS {name}" for name in (DELETED, COMMIT_LSN)]
         gone = [
-            F.when(F.max_by(F.array_contains("lost", name), has), F.lit(name))
-            for name, has in zip(names, carriers, strict=True)
+            f"CASE WHEN max_by(array_contains(lost, {name}),"
+            f" CASE WHEN NOT array_contains(unchanged, {name}) THEN {position} END) THEN {name} END"
+            for name in map(literal, names)
         ]
-        last = rows.groupBy(*(quoted(carried(name)) for name in schema.key)).agg(
-            F.max_by(DELETED, position).alias(DELETED),
-            F.max_by(COMMIT_LSN, position).alias(COMMIT_LSN),
-            F.array_compact(F.array(*gone)).alias("lost"),
-        )
-        bad = last.where(~F.col(DELETED) & (F.size("lost") > 0))
+        lost = f"array_compact(array({', '.join(gone)})) AS lost"
+        keys = [quoted(carried(name)) for name in schema.key]
+        rows = rows.groupBy(*keys).agg(*map(F.expr, [*last, lost]))
+        bad = rows.where(f"NOT {DELETED} AND size(lost) > 0")
     row = bad.select(told_key(schema.key).alias("key"), COMMIT_LSN, "lost").first()
     if row is None:
         return

@@ -65,9 +65,9 @@ def merge_rows(
 
 def append_rows(target: LakeTable, rows: DataFrame, schema: TableSchema) -> None:
     """Append `latest_rows` to an empty target."""
-    columns = [F.col(quoted(carried(name))).alias(name) for name in schema.row_type.names]
-    live = rows.where(~F.col(DELETED))
-    target.add_absent(live.select(*columns, COMMIT_LSN, SEQ), schema.key)
+    columns = [f"{quoted(carried(name))} AS {quoted(name)}" for name in schema.row_type.names]
+    live = rows.where(f"NOT {DELETED}")
+    target.add_absent(live.selectExpr(*columns, COMMIT_LSN, SEQ), schema.key)
 
 
 def delete_older(target: LakeTable, truncated: Position) -> None:

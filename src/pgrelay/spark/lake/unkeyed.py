@@ -1,9 +1,11 @@
-"""Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows."""
+"""Tables without a key: appended to, or under REPLICA IDENTITY FULL kept as a multiset of whole rows.
+
+What there is for each column is written in SQL: a `Column` takes dozens of calls into Java.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType
@@ -20,6 +22,8 @@ from pgrelay.spark.schemas.schema import Position, TableSchema
 
 # The text that a plan fails with; the LSN follows it.
 _LACKS: Final = "pgrelay: no row to delete at "
+
+_POSITION: Final = (f"commit_lsn AS {COMMIT_LSN}", f"seq AS {SEQ}")
 
 _SAME_CHANGE: Final = f"t.{COMMIT_LSN} = s.{COMMIT_LSN} AND t.{SEQ} = s.{SEQ}"
 
@@ -43,8 +47,8 @@ def append_once(
             f"a table without a key: ALTER TABLE {schema.schema}.{schema.table} REPLICA IDENTITY FULL, or "
             "if it was FULL already, read table_schemas again"
         )
-    columns = [F.col(f"after.{quoted(name)}").alias(name) for name in schema.row_type.names]
-    rows = changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ))
+    columns = [f"after.{quoted(name)} AS {quoted(name)}" for name in schema.row_type.names]
+    rows = changes.selectExpr(*columns, *_POSITION)
     _, empties = emptying(truncated)
     target.add_absent(rows.dropDuplicates([COMMIT_LSN, SEQ]), [COMMIT_LSN, SEQ], since=since, empties=empties)
 
@@ -71,8 +75,8 @@ def multiset_changes(
     inserts = added.join(totals, "__content").where(F.col("__rank") <= F.col("__net"))
     deletes = _deletes(there, totals, strict)
     names = [*(quoted(carried(name)) for name in schema.row_type.names), COMMIT_LSN, SEQ]
-    return inserts.select(*names, F.lit(False).alias("__deleted")).unionByName(
-        deletes.select(*names, F.lit(True).alias("__deleted"))
+    return inserts.selectExpr(*names, "false AS __deleted").unionByName(
+        deletes.selectExpr(*names, "true AS __deleted")
     )
 
 
@@ -178,25 +182,25 @@ def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: P
 
 
 def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str] = ()) -> DataFrame:
-    columns = [F.col(f"{side}.{quoted(name)}").alias(carried(name)) for name in schema.row_type.names]
-    return changes.select(*columns, F.col("commit_lsn").alias(COMMIT_LSN), F.col("seq").alias(SEQ), *more)
+    columns = [f"{side}.{quoted(name)} AS {quoted(carried(name))}" for name in schema.row_type.names]
+    return changes.selectExpr(*columns, *_POSITION, *map(quoted, more))
 
 
 def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
     holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
-    columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
-    return holding.select(*columns, COMMIT_LSN, SEQ)
+    columns = [f"{quoted(name)} AS {quoted(carried(name))}" for name in schema.row_type.names]
+    return holding.selectExpr(*columns, COMMIT_LSN, SEQ)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """The rows with a column `__content`, which is equal for rows of the same content."""
-    parts = [_comparable(F.col(quoted(carried(field.name))), field.dataType) for field in schema.row_type]
-    return rows.withColumn("__content", F.struct(*parts))
+    parts = [_comparable(quoted(carried(field.name)), field.dataType) for field in schema.row_type]
+    return rows.withColumn("__content", F.expr(f"struct({', '.join(parts)})"))
 
 
-def _comparable(value: Expression, kind: DataType) -> Expression:
+def _comparable(value: str, kind: DataType) -> str:
     if isinstance(kind, MapType):
-        return F.array_sort(F.map_entries(value))
+        return f"array_sort(map_entries({value}))"
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, MapType):
-        return F.transform(value, lambda each: _comparable(each, kind.elementType))
+        return f"transform({value}, each -> {_comparable('each', kind.elementType)})"
     return value

@@ -3,16 +3,16 @@
 A version holds from its own change to the next change of its key; the one that still holds has no end.
 Dropped columns stay, for the versions that had them. If a later column takes the name, the old one is
 renamed to `name__before_0_1B95D80`, after the LSN of that change.
+
+What there is for each column is written in SQL: a `Column` takes dozens of calls into Java.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType, TimestampType
-from pyspark.sql.window import Window, WindowSpec
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake.apply import Target
@@ -20,7 +20,16 @@ from pgrelay.spark.lake.latest import DELETED, keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, why_missing
 from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.summary import Summary
-from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, columns_and_values, quoted, told_key
+from pgrelay.spark.names import (
+    COMMIT_LSN,
+    END_LSN,
+    SEQ,
+    carried,
+    columns_and_values,
+    literal,
+    quoted,
+    told_key,
+)
 from pgrelay.spark.records.order import after, before, older
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
@@ -78,28 +87,21 @@ class HistoryTarget(Target):
     def _add(self, changes: DataFrame, summary: Summary, schema: TableSchema) -> None:
         """Add a version for each change, and end the versions before them."""
         keys = [carried(name) for name in schema.key]
-        by_key = Window.partitionBy(*map(quoted, keys)).orderBy(COMMIT_LSN, SEQ)
+        by_key = f"PARTITION BY {', '.join(map(quoted, keys))} ORDER BY {COMMIT_LSN}, {SEQ}"
         events = keyed_rows(changes, schema, moved=summary.moved, more=PLACE)
         events = events.dropDuplicates([*keys, COMMIT_LSN, SEQ])
         if summary.lacking and self.on_missing == "fail":
             refuse_lost(changes, schema, moved=summary.moved, every=True)
-        first = events.withColumn("__number", F.row_number().over(by_key)).where("__number = 1")
-        ends = first.select(
-            *map(quoted, keys),
-            F.col("ts").alias(VALID_TO),
-            F.col(COMMIT_LSN).alias(END_LSN),
-            F.col(SEQ).alias(END_SEQ),
+        first = events.withColumn("__number", F.expr(f"row_number() OVER ({by_key})")).where("__number = 1")
+        ends = first.selectExpr(
+            *map(quoted, keys), f"ts AS {VALID_TO}", f"{COMMIT_LSN} AS {END_LSN}", f"{SEQ} AS {END_SEQ}"
         )
         holding = self._holding(ends, schema)
         if summary.unchanged:
             events = self._completed(events, holding, schema, by_key)
-        added = (
-            events.withColumn(VALID_FROM, F.col("ts"))
-            .withColumn(VALID_TO, F.lead("ts").over(by_key))
-            .withColumn(END_LSN, F.lead(COMMIT_LSN).over(by_key))
-            .withColumn(END_SEQ, F.lead(SEQ).over(by_key))
-            .where(~F.col(DELETED))
-        )
+        following = zip(_ENDS, ("ts", COMMIT_LSN, SEQ), strict=True)
+        ends_at = [f"lead({name}) OVER ({by_key}) AS {end}" for end, name in following]
+        added = events.selectExpr("*", f"ts AS {VALID_FROM}", *ends_at).where(f"NOT {DELETED}")
         self._merge(added, holding, schema)
 
     def _merge(self, added: DataFrame, closed: DataFrame, schema: TableSchema) -> None:
@@ -116,7 +118,7 @@ class HistoryTarget(Target):
             f" {', '.join(f't.{name} = s.{name}' for name in _ENDS)}"
             f" WHEN NOT MATCHED THEN INSERT ({columns}, {VALID_FROM}, {', '.join(_ENDS)})"
             f" VALUES ({values}, s.{VALID_FROM}, {', '.join(f's.{name}' for name in _ENDS)})",
-            versions=added.select(*rows).unionByName(closed.select(*rows)),
+            versions=added.selectExpr(*rows).unionByName(closed.selectExpr(*rows)),
         )
 
     def _holding(self, ends: DataFrame, schema: TableSchema) -> DataFrame:
@@ -124,47 +126,46 @@ class HistoryTarget(Target):
 
         The table's columns are under their `carried` names.
         """
-        columns = [F.col(quoted(name)).alias(carried(name)) for name in schema.row_type.names]
-        was = [F.col(END_LSN).alias("__was_lsn"), F.col(END_SEQ).alias("__was_seq")]
-        versions = self.table.rows().select(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
+        columns = [f"{quoted(name)} AS {quoted(carried(name))}" for name in schema.row_type.names]
+        was = [f"{END_LSN} AS __was_lsn", f"{END_SEQ} AS __was_seq"]
+        versions = self.table.rows().selectExpr(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
         # Ended by this same event if a batch is repeated, or later if another partition was ahead.
         ended = F.struct("__was_lsn", "__was_seq") >= F.struct(END_LSN, END_SEQ)
         joined = versions.join(ends, [carried(name) for name in schema.key])
         return joined.where((F.col("__was_lsn").isNull() | ended) & _follows())
 
     def _completed(
-        self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: WindowSpec
+        self, events: DataFrame, holding: DataFrame, schema: TableSchema, by_key: str
     ) -> DataFrame:
         """The events, with left-out values filled in from the version before, of the batch or the target."""
-        so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        so_far = f"{by_key} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
         names = [column.name for column in schema.columns if column.toastable]
         keys = [carried(name) for name in schema.key]
-        held = holding.select(
-            *map(quoted, keys),
-            F.struct(*(quoted(carried(name)) for name in names)).alias("__held"),
-            F.lit(1).alias("__there"),
+        values = [quoted(carried(name)) for name in names]
+        held = holding.selectExpr(
+            *map(quoted, keys), f"struct({', '.join(values)}) AS __held", "1 AS __there"
         )
-        for number, name in enumerate(names):
-            value = F.struct(F.col(quoted(carried(name))).alias("v"))
-            told = F.when(~F.array_contains("unchanged", name), value)
-            events = events.withColumn(f"__last_{number}", F.last(told, ignorenulls=True).over(so_far))
-        joined = events.join(held, keys, "left")
-        joined = self._without_unknown(joined, names, schema)
+        told = [
+            f"CASE WHEN NOT array_contains(unchanged, {literal(name)}) THEN struct({value} AS v) END"
+            for name, value in zip(names, values, strict=True)
+        ]
+        last = [f"__last_{number}" for number in range(len(names))]
+        lasts = [f"last({v}, true) OVER ({so_far}) AS {n}" for n, v in zip(last, told, strict=True)]
+        joined = events.selectExpr("*", *lasts).join(held, keys, "left")
+        joined = self._without_unknown(joined, last, schema)
         filled = [
-            F.when(F.col(f"__last_{number}").isNotNull(), F.col(f"__last_{number}.v"))
-            .otherwise(F.col(f"__held.{quoted(carried(name))}"))
-            .alias(carried(name))
-            for number, name in enumerate(names)
+            f"CASE WHEN {n} IS NULL THEN __held.{value} ELSE {n}.v END AS {value}"
+            for n, value in zip(last, values, strict=True)
         ]
         others = [quoted(carried(c.name)) for c in schema.columns if c.name not in names]
-        return joined.select(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
+        return joined.selectExpr(*others, COMMIT_LSN, SEQ, DELETED, "ts", *filled)
 
-    def _without_unknown(self, joined: DataFrame, names: list[str], schema: TableSchema) -> DataFrame:
+    def _without_unknown(self, joined: DataFrame, last: list[str], schema: TableSchema) -> DataFrame:
         """The events except those that lack a value, which are refused, or set aside in `rejects`."""
         if self.on_missing == "null":
             return joined
-        unknown: list[Expression] = [F.col(f"__last_{number}").isNull() for number in range(len(names))]
-        lost = ~F.col(DELETED) & F.col("__there").isNull() & reduce(lambda one, other: one | other, unknown)
+        unknown = " OR ".join(f"{value} IS NULL" for value in last)
+        lost = F.expr(f"NOT {DELETED} AND __there IS NULL AND ({unknown})")
         row = joined.where(lost).select(told_key(schema.key).alias("key")).first()
         if row is None:
             return joined
