@@ -1,15 +1,13 @@
 """The last change of each key."""
 
-from typing import Any
-
-import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pgrelay.spark.lake.latest import latest_rows
 from pgrelay.spark.names import carried
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from tests.spark.handmade_records import change, changes_of, table
+from tests.spark.java_calls import A_COLUMN, counted_calls
 
 _ODD = "it's a `text`.\\"
 
@@ -42,33 +40,17 @@ def test_the_last_change_of_a_key_wins_column_by_column(spark: SparkSession) -> 
     }
 
 
-def test_a_column_takes_few_calls_into_java(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes time, and a table of a hundred columns has them in every batch."""
-
+def test_a_column_takes_few_calls_into_java(spark: SparkSession) -> None:
     def calls(columns: int) -> int:
         schema = _schema(*(f"c{number}" for number in range(columns)))
         changes = changes_of(spark, schema, [change("d", 10, before={"id": 1})])
-        return _counted(monkeypatch, changes, schema)
+        with counted_calls(spark) as calls:
+            latest_rows(changes, schema, unchanged=True, moved=False)
+        return calls.made
 
-    assert calls(60) - calls(10) <= 50 * 5
+    assert calls(60) - calls(10) <= 50 * A_COLUMN
 
 
 def _schema(*texts: str) -> TableSchema:
     columns = [Column(name, "text") for name in texts]
     return table("app.public.t", Column("id", "int4", key=True, encoding="integer"), *columns)
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch, changes: DataFrame, schema: TableSchema) -> int:
-    """The number of calls that `latest_rows` takes."""
-    client: Any = type(changes.sparkSession._jvm._gateway_client)  # type: ignore[union-attr]
-    send, made = client.send_command, 0
-
-    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal made
-        made += 1
-        return send(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(client, "send_command", counting)
-        latest_rows(changes, schema, unchanged=False, moved=False)
-    return made

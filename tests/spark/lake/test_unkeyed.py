@@ -11,11 +11,14 @@ from pyspark.sql import SparkSession
 from pgrelay import spark as pg
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake import apply
+from pgrelay.spark.lake.apply import Target
 from pgrelay.spark.lake.positions import SUFFIX, announce
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
+from pgrelay.spark.lake.unkeyed import multiset_changes
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableVersion
 from tests.spark.handmade_records import Row, change, changes_of, rows, table
+from tests.spark.java_calls import A_COLUMN, counted_calls
 
 
 def test_changes_under_a_full_identity_are_applied_after_it_was_reset(
@@ -191,3 +194,17 @@ def test_a_batch_that_two_drivers_apply_at_once_is_an_error(
         SetupError, match=r"another mirror writes to .*, or rows without a key be deleted twice: end"
     ):
         killable.batch()
+
+
+def test_a_column_takes_few_calls_into_java(spark: SparkSession, target: str) -> None:
+    def calls(columns: int) -> int:
+        texts = [Column(f"c{number}", "text") for number in range(columns)]
+        known = table("app.public.t", Column("id", "int4", encoding="integer"), *texts, identity="full")
+        lake = lake_table(spark, f"{target}_{columns}", "iceberg")
+        lake.create(Target(lake, known).table_type(known))
+        changes = changes_of(spark, known, [change("u", 10, before={"id": 1}, after={"id": 2})])
+        with counted_calls(spark) as calls:
+            multiset_changes(lake, changes, known, strict=True)
+        return calls.made
+
+    assert calls(35) - calls(10) <= 25 * A_COLUMN

@@ -15,7 +15,8 @@ from pgrelay.spark.lake.versions import HistoryTarget
 from pgrelay.spark.schemas.columns import Column
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
-from tests.spark.handmade_records import Topic, change, rows, table
+from tests.spark.handmade_records import Topic, change, changes_of, rows, table
+from tests.spark.java_calls import A_COLUMN, counted_calls
 
 ID = Column("id", "int4", key=True, encoding="integer")
 
@@ -140,3 +141,18 @@ def test_a_tables_own_column_named_end_lsn_makes_it_no_history(topic: Topic, tar
         topic.write(change("c", lsn, after={"id": lsn, "__end_lsn": "x"}))
         Target(lake, schema).apply(topic.changes(schema), schema)
     assert rows(lake.rows(), "id", "__end_lsn") == Counter([(10, "x"), (11, "x")])
+
+
+def test_a_column_with_a_left_out_value_takes_few_calls_into_java(spark: SparkSession, target: str) -> None:
+    def calls(columns: int) -> int:
+        names = [f"c{number}" for number in range(columns)]
+        schema = table("app.public.t", ID, *(Column(name, "text") for name in names))
+        history = HistoryTarget(lake_table(spark, f"{target}_{columns}", "iceberg"), schema)
+        rest = {"id": 1, **dict.fromkeys(names[1:], "x")}
+        written = [change("c", 10, after=rest | {"c0": "y"}), change("u", 11, after=rest, unchanged=["c0"])]
+        changes = changes_of(spark, schema, written)
+        with counted_calls(spark) as calls:
+            history.apply(changes, schema)
+        return calls.made
+
+    assert calls(35) - calls(10) <= 25 * A_COLUMN

@@ -12,13 +12,14 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import TimestampType
 
 from pgrelay.spark.mirrors.transactions import with_positions
-from pgrelay.spark.records.avro_records import avro_changes
+from pgrelay.spark.records.avro_records import AvroRecords
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.changes import Decoder
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from tests.spark.handmade_records import Message, as_read, change, numeric, table, tombstone
+from tests.spark.java_calls import counted_calls
 
 ID = Column("id", "int4", key=True, encoding="int")
 N = Column("n", "text", encoding="string")
@@ -70,7 +71,7 @@ def update(
         F.lit(b"{}").alias("key"),
         F.concat(F.lit(b"\0\0\0\0\1"), to_avro(value, writer_schema(*names))).alias("value"),
     )
-    [change] = avro_changes(records, schema, {1: writer_schema(*names)}, placeholder).collect()
+    [change] = AvroRecords(schema, {1: writer_schema(*names)}, placeholder).changes(records).collect()
     return change
 
 
@@ -131,7 +132,7 @@ def test_a_flat_update_without_a_record_key_is_corrupt(spark: SparkSession) -> N
         "topic string, partition int, offset long, key binary, op string",
     ).withColumn("value", F.concat(F.lit(b"\0\0\0\0\1"), to_avro(value, writer)))
     schema = table("app.public.t", ID, text("after"))
-    found = avro_changes(records, schema, {1: writer}, None).orderBy("offset").collect()
+    found = AvroRecords(schema, {1: writer}, None).changes(records).orderBy("offset").collect()
     assert {tuple(row.after) for row in found} == {(1, "x")}
     told = [row.corrupt and row.corrupt.partition(", which")[0] for row in found]
     assert told == ["an update in the flat envelope without a record key", None, None]
@@ -204,7 +205,7 @@ def test_old_dates_do_not_depend_on_the_sessions_calendar(spark: SparkSession) -
     spark.conf.set("spark.sql.avro.datetimeRebaseModeInRead", "LEGACY")
     try:
         records = as_read(spark, "app.public.t", [Message(value, b"{}")])
-        [row] = avro_changes(records, schema, texts, None).select("after.day", "corrupt").collect()
+        [row] = AvroRecords(schema, texts, None).changes(records).select("after.day", "corrupt").collect()
     finally:
         spark.conf.unset("spark.sql.avro.datetimeRebaseModeInRead")
     assert (row.day, row.corrupt) == (date(1970, 1, 1) - timedelta(200_000), None)
@@ -212,7 +213,9 @@ def test_old_dates_do_not_depend_on_the_sessions_calendar(spark: SparkSession) -
 
 def test_a_record_whose_schema_was_registered_later_is_corrupt(spark: SparkSession) -> None:
     records = as_read(spark, "app.public.t", [in_avro(b"a")])
-    [row] = avro_changes(records, table("app.public.t", ID, N), {2: writer_schema("n")}, None).collect()
+    [row] = (
+        AvroRecords(table("app.public.t", ID, N), {2: writer_schema("n")}, None).changes(records).collect()
+    )
     assert row.corrupt.startswith(
         "written under a schema that the registry did not have when it was asked: 1, "
     )
@@ -225,9 +228,9 @@ def test_a_value_from_before_its_column_became_text_is_not_formatted_by_spark(sp
     versions = (TableVersion((1, 0), (ID, number)), TableVersion((50, 0), (ID, N)))
     schema = TableSchema("app.public.t", "public", "t", versions)
     records = as_read(spark, "app.public.t", [Message(value, b"{}")])
-    [row] = avro_changes(records, schema, texts, None).collect()
+    [row] = AvroRecords(schema, texts, None).changes(records).collect()
     assert (row.after.n, row.corrupt[:38]) == (None, "n: the value is not exactly a string, ")
-    [row] = avro_changes(records, schema.as_text("n"), texts, None).collect()
+    [row] = AvroRecords(schema.as_text("n"), texts, None).changes(records).collect()
     assert (row.after.n, row.corrupt) == ("1.0", None)
 
 
@@ -255,6 +258,24 @@ def test_a_number_with_more_digits_than_spark_has_is_corrupt(
     records = as_read(
         spark, "app.public.t", [in_avro(number.to_bytes(number.bit_length() // 8 + 1, signed=True))]
     )
-    [row] = avro_changes(records, table("app.public.t", ID, wide), texts, None).collect()
+    [row] = AvroRecords(table("app.public.t", ID, wide), texts, None).changes(records).collect()
     assert row.after.wide == (None if told else "-100000000000000000000000000000000000.00")
     assert (row.corrupt and row.corrupt[:29]) == (told and told[:29])
+
+
+@pytest.mark.parametrize("in_avro", [True, False])
+def test_the_expressions_of_a_schema_serve_all_batches(spark: SparkSession, in_avro: bool) -> None:
+    """Each column's take hundreds of calls into Java."""
+
+    def calls(columns: int) -> int:
+        names = [f"c{number}" for number in range(columns)]
+        decoder = Decoder(Registered({1: writer_schema(*names)}) if in_avro else None)
+        written = Message(b"\0\0\0\0\1", b"{}") if in_avro else change("d", 10, before={"id": 1})
+        records = as_read(spark, "app.public.t", [written])
+        for _ in range(2):
+            schema = table("app.public.t", ID, *map(text, names))
+            with counted_calls(spark) as of_batch:
+                decoder.changes(records, schema)
+        return of_batch.made
+
+    assert calls(10) == calls(5)

@@ -4,8 +4,8 @@ Each id has its own decoder, for the schema that the value was written under: wi
 silently reads the values of another as nulls.
 """
 
-from collections.abc import Callable, Iterable
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, reduce
 from typing import Final
 
 from pyspark.sql import Column as Expression
@@ -53,41 +53,52 @@ def decode(body: Expression, text: str) -> Expression:
     return from_avro(body, text, READING)
 
 
-def avro_changes(
-    records: DataFrame, schema: TableSchema, texts: dict[int, str], placeholder: bool | None
-) -> DataFrame:
-    """Changes of a topic's records; `texts` has the schemas that they were written under, by id."""
-    known = {number: writer_schema(number, text) for number, text in sorted(texts.items())}
-    writers = [writer for writer in known.values() if writer is not None]
-    foreign = [number for number, writer in known.items() if writer is None]
-    decoded = _decoded(records, writers)
-    rows = _Rows(decoded, schema, writers, placeholder)
-    placed = decoded.select("*", *rows.placed())
-    sides = [rows.row(side).alias(side) for side in SIDES]
-    typed = placed.select("*", *sides, rows.unchanged().alias("unchanged"))
-    return typed.select(
-        *PLACED,
-        key_of(schema).alias("key"),
-        *SIDES,
-        "unchanged",
-        rows.corrupt(foreign).alias("corrupt"),
-    )
+class AvroRecords:
+    """The Avro records of a topic, as a schema has them.
 
+    `texts` has the schemas that they were written under, by id; `placeholder` as in `read_changes`. Building the
+    expressions takes thousands of calls into Java, so they are built once, and serve any number of batches.
+    """
 
-def _decoded(records: DataFrame, writers: Iterable[WriterSchema]) -> DataFrame:
-    """The records without tombstones, with a column for each schema, which holds the values of its id."""
-    with_id = records.where(F.col("value").isNotNull()).select(
-        "topic",
-        "partition",
-        "offset",
-        F.col("key").isNotNull().alias("has_key"),
-        _id(F.col("value"), writers).alias("id"),
-        F.col("value"),
-    )
-    body = F.expr("substring(value, 6)")
-    mine = {w.decoded: F.col("id") == w.id for w in writers}
-    values = [F.when(mine[w.decoded], decode(body, w.text)).alias(w.decoded) for w in writers]
-    return with_id.select("topic", "partition", "offset", "has_key", "id", "value", *values)
+    def __init__(self, schema: TableSchema, texts: Mapping[int, str], placeholder: bool | None) -> None:
+        self.schema = schema
+        self.texts = texts
+        self._placeholder = placeholder
+        known = {number: writer_schema(number, text) for number, text in sorted(texts.items())}
+        self._writers = [writer for writer in known.values() if writer is not None]
+        self._foreign = [number for number, writer in known.items() if writer is None]
+        self._steps: list[list[Expression | str]] | None = None
+
+    def changes(self, records: DataFrame) -> DataFrame:
+        """The records of the topic as changes; `read_changes` has both shapes."""
+        rows = records.where(F.col("value").isNotNull())  # the others are tombstones
+        decoded = rows.select(*self._head).select(*self._decoded)
+        if self._steps is None:
+            self._steps = self._on_decoded(decoded.schema)
+        return reduce(lambda rows, columns: rows.select(*columns), self._steps, decoded)
+
+    @cached_property
+    def _head(self) -> list[Expression | str]:
+        has_key, number = F.col("key").isNotNull(), _id(F.col("value"), self._writers)
+        return ["topic", "partition", "offset", has_key.alias("has_key"), number.alias("id"), "value"]
+
+    @cached_property
+    def _decoded(self) -> list[Expression | str]:
+        """A column for each schema, which holds the values of its id."""
+        body = F.expr("substring(value, 6)")
+        mine = {w.decoded: F.col("id") == w.id for w in self._writers}
+        values = [F.when(mine[w.decoded], decode(body, w.text)).alias(w.decoded) for w in self._writers]
+        return ["topic", "partition", "offset", "has_key", "id", "value", *values]
+
+    def _on_decoded(self, decoded: StructType) -> list[list[Expression | str]]:
+        """The columns of each further select on the way to the changes."""
+        rows = _Rows(decoded, self.schema, self._writers, self._placeholder)
+        corrupt = rows.corrupt(self._foreign).alias("corrupt")
+        return [
+            ["*", *rows.placed()],
+            ["*", *(rows.row(side).alias(side) for side in SIDES), rows.unchanged().alias("unchanged")],
+            [*PLACED, key_of(self.schema).alias("key"), *SIDES, "unchanged", corrupt],
+        ]
 
 
 def _id(value: Expression, writers: Iterable[WriterSchema]) -> Expression:
@@ -101,7 +112,7 @@ class _Rows:
     """The expressions over decoded values, for one table."""
 
     def __init__(
-        self, decoded: DataFrame, schema: TableSchema, writers: list[WriterSchema], placeholder: bool | None
+        self, decoded: StructType, schema: TableSchema, writers: list[WriterSchema], placeholder: bool | None
     ) -> None:
         self._schema = schema
         self._writers = writers
@@ -290,8 +301,8 @@ def _can_hold(kind: DataType) -> bool:
     return kind.typeName() in ("string", "binary")
 
 
-def _row_type(decoded: DataFrame, writer: WriterSchema) -> StructType:
-    value: DataType = decoded.schema[writer.decoded].dataType
+def _row_type(decoded: StructType, writer: WriterSchema) -> StructType:
+    value: DataType = decoded[writer.decoded].dataType
     assert isinstance(value, StructType)
     row = value if writer.flat else value["before"].dataType
     assert isinstance(row, StructType)

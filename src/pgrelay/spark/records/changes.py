@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.spark.kafka import read_topics
-from pgrelay.spark.records.avro_records import avro_changes, schema_id
+from pgrelay.spark.records.avro_records import AvroRecords, schema_id
 from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema
@@ -53,10 +53,18 @@ def read_changes(
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
         return _json_records(schema, placeholder).changes(records)
-    return avro_changes(records, schema, Registry(registry).of_topic(topic), placeholder)
+    texts = Registry(registry).of_topic(topic)
+    return _avro_records(schema, tuple(texts.items()), placeholder).changes(records)
 
 
 _json_records = lru_cache(maxsize=_SCHEMAS)(JsonRecords)
+
+
+@lru_cache(maxsize=_SCHEMAS)
+def _avro_records(
+    schema: TableSchema, texts: tuple[tuple[int, str], ...], placeholder: bool | None
+) -> AvroRecords:
+    return AvroRecords(schema, dict(texts), placeholder)
 
 
 class Decoder:
@@ -66,6 +74,7 @@ class Decoder:
         self._registry = registry
         self._placeholder = placeholder
         self._json: dict[str, JsonRecords] = {}  # by topic
+        self._avro: dict[str, AvroRecords] = {}  # by topic
 
     def changes(self, records: DataFrame, schema: TableSchema) -> DataFrame:
         """The columns of `read_changes`. Avro is decoded only by the schemas whose ids are in the records."""
@@ -80,9 +89,9 @@ class Decoder:
             return self._of_json(records, schema)
         texts = self._registry.of_ids(ids)
         if _JSON not in found:
-            return avro_changes(records, schema, texts, self._placeholder)
+            return self._of_avro(records, schema, texts)
         # Some are JSON, from before the relay wrote Avro: other partitions were read further.
-        in_avro = avro_changes(records.where(~_is_json()), schema, texts, self._placeholder)
+        in_avro = self._of_avro(records.where(~_is_json()), schema, texts)
         return self._of_json(records.where(_is_json()), schema).unionByName(in_avro)
 
     def _of_json(self, records: DataFrame, schema: TableSchema) -> DataFrame:
@@ -90,6 +99,12 @@ class Decoder:
         if json is None or json.schema != schema:
             json = self._json[schema.topic] = JsonRecords(schema, self._placeholder)
         return json.changes(records)
+
+    def _of_avro(self, records: DataFrame, schema: TableSchema, texts: dict[int, str]) -> DataFrame:
+        avro = self._avro.get(schema.topic)
+        if avro is None or (avro.schema, avro.texts) != (schema, texts):
+            avro = self._avro[schema.topic] = AvroRecords(schema, texts, self._placeholder)
+        return avro.changes(records)
 
 
 def _is_json() -> Expression:
