@@ -2,11 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 COMPILED := .venv-compiled
+LOWEST := .venv-lowest
 
 # make demo              the main job on embedded servers; make demo ARGS="--rows 300" ends by itself
 # make test              every test, on real servers; make test ARGS="tests/wire" for some of them
 # make debezium-diff     our records next to those of the real Debezium: what differs, and why
 # make test-compiled     the pure rooms' tests on the compiled modules
+# make test-lowest       the tests of what calls libraries, with the lowest versions that pyproject.toml allows
 # make bench             every contender on every workload, in one table and bench/results.json; ARGS="--help"
 # make guard             instructions that the compiled modules take for a row, at most 10% over the figure committed
 # make profile           where a row's CPU goes
@@ -20,7 +22,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-compiled debezium-diff bench guard profile lint types packages clean
+.PHONY: demo test test-compiled test-lowest debezium-diff bench guard profile lint types packages clean
 demo: $(VENV)/.installed
 	$(BIN)/pgrelay demo $(ARGS)
 
@@ -47,6 +49,21 @@ $(COMPILED)/.installed: pyproject.toml setup.py $(shell find src/pgrelay -name '
 test-compiled: $(COMPILED)/.installed
 	$(COMPILED)/bin/pytest -n auto --maxprocesses 4 $(PURE_TESTS) $(ARGS)
 
+# Pip takes the newest versions that it may; constraints make it the lowest.
+LIBRARY_TESTS := tests/check tests/config tests/kafka tests/postgres tests/relay tests/status tests/test_cli.py \
+	tests/test_log.py tests/test_metrics.py
+LOWEST_VERSIONS := import re, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*(re.sub(r"(\[.*\])?>=([\d.]+).*", r"==\2", each) \
+	for part in (p["dependencies"], *p["optional-dependencies"].values()) for each in part if ">=" in each), sep="\n")
+$(LOWEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) -c '$(LOWEST_VERSIONS)' >$(LOWEST)/versions
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/versions --editable '.[test]'
+	touch $@
+
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/pytest -n auto --maxprocesses 4 $(LIBRARY_TESTS) $(ARGS)
+
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench --with debezium avro $(ARGS)
 
@@ -67,4 +84,4 @@ packages: $(VENV)/.installed
 	PYTHON=$(BIN)/python .ci/packages $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(COMPILED) build dist
+	rm -rf $(VENV) $(COMPILED) $(LOWEST) build dist

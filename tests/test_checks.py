@@ -19,7 +19,7 @@ def make_targets(commands: str) -> set[str]:
 
 def test_hooks_and_workflow_run_what_ci_runs() -> None:
     ci = make_targets((ROOT / ".ci/run").read_text())
-    assert ci == {"lint", "types", "test", "test-compiled", "guard", "packages"}
+    assert ci == {"lint", "types", "test", "test-compiled", "test-lowest", "guard", "packages"}
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert make_targets("\n".join(hook["entry"] for hook in hooks)) == ci
     steps = [step.get("run", "") for job in TEST_JOBS.values() for step in job["steps"]]
