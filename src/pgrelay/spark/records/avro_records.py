@@ -56,8 +56,8 @@ def decode(body: Expression, text: str) -> Expression:
 class AvroRecords:
     """The Avro records of a topic, as a schema has them.
 
-    `texts` has the schemas that they were written under, by id; `placeholder` as in `read_changes`. Building the
-    expressions takes thousands of calls into Java, so they are built once, and serve any number of batches.
+    `texts` has the schemas that they were written under, by id; `placeholder` as in `read_changes`. The
+    expressions take thousands of calls into Java, so they are built once, and serve any number of batches.
     """
 
     def __init__(self, schema: TableSchema, texts: Mapping[int, str], placeholder: bool | None) -> None:
