@@ -26,31 +26,45 @@ from bench.stage import Connection, Load, Stage, loaded, servers
 from bench.topics import Topics
 from bench.workloads import Workload
 from pgrelay import spark as pg
+from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.spark.lake.tables import lake_table
 
-_TABLE = Workload(
-    "mirror",
-    "one row: the commits come later",
-    1,
-    "INSERT INTO fresh VALUES (0, 'first');",
-    "CREATE TABLE fresh (id bigint PRIMARY KEY, note text)",
-    tables=("fresh",),
-)
 _COMMIT = """
     WITH moved AS (UPDATE fresh SET note = 'number ' || {first} WHERE id = 0)
-    INSERT INTO fresh SELECT i, 'row ' || i FROM generate_series({first}, {last}) AS i
+    INSERT INTO fresh (id, note) SELECT i, 'row ' || i FROM generate_series({first}, {last}) AS i
 """
 _SPARK = {"spark.ui.showConsoleProgress": "false"}
 _TIMEOUT_S = 120.0
 
 
-def measure(stage: Stage, load: Load, spark: SparkSession, using: Any, options: argparse.Namespace) -> None:
+def table(columns: int) -> Workload:
+    """A table of so many columns, two or more: `id`, `note`, and texts with a default."""
+    more = "".join(f", c{number} text DEFAULT 'text {number}'" for number in range(columns - 2))
+    return Workload(
+        "mirror",
+        "one row: the commits come later",
+        1,
+        "INSERT INTO fresh VALUES (0, 'first');",
+        f"CREATE TABLE fresh (id bigint PRIMARY KEY, note text{more})",
+        tables=("fresh",),
+    )
+
+
+def measure(
+    stage: Stage,
+    load: Load,
+    spark: SparkSession,
+    using: Any,
+    registry: str | None,
+    options: argparse.Namespace,
+) -> None:
     """Print one line of figures. Raises Void if the target is not equal to the table in the end."""
-    contender = relay("compiled")
+    avro = {"records": {"format": "avro", "schema_registry": {"url": registry}}}
+    contender = relay("compiled", sections=avro if registry else None)
     topic = f"{contender.prefix}.public.fresh"
     target = f"bench.fresh_{using}"
     with ExitStack() as stack:
-        stack.enter_context(Topics(stage.bootstrap, contender.prefix, _TABLE.tables))
+        stack.enter_context(Topics(stage.bootstrap, contender.prefix, load.workload.tables))
         stack.enter_context(streaming(stage, load, contender))
         connection = stack.enter_context(psycopg.connect(load.dsn, autocommit=True))
         connection.execute("SET synchronous_commit = on")  # a walsender only sends flushed WAL
@@ -61,6 +75,7 @@ def measure(stage: Stage, load: Load, spark: SparkSession, using: Any, options: 
             prefix=contender.prefix,
             checkpoint=stage.folder / f"checkpoint-{using}",
             using=using,
+            registry=registry,
             trigger={"processingTime": "0 seconds"},
             options=dict(options.option),
         )
@@ -72,8 +87,8 @@ def measure(stage: Stage, load: Load, spark: SparkSession, using: Any, options: 
         numbers = range(options.warm_up, options.warm_up + options.batches)
         seconds = _commits(connection, query, options.rows, numbers)
         used = (cpu_s(java) - began) / len(numbers)
-        rows = sorted(connection.execute("SELECT id, note FROM fresh"))
-    kept = lake_table(spark, target, using).rows().select("id", "note").collect()
+        rows = sorted(connection.execute("SELECT * FROM fresh"))
+    kept = lake_table(spark, target, using).rows().drop("__commit_lsn", "__seq").collect()
     if sorted(map(tuple, kept)) != rows:
         raise Void(f"{using}: the target is not equal to the table")
     print(
@@ -124,16 +139,21 @@ def main() -> int:
     add("--rows", type=int, default=3, help="changes of a commit (%(default)s)")
     add("--batches", type=int, default=60, help="(%(default)s)")
     add("--warm-up", type=int, default=60, help="batches before them (%(default)s)")
+    add("--columns", type=int, default=2, help="of the table (%(default)s)")
+    add("--avro", action="store_true", help="the relay writes Avro instead of JSON")
     add("--using", default="delta,iceberg", metavar="FORMATS", help="of the target (%(default)s)")
     kafka = "of Spark's Kafka source, such as kafka.fetch.max.wait.ms=500"
     add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help=kafka)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pgrelay-bench-") as name, servers(Path(name)) as stage:
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="pgrelay-bench-"))
+        stage = stack.enter_context(servers(Path(name)))
+        registry = stack.enter_context(SchemaRegistry()).url if options.avro else None
         spark = pg.session(f"{name}/lake", "local[2]", options=_SPARK)
         try:
             for using in filter(None, options.using.split(",")):
-                with loaded(stage, _TABLE) as load:
-                    measure(stage, load, spark, using, options)
+                with loaded(stage, table(options.columns)) as load:
+                    measure(stage, load, spark, using, registry, options)
         except Void as error:
             print(f"VOID: {error}")
             return 1
