@@ -9,6 +9,7 @@ compiles a method of more than 8,000 bytes, which a dozen columns exceed. A step
 pieces.
 """
 
+from collections.abc import Iterator
 from functools import cached_property, reduce
 from typing import Final
 
@@ -22,7 +23,7 @@ from pgrelay.spark.records.change_columns import ABSENT, INEXACT, PLACED, SIDES,
 from pgrelay.spark.records.documents import document_of, documents_of, needs_document, value_of_document
 from pgrelay.spark.records.order import before, by_version
 from pgrelay.spark.records.unchanged import doubtful, named_now
-from pgrelay.spark.records.values import JSON_OPTIONS, value_of
+from pgrelay.spark.records.values import JSON_OPTIONS, is_text, value_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.widening import widened
@@ -192,7 +193,8 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
     ]
     for side in ("after", "before"):
         reasons += _misnamed(side, schema)
-        reasons += [_inexact(side, schema, column, placeholder) for column in schema.columns]
+        for column in schema.columns:
+            reasons += _inexact(side, schema, column, placeholder)
     return F.concat(F.coalesce(*reasons), F.lit(", in "), F.col("text"))
 
 
@@ -223,17 +225,20 @@ def _expected(schema: TableSchema) -> Expression:
     return branches.otherwise(names[-1])
 
 
-def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
-    """What is wrong with a column's value; null if nothing is."""
+def _inexact(
+    side: str, schema: TableSchema, column: Column, placeholder: bool | None
+) -> Iterator[Expression]:
+    """What may be wrong with a column's value; each is null if it is not."""
     text = _written(schema, side, column)
+    if column.toastable and placeholder is None:
+        yield F.when(text == PLACEHOLDER, F.lit(doubtful(column.name)))
+    if all(is_text(was) and not needs_document(was) for _, was in schema.lineage(column.name)):
+        return
     told = F.concat(F.lit(f"{column.name}: '"), text)
     lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
     if column.toastable and placeholder:
         lost &= text != PLACEHOLDER
-    inexact = F.when(lost, F.concat(told, F.lit(f"' {INEXACT}{column.spark_type.simpleString()}")))
-    if column.toastable and placeholder is None:
-        return F.when(text == PLACEHOLDER, F.lit(doubtful(column.name))).otherwise(inexact)
-    return inexact
+    yield F.when(lost, F.concat(told, F.lit(f"' {INEXACT}{column.spark_type.simpleString()}")))
 
 
 def _literals(names: list[str]) -> Expression:

@@ -33,7 +33,7 @@ _DAY_US: Final = 86_400_000_000
 
 def value_of(text: Expression, column: Column) -> Expression:
     """The value of a column from its JSON's text (a string without quotes); null if it is not exact."""
-    if column.text:
+    if is_text(column):
         return text
     element = column.element
     if element is not None:
@@ -53,10 +53,16 @@ def value_of(text: Expression, column: Column) -> Expression:
     return text.try_cast(to)
 
 
+def is_text(column: Column) -> bool:
+    """Whether a value is its JSON's text, so that it can't be inexact."""
+    plain = isinstance(column.spark_type, StringType) and not _decoded(column)
+    return column.text or (plain and column.element is None)
+
+
 def _array(text: Expression, element: Column) -> Expression:
     """Null also for two or more dimensions, which one array type can't tell apart from one dimension."""
     texts = F.when(~text.startswith("[["), F.from_json(text, "array<string>", JSON_OPTIONS))
-    if isinstance(element.spark_type, StringType) and not _decoded(element):
+    if is_text(element):
         return texts
     inexact = F.exists(texts, lambda each: each.isNotNull() & value_of(each, element).isNull())
     return F.when(~inexact, F.transform(texts, lambda each: value_of(each, element)))
@@ -72,9 +78,8 @@ def _string(text: Expression, column: Column) -> Expression:
         return variable_decimal_text(text)
     if column.encoding == DECIMAL_BASE64:
         return decimal_text(text, F.lit(max(declared_scale(column.type_modifier), 0)))
-    if column.encoding == MICROS:  # of time and timetz, which Delta and Iceberg have no type for
-        return clock(text.try_cast("bigint"), "+00" if column.type_name == "timetz" else "")
-    return text
+    # microseconds of time and timetz, which Delta and Iceberg have no type for
+    return clock(text.try_cast("bigint"), "+00" if column.type_name == "timetz" else "")
 
 
 def clock(micros: Expression, zone: str = "") -> Expression:
