@@ -89,6 +89,12 @@ def test_a_given_folder_keeps_the_data(tmp_path: Path, broker: Kafka) -> None:
         assert [record.value for record in read_topic(second.bootstrap, "kept")] == [b"value"]
 
 
+def test_starts_on_a_turkish_machine(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=tr -Duser.country=TR")
+    with Kafka() as other:
+        create_topic(other.bootstrap, "t")
+
+
 def test_the_error_for_a_wrong_setting_shows_the_log(broker: Kafka) -> None:
     kafka = Kafka(settings={"num.network.threads": "none"})
     with pytest.raises(ServerFailed, match=r"(?s)Kafka.*num\.network\.threads"), kafka:
