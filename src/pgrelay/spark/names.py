@@ -19,6 +19,11 @@ def carried(name: str) -> str:
     return f"row:{name}"
 
 
+def as_carried(names: Iterable[str], row: str = "") -> list[str]:
+    """SQL of columns under their `carried` names; `row` is what they are taken from, such as `after.`."""
+    return [f"{row}{quoted(name)} AS {quoted(carried(name))}" for name in names]
+
+
 def told_key(key: Iterable[str]) -> Expression:
     """A row's key for a message, in JSON. The row has the columns under their `carried` names.
 

@@ -44,9 +44,9 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession) -> None:
     def calls(columns: int) -> int:
         schema = _schema(*(f"c{number}" for number in range(columns)))
         changes = changes_of(spark, schema, [change("d", 10, before={"id": 1})])
-        with counted_calls(spark) as calls:
+        with counted_calls(spark) as counted:
             latest_rows(changes, schema, unchanged=True, moved=False)
-        return calls.made
+        return counted.made
 
     assert calls(60) - calls(10) <= 50 * A_COLUMN
 

@@ -203,8 +203,8 @@ def test_a_column_takes_few_calls_into_java(spark: SparkSession, target: str) ->
         lake = lake_table(spark, f"{target}_{columns}", "iceberg")
         lake.create(Target(lake, known).table_type(known))
         changes = changes_of(spark, known, [change("u", 10, before={"id": 1}, after={"id": 2})])
-        with counted_calls(spark) as calls:
+        with counted_calls(spark) as counted:
             multiset_changes(lake, changes, known, strict=True)
-        return calls.made
+        return counted.made
 
     assert calls(35) - calls(10) <= 25 * A_COLUMN

@@ -151,8 +151,8 @@ def test_a_column_with_a_left_out_value_takes_few_calls_into_java(spark: SparkSe
         rest = {"id": 1, **dict.fromkeys(names[1:], "x")}
         written = [change("c", 10, after=rest | {"c0": "y"}), change("u", 11, after=rest, unchanged=["c0"])]
         changes = changes_of(spark, schema, written)
-        with counted_calls(spark) as calls:
+        with counted_calls(spark) as counted:
             history.apply(changes, schema)
-        return calls.made
+        return counted.made
 
     assert calls(35) - calls(10) <= 25 * A_COLUMN

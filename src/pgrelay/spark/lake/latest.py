@@ -31,10 +31,7 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     whole = [quoted(carried(c.name)) for c in schema.columns if not c.key and c.name not in large]
     last = f"max_by(struct({', '.join([COMMIT_LSN, SEQ, DELETED, *whole])}), {position}) AS __last"
     # The value of a column that may be left out is that of the last change that carries it.
-    carries = {
-        name: f"CASE WHEN NOT array_contains(unchanged, {literal(name)}) THEN {position} END"
-        for name in large
-    }
+    carries = {name: if_told(name, position) for name in large}
     values = [
         f"max_by({quoted(carried(name))}, {has}) AS {quoted(carried(name))}" for name, has in carries.items()
     ]
@@ -42,6 +39,11 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     missing = f"array_compact(CAST(array({', '.join(absent)}) AS array<string>)) AS {MISSING}"
     grouped = rows.groupBy(*keys).agg(*map(F.expr, [last, *values, missing]))
     return grouped.select("__last.*", *keys, *(quoted(carried(name)) for name in large), MISSING)
+
+
+def if_told(name: str, value: str) -> str:
+    """SQL of a value that is null for a change that leaves the column out."""
+    return f"CASE WHEN NOT array_contains(unchanged, {literal(name)}) THEN {value} END"
 
 
 def keyed_rows(

@@ -9,7 +9,16 @@ from pgrelay.errors import RecordError
 from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake.latest import DELETED, MISSING
 from pgrelay.spark.lake.tables import LakeTable
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, literal, quoted, told_key
+from pgrelay.spark.names import (
+    COMMIT_LSN,
+    SEQ,
+    as_carried,
+    carried,
+    columns_and_values,
+    literal,
+    quoted,
+    told_key,
+)
 from pgrelay.spark.records.order import emptying, older
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
@@ -81,7 +90,7 @@ def missing_rows(
     """Those of `latest_rows` that lack a column while the target has no row to take its value from."""
     lacking = rows.where((F.size(MISSING) > 0) & ~F.col(DELETED))
     holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
-    there = holding.select(*(F.col(quoted(name)).alias(carried(name)) for name in schema.key))
+    there = holding.selectExpr(*as_carried(schema.key))
     return lacking.join(there, on=[carried(name) for name in schema.key], how="left_anti")
 
 

@@ -16,7 +16,7 @@ from pgrelay.spark.failures import refused_by
 from pgrelay.spark.lake.merge import MissingRow
 from pgrelay.spark.lake.rejects import PLACE
 from pgrelay.spark.lake.tables import LakeTable
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, columns_and_values, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, as_carried, carried, columns_and_values, quoted
 from pgrelay.spark.records.order import emptying, older
 from pgrelay.spark.schemas.schema import Position, TableSchema
 
@@ -182,14 +182,13 @@ def _merge(target: LakeTable, rows: DataFrame, schema: TableSchema, truncated: P
 
 
 def _rows(changes: DataFrame, side: str, schema: TableSchema, more: Sequence[str] = ()) -> DataFrame:
-    columns = [f"{side}.{quoted(name)} AS {quoted(carried(name))}" for name in schema.row_type.names]
+    columns = as_carried(schema.row_type.names, f"{side}.")
     return changes.selectExpr(*columns, *_POSITION, *map(quoted, more))
 
 
 def _there(target: LakeTable, schema: TableSchema, truncated: Position | None) -> DataFrame:
     holding = target.rows() if truncated is None else target.rows().where(f"NOT {older(truncated)}")
-    columns = [f"{quoted(name)} AS {quoted(carried(name))}" for name in schema.row_type.names]
-    return holding.selectExpr(*columns, COMMIT_LSN, SEQ)
+    return holding.selectExpr(*as_carried(schema.row_type.names), COMMIT_LSN, SEQ)
 
 
 def _content(rows: DataFrame, schema: TableSchema) -> DataFrame:

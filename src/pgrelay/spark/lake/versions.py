@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructType, TimestampType
 
 from pgrelay.errors import RecordError, SetupError
 from pgrelay.spark.lake.apply import Target
-from pgrelay.spark.lake.latest import DELETED, keyed_rows
+from pgrelay.spark.lake.latest import DELETED, if_told, keyed_rows
 from pgrelay.spark.lake.lost_values import refuse_lost, why_missing
 from pgrelay.spark.lake.rejects import PLACE, set_aside
 from pgrelay.spark.lake.summary import Summary
@@ -24,9 +24,9 @@ from pgrelay.spark.names import (
     COMMIT_LSN,
     END_LSN,
     SEQ,
+    as_carried,
     carried,
     columns_and_values,
-    literal,
     quoted,
     told_key,
 )
@@ -126,7 +126,7 @@ class HistoryTarget(Target):
 
         The table's columns are under their `carried` names.
         """
-        columns = [f"{quoted(name)} AS {quoted(carried(name))}" for name in schema.row_type.names]
+        columns = as_carried(schema.row_type.names)
         was = [f"{END_LSN} AS __was_lsn", f"{END_SEQ} AS __was_seq"]
         versions = self.table.rows().selectExpr(*columns, COMMIT_LSN, SEQ, VALID_FROM, *was)
         # Ended by this same event if a batch is repeated, or later if another partition was ahead.
@@ -145,11 +145,8 @@ class HistoryTarget(Target):
         held = holding.selectExpr(
             *map(quoted, keys), f"struct({', '.join(values)}) AS __held", "1 AS __there"
         )
-        told = [
-            f"CASE WHEN NOT array_contains(unchanged, {literal(name)}) THEN struct({value} AS v) END"
-            for name, value in zip(names, values, strict=True)
-        ]
         last = [f"__last_{number}" for number in range(len(names))]
+        told = [if_told(name, f"struct({value} AS v)") for name, value in zip(names, values, strict=True)]
         lasts = [f"last({v}, true) OVER ({so_far}) AS {n}" for n, v in zip(last, told, strict=True)]
         joined = events.selectExpr("*", *lasts).join(held, keys, "left")
         joined = self._without_unknown(joined, last, schema)

@@ -86,8 +86,7 @@ class AvroRecords:
     def _decoded(self) -> list[Expression | str]:
         """A column for each schema, which holds the values of its id."""
         body = F.expr("substring(value, 6)")
-        mine = {w.decoded: F.col("id") == w.id for w in self._writers}
-        values = [F.when(mine[w.decoded], decode(body, w.text)).alias(w.decoded) for w in self._writers]
+        values = [F.when(F.col("id") == w.id, decode(body, w.text)).alias(w.decoded) for w in self._writers]
         return ["topic", "partition", "offset", "has_key", "id", "value", *values]
 
     def _on_decoded(self, decoded: StructType) -> list[list[Expression | str]]:

@@ -54,7 +54,7 @@ def read_changes(
     if registry is None:
         return _json_records(schema, placeholder).changes(records)
     texts = Registry(registry).of_topic(topic)
-    return _avro_records(schema, tuple(texts.items()), placeholder).changes(records)
+    return _avro_records(schema, tuple(sorted(texts.items())), placeholder).changes(records)
 
 
 _json_records = lru_cache(maxsize=_SCHEMAS)(JsonRecords)
