@@ -145,6 +145,8 @@ def main() -> int:
     kafka = "of Spark's Kafka source, such as kafka.fetch.max.wait.ms=500"
     add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help=kafka)
     options = parser.parse_args()
+    if options.columns < 2:
+        parser.error("--columns: the table has 2 or more")
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="pgrelay-bench-"))
         stage = stack.enter_context(servers(Path(name)))
