@@ -162,3 +162,25 @@ def test_tables_are_applied_in_the_querys_jobs_and_idle_ones_once(
     run = str(query.runId)
     assert seen == {(busy, run): 2, (idle, run): 1}
     assert [spark.table(name).count() for name in names.values()] == [2, 0]
+
+
+def test_a_table_takes_no_tasks_for_the_records_of_others(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has a partition for each of Kafka's, and would start a task for each of them, for each table."""
+    partitions = dict[str, int]()
+    apply_table = Batches.apply_table
+
+    def noting(self: Batches, records: Any, topic: str, schemas: Any) -> None:
+        partitions[topic] = records.rdd.getNumPartitions()
+        apply_table(self, records, topic, schemas)
+
+    monkeypatch.setattr(Batches, "apply_table", noting)
+    one, two = handmade.table("one", ID), handmade.table("two", ID, partitions=2)
+    more = [handmade.table(f"more{number}", ID) for number in range(4)]
+    handmade.write("one", change("c", 10, after={"id": 1}))
+    handmade.write("two", *(change("c", 10 + n, after={"id": n}, partition=n) for n in range(2)))
+    names = {topic.rpartition(".")[2]: f"{target}_{number}" for number, topic in enumerate([one, two, *more])}
+    handmade.mirror(names)
+    assert partitions == {one: 1, two: 2} | dict.fromkeys(more, 1)
+    assert [spark.table(name).count() for name in names.values()] == [1, 2, 0, 0, 0, 0]

@@ -1,6 +1,7 @@
 """What a mirror does with each micro-batch, and what it keeps from one to the next."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -112,29 +113,33 @@ class Batches:
         Raises the error of the first topic that fails, in their order. No topic begins after that.
         """
         failed = threading.Event()
+        topics = self._with_work(records)
 
         def apply(topic: str) -> None:
             if failed.is_set():
                 return
             try:
-                self.apply_table(records.where(F.col("topic") == topic), topic, schemas)
+                self.apply_table(_of_topic(records, topic, topics[topic]), topic, schemas)
             except BaseException:
                 failed.set()
                 raise
 
         with ThreadPoolExecutor(at_once) as pool:
-            topics = self._with_work(records)
             started = [pool.submit(_in_query(records.sparkSession, apply), topic) for topic in topics]
             for done in started:
                 done.result()
 
-    def _with_work(self, records: DataFrame) -> list[str]:
-        """The topics that have records, and those never applied yet, whose targets may have to be made."""
+    def _with_work(self, records: DataFrame) -> dict[str, int | None]:
+        """The topics that have records, and those never applied yet, whose targets may have to be made.
+
+        With each, in how many of Spark's partitions its records are; None if there is only one topic.
+        """
         topics = list(self._writing.tables)
         if len(topics) == 1:
-            return topics
-        there = {row["topic"] for row in records.select("topic").distinct().collect()}
-        return [topic for topic in topics if topic in there or topic not in self._applied]
+            return {topics[0]: None}
+        places = records.select("topic", F.spark_partition_id()).distinct().select("topic").collect()
+        there = Counter(row["topic"] for row in places)
+        return {topic: there[topic] for topic in topics if topic in there or topic not in self._applied}
 
     def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
         """Apply the records of one topic, separately for each version of the schema."""
@@ -211,6 +216,16 @@ def slices(
         if until is not None:
             part = part.where(F.coalesce(before(until), F.lit(True)))
         yield schema.until(position), part
+
+
+def _of_topic(records: DataFrame, topic: str, partitions: int | None) -> DataFrame:
+    """The records of a topic, in no more of Spark's partitions than hold them.
+
+    Each topic is a partition or more, and each partition is a task in every job, even if it is empty: a batch
+    of a hundred tables would take ten thousand tasks for each step.
+    """
+    found = records.where(F.col("topic") == topic)
+    return found if partitions is None else found.coalesce(max(partitions, 1))
 
 
 def _in_query(spark: SparkSession, apply: Callable[..., None]) -> Callable[..., None]:
