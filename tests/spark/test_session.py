@@ -20,6 +20,7 @@ from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.session import _attach_tables, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
+from tests.spark.jobs import counted_jobs
 
 LENGTH = "spark.sql.maxPlanStringLength"
 SCHEMA = table("app.public.t", Column("id", "int4", key=True, encoding="integer"))
@@ -65,19 +66,16 @@ def test_a_commit_takes_as_many_jobs_in_any_time_zone(spark: SparkSession, targe
     written = [change("c", 10 + number, after={"id": number}) for number in range(4)]
 
     def jobs(number: int) -> int:
-        spark.sparkContext.setJobGroup(f"{target} {number}", "")
         batch = changes_of(spark, SCHEMA, written).where(f"offset = {number}")
-        pg.apply_changes(batch, target, schema=SCHEMA)
-        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{target} {number}"))
+        with counted_jobs(spark) as counted:
+            pg.apply_changes(batch, target, schema=SCHEMA)
+        return counted.made
 
-    try:
-        jobs(0), jobs(1)  # creates the table, and writes the first rows
-        with java_time_zone(spark, "UTC"):
-            in_utc = jobs(2)
-        with java_time_zone(spark, "Europe/Berlin"):
-            assert jobs(3) == in_utc
-    finally:
-        spark.sparkContext._jsc.clearJobGroup()
+    jobs(0), jobs(1)  # creates the table, and writes the first rows
+    with java_time_zone(spark, "UTC"):
+        in_utc = jobs(2)
+    with java_time_zone(spark, "Europe/Berlin"):
+        assert jobs(3) == in_utc
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pgrelay.spark.lake.tables import Using, lake_table
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.earlier import UNMADE
 from tests.spark.handmade_records import Topic, change, rows, table
+from tests.spark.jobs import counted_jobs
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
@@ -23,6 +24,26 @@ def test_properties_are_read_back_as_set(spark: SparkSession, target: str, using
     table.set_properties({"pgrelay.mirror": "`lake`.`urls`"})
     found = table.properties()
     assert (found["pgrelay.topic"], found["pgrelay.mirror"]) == ("app.public.auth_tokens", "`lake`.`urls`")
+
+
+@pytest.mark.parametrize("using", ["delta", "iceberg"])
+def test_a_version_takes_no_job_and_nor_does_a_new_table_without_rows(
+    spark: SparkSession, target: str, using: Using
+) -> None:
+    table = lake_table(spark, target, using)
+    with counted_jobs(spark) as jobs:
+        table.create(StructType().add("id", IntegerType()))
+        assert (table.is_empty(), table.version()) == (True, 0)
+    assert jobs.made == 0
+    table.run(f"INSERT INTO {table.name} VALUES (1)")
+    with counted_jobs(spark) as jobs:
+        version = table.version()
+    assert jobs.made == 0
+    assert not table.is_empty()
+    assert spark.sql(f"SELECT id FROM {table.name} VERSION AS OF {version}").collect() == [(1,)]
+    table.run(f"DELETE FROM {table.name}")
+    assert table.is_empty()
+    assert table.version() != version
 
 
 @pytest.mark.parametrize("using", ["delta", "iceberg"])

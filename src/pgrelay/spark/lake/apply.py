@@ -208,7 +208,7 @@ class Target:
                 self.table, schema, self.since(schema), live=self.live_rows, keep_dropped=self.keeps_dropped
             )
         except SetupError:
-            if not self.table.rows().isEmpty():
+            if not self.table.is_empty():
                 raise
             # Without rows, no value can be lost.
             self.table.replace(self.table_type(schema), birth_properties(schema))
@@ -315,7 +315,7 @@ class Target:
             refuse_lost(changes, schema, moved=summary.moved)
         rows = latest_rows(changes, schema, unchanged=summary.unchanged, moved=summary.moved)
         first = not self.positions.applied and not summary.unchanged
-        if first and self.table.rows().isEmpty():
+        if first and self.table.is_empty():
             append_rows(self.table, rows, schema)
             return
         strict = summary.unchanged and self.on_missing == "fail"

@@ -287,8 +287,12 @@ def _kept(target: LakeTable) -> str | None:
 
 def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = MappingProxyType({})) -> None:
     beside = positions_table(target)
-    if positions.kept is None:
-        beside.create(_NO_ROWS)
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
+    is_new = positions.kept is None and not beside.exists()
     positions.kept = json.dumps({**mark, _WRITER: positions.writer, **more})
-    beside.set_properties({_APPLIED: positions.kept})
+    told = {_APPLIED: positions.kept}
+    if is_new:
+        # If another writer creates it right now, theirs stays, and the next check finds it.
+        beside.create(_NO_ROWS, told)
+    else:
+        beside.set_properties(told)

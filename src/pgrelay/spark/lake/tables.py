@@ -111,6 +111,10 @@ class LakeTable:
     def rows(self) -> DataFrame:
         return self.spark.table(self.name)
 
+    def is_empty(self) -> bool:
+        # To find no rows in a new table takes Spark as long as all else in the table's first batch.
+        return self.version() == 0 or self.rows().isEmpty()
+
     def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
         """Give the table these columns, and no rows. Its other `pgrelay.` properties stay."""
         told = {name: value for name, value in self.properties().items() if name.startswith("pgrelay.")}
@@ -177,13 +181,14 @@ class LakeTable:
     def version(self) -> int:
         """The last commit's version in Delta, or snapshot in Iceberg, as `VERSION AS OF` takes them.
 
-        0, which `VERSION AS OF` does not take, for an Iceberg table without a commit.
+        0, which `VERSION AS OF` does not take, for an Iceberg table without a commit. Takes no Spark job, as
+        SQL would: a mirror of whole transactions asks for all its targets in each batch.
         """
+        table = self.loaded()
         if self.using == "delta":
-            row = self.spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT 1").select("version").first()
-            return 0 if row is None else int(row[0])
-        row = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'").first()
-        return 0 if row is None else int(row[0])
+            return int(table.initialSnapshot().version())
+        snapshot = table.table().currentSnapshot()
+        return 0 if snapshot is None else int(snapshot.snapshotId())
 
     def marks(self, since: int | None = None) -> tuple[list[str], bool]:
         """The marks of those commits after the version `since`, by default of all, that have one.
