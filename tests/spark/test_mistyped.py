@@ -43,7 +43,7 @@ def test_an_argument_of_the_wrong_kind_is_refused(
 def test_a_second_listener_on_the_same_registry_is_refused(spark: SparkSession) -> None:
     """For example when a notebook's cell runs again."""
     registry = CollectorRegistry()
-    pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=registry)
+    pg.MirrorListener(spark, "nowhere", TABLES, metrics=registry)
     with pytest.raises(SetupError, match="has these metrics already: keep that one"):
-        pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=registry)
-    pg.MirrorListener(spark, "nowhere", TABLES, prefix="p", metrics=CollectorRegistry())
+        pg.MirrorListener(spark, "nowhere", TABLES, metrics=registry)
+    pg.MirrorListener(spark, "nowhere", TABLES, metrics=CollectorRegistry())

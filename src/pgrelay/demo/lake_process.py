@@ -33,7 +33,7 @@ def main(servers: str, prefix: str, warehouse: str, *tables: str) -> None:
     targets = {f"{prefix}.public.{table}": f"shop.{table}" for table in tables}
     metrics = CollectorRegistry()
     spark = pg.session(warehouse, "local[2]", options=_OPTIONS)
-    spark.streams.addListener(pg.MirrorListener(spark, servers, targets, prefix=prefix, metrics=metrics))
+    spark.streams.addListener(pg.MirrorListener(spark, servers, targets, metrics=metrics))
     query = pg.mirror(
         spark,
         servers,

@@ -107,7 +107,6 @@ def _listener(spark: SparkSession, config: MirrorConfig, metrics: CollectorRegis
         spark,
         kafka.servers,
         config.lake.tables,
-        prefix=kafka.prefix,
         options=kafka.options,
         registry=kafka.schema_registry or None,
         metrics=metrics,

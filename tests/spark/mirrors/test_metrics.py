@@ -1,4 +1,4 @@
-"""A mirror's metrics, and which offsets a listener reads for its lag."""
+"""A mirror's metrics."""
 
 import json
 import math
@@ -15,7 +15,6 @@ from pgrelay.spark.mirrors.batches import Batches
 from pgrelay.spark.mirrors.held_commits import holds
 from pgrelay.spark.mirrors.listener import MirrorListener
 from pgrelay.spark.mirrors.metrics import MirrorMetrics
-from pgrelay.spark.mirrors.topic_ends import _windows
 from pgrelay.spark.mirrors.under_way import under_way, under_way_since
 from pgrelay.spark.schemas.columns import Column
 from tests.spark.handmade import HandmadeRelay
@@ -73,7 +72,7 @@ def test_the_lag_of_a_query_without_new_records_comes_from_its_checkpoint(
     query = handmade.mirror({"a": target})
     registry = CollectorRegistry()
     servers, told = handmade.bootstrap, {"table": topic}
-    listener = MirrorListener(spark, servers, {topic: target}, prefix=handmade.prefix, metrics=registry)
+    listener = MirrorListener(spark, servers, {topic: target}, metrics=registry)
     assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
     listener.onQueryIdle(progressed("somebody else's", topic))
     assert math.isnan(registry.get_sample_value("pgrelay_mirror_lag_seconds", told) or 0)
@@ -98,7 +97,7 @@ def test_held_rows_age_until_their_transaction_is_whole() -> None:
 def listener_of(spark: SparkSession, topic: str) -> tuple[MirrorListener, CollectorRegistry]:
     """A listener without a broker, and so without a lag."""
     registry = CollectorRegistry()
-    return MirrorListener(spark, "nowhere", {topic: "lake.a"}, prefix="p", metrics=registry), registry
+    return MirrorListener(spark, "nowhere", {topic: "lake.a"}, metrics=registry), registry
 
 
 def progressed(query: str, topic: str = "p.a", start: int | None = None, end: int = 5) -> Any:
@@ -162,15 +161,3 @@ def test_records_of_a_query_are_counted_from_its_start(
     for start, end, taken in ((None, 5, 2), (5, 12, 9), (12, 3, 9)):  # the last after a re-creation
         listener.onQueryProgress(progressed(str(query.id), topic, start, end))
         assert registry.get_sample_value("pgrelay_mirror_records_total", {"table": topic}) == taken
-
-
-def test_a_few_offsets_around_the_reader_and_at_the_end_are_read() -> None:
-    assert _windows({0: 500, 1: 20}, {0: 1000, 1: 20}) == [{0: (490, 510), 1: (10, 20)}, {0: (990, 1000)}]
-
-
-def test_windows_do_not_overlap() -> None:
-    assert _windows({0: 4}, {0: 18}) == [{0: (0, 14)}, {0: (14, 18)}]
-
-
-def test_an_empty_partition_is_not_read() -> None:
-    assert _windows({0: 0}, {0: 0}) == []

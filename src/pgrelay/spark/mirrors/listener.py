@@ -36,9 +36,9 @@ class MirrorListener(StreamingQueryListener):
 
     After each micro-batch it sets the metrics, and logs a line for each table that had records in it. The lag
     is measured against the topics' ends at that time: in offsets, in bytes of WAL, and as the age of the
-    oldest commit that the target lacks. That costs two small Spark jobs: over what is new in the schema
-    topic, and over a few records of each partition. An idle query has its lag measured too, whenever it
-    reports being idle. The metrics' `table` is the topic.
+    oldest commit that the target lacks. That costs a small Spark job, with Avro up to four, over a few
+    records of each partition that was written or read since the last time. An idle query has its lag measured
+    too, whenever it reports being idle. The metrics' `table` is the topic.
 
     spark     the session that the mirrors were started in
     tables    the mirrors': a target for each topic
@@ -55,7 +55,6 @@ class MirrorListener(StreamingQueryListener):
         servers: str,
         tables: Mapping[str, str],
         *,
-        prefix: str,
         options: Mapping[str, str] | None = None,
         registry: str | Mapping[str, Any] | None = None,
         metrics: CollectorRegistry | None = None,
@@ -63,7 +62,7 @@ class MirrorListener(StreamingQueryListener):
         self._spark = spark
         self._tables = dict(tables)
         known = Registry(registry) if registry else None
-        self._ends = TopicEnds(spark, servers, prefix=prefix, options=options, registry=known)
+        self._ends = TopicEnds(spark, servers, options=options, registry=known)
         # The last step that can fail, since registered metrics stay registered.
         try:
             self._metrics = MirrorMetrics(metrics)

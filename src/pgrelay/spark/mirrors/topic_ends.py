@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.spark.mirrors.kafka_offsets import KafkaOffsets, Offsets, client_options
-from pgrelay.spark.records.changes import Decoder
+from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import TableSchema
-from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
 # Offsets to look at: some hold tombstones, or the markers of Kafka's transactions.
 _LOOK_AT: Final = 10
+
+# A first and an end offset.
+_Window = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,16 @@ class Place:
 
 
 class TopicEnds:
-    """Looks at the ends of a relay's topics, reading a few records of each partition."""
+    """Looks at the ends of a relay's topics, reading a few records of each partition.
+
+    A topic whose reader and end are where they were is not read again: most of a hundred are idle.
+    """
 
     def __init__(
         self,
         spark: SparkSession,
         servers: str,
         *,
-        prefix: str,
         options: Mapping[str, str] | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -51,82 +54,72 @@ class TopicEnds:
         self._spark = spark
         self._options = client_options(servers, options)
         self._offsets = KafkaOffsets(spark, servers, options)
-        self._schemas = SchemaTopic(servers, prefix, options)
-        self._decoder = Decoder(registry)
+        self._registry = registry
+        # By topic, for each partition where the reader stood and where it ended, and what that said.
+        self._seen: dict[str, tuple[dict[int, _Window], Place]] = {}
 
     def places(self, read: Offsets) -> dict[str, Place]:
         """Where a reader stands that has read up to these offsets, by topic."""
         ends = self._offsets.ends(read)
-        records = {
-            topic: sum(max(0, ends[topic][number] - offset) for number, offset in offsets.items())
+        stands = {
+            topic: {number: (offset, ends[topic][number]) for number, offset in offsets.items()}
             for topic, offsets in read.items()
         }
-        found = self._look(read, ends)
-        return {
-            topic: replace(
-                place := found.get(topic, Place()), records=n, oldest_s=place.oldest_s if n else None
-            )
-            for topic, n in records.items()
-        }
+        moved = {topic: at for topic, at in stands.items() if self._seen.get(topic, ({},))[0] != at}
+        for topic, place in self._look(moved).items():
+            self._seen[topic] = moved[topic], place
+        return {topic: self._seen[topic][1] for topic in stands if topic in self._seen}
 
-    def _look(self, read: Offsets, ends: Offsets) -> dict[str, Place]:
-        """What the records around these offsets and at the end say, by topic."""
-        schemas = self._schemas.read(self._spark, read)
+    def _look(self, stands: Mapping[str, Mapping[int, _Window]]) -> dict[str, Place]:
+        """What the records around the readers and at the ends say, by topic."""
         frames = [
-            self._placed(self._read(topic, window), offsets, schemas[topic])
-            for topic, offsets in read.items()
-            if topic in schemas
-            for window in _windows(offsets, ends[topic])
+            with_positions(self._read(window), self._registry, "").withColumn("is_read", F.lit(is_read))
+            for number, is_read in enumerate((True, False, False))
+            if (window := _window(stands, number))
         ]
-        if not frames:
-            return {}
-        lsn, is_read = F.col("commit_lsn"), F.col("is_read")
-        rows = (
-            reduce(DataFrame.unionByName, frames)
-            .groupBy("topic")
-            .agg(
-                F.coalesce(F.max(F.when(is_read, lsn)), F.lit(0)).alias("lsn"),
-                F.coalesce(F.max(lsn), F.lit(0)).alias("newest"),
-                F.min(F.when(~is_read, F.unix_micros("ts"))).alias("oldest"),
+        places = dict.fromkeys(stands, Place())
+        if frames:
+            lsn, is_read = F.col("commit_lsn"), F.col("is_read")
+            found = reduce(DataFrame.unionByName, frames).groupBy("topic")
+            of_topics = found.agg(
+                F.coalesce(F.max(F.when(is_read, lsn)), F.lit(0)),
+                F.coalesce(F.max(lsn), F.lit(0)),
+                F.min(F.when(~is_read, F.col("ts_ms"))) / 1000,
             )
-            .collect()
-        )
+            for topic, last, newest, oldest_s in of_topics.collect():
+                places[topic] = Place(last, newest, oldest_s=oldest_s)
         return {
-            row["topic"]: Place(
-                row["lsn"], row["newest"], oldest_s=None if row["oldest"] is None else row["oldest"] / 1e6
-            )
-            for row in rows
+            topic: replace(place, records=sum(max(0, end - at) for at, end in stands[topic].values()))
+            for topic, place in places.items()
         }
 
-    def _read(self, topic: str, window: Mapping[int, tuple[int, int]]) -> DataFrame:
-        """The records of a topic in a window, which has a first and an end offset for each partition."""
+    def _read(self, window: Mapping[str, Mapping[int, _Window]]) -> DataFrame:
+        """The records of a window, which has a first and an end offset for each partition."""
+        parts = window.items()
         options = {
             **self._options,
-            "assign": json.dumps({topic: list(window)}),
-            "startingOffsets": json.dumps({topic: {number: start for number, (start, _) in window.items()}}),
-            "endingOffsets": json.dumps({topic: {number: stop for number, (_, stop) in window.items()}}),
+            "assign": json.dumps({topic: list(of) for topic, of in parts}),
+            "startingOffsets": json.dumps(
+                {topic: {n: start for n, (start, _) in of.items()} for topic, of in parts}
+            ),
+            "endingOffsets": json.dumps(
+                {topic: {n: end for n, (_, end) in of.items()} for topic, of in parts}
+            ),
             "failOnDataLoss": "false",  # records that retention took don't matter here
         }
         return self._spark.read.format("kafka").options(**options).load()
 
-    def _placed(self, records: DataFrame, offsets: Mapping[int, int], schema: TableSchema) -> DataFrame:
-        changes = self._decoder.changes(records, schema)
-        is_read = reduce(
-            lambda found, part: found.when(F.col("partition") == part[0], F.col("offset") < part[1]),
-            offsets.items(),
-            F.when(F.lit(False), F.lit(True)),
-        )
-        return changes.select("topic", "commit_lsn", "ts", is_read.alias("is_read"))
+
+def _window(stands: Mapping[str, Mapping[int, _Window]], which: int) -> dict[str, dict[int, _Window]]:
+    """One of the `_windows` of each partition, where it is not empty."""
+    found = {
+        topic: {number: each for number, at in parts.items() if (each := _windows(*at)[which])[0] < each[1]}
+        for topic, parts in stands.items()
+    }
+    return {topic: parts for topic, parts in found.items() if parts}
 
 
-def _windows(read: Mapping[int, int], ends: Mapping[int, int]) -> list[dict[int, tuple[int, int]]]:
-    """A few offsets around where the reader stands, and a few at the end."""
-    around = {
-        number: (max(0, offset - _LOOK_AT), min(offset + _LOOK_AT, ends[number]))
-        for number, offset in read.items()
-    }
-    last = {
-        number: (max(stop, ends[number] - _LOOK_AT), ends[number]) for number, (_, stop) in around.items()
-    }
-    windows = [{number: (a, b) for number, (a, b) in window.items() if a < b} for window in (around, last)]
-    return [window for window in windows if window]
+def _windows(read: int, end: int) -> tuple[_Window, _Window, _Window]:
+    """The offsets to look at in a partition: the last ones read, the next ones, and the last ones of all."""
+    ahead = min(read + _LOOK_AT, end)
+    return (max(0, read - _LOOK_AT), min(read, end)), (read, ahead), (max(ahead, end - _LOOK_AT), end)
