@@ -16,6 +16,7 @@ from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import Message, as_read, change, changes_of, rows
+from tests.spark.jobs import counted_jobs
 
 ID = Column("id", "int4", key=True, encoding="integer")
 NAME = Column("name", "text")
@@ -150,9 +151,9 @@ def test_tables_are_applied_in_the_querys_jobs_and_idle_ones_once(
     seen = Counter[tuple[str, str | None]]()
     apply_table = Batches.apply_table
 
-    def noting(self: Batches, records: Any, topic: str, schemas: Any) -> None:
+    def noting(self: Batches, records: Any, topic: str, *given: Any, **more: Any) -> None:
         seen[topic, spark.sparkContext.getLocalProperty("spark.jobGroup.id")] += 1
-        apply_table(self, records, topic, schemas)
+        apply_table(self, records, topic, *given, **more)
 
     monkeypatch.setattr(Batches, "apply_table", noting)
     busy, idle = handmade.table("busy", ID), handmade.table("idle", ID)
@@ -171,9 +172,9 @@ def test_a_table_takes_no_tasks_for_the_records_of_others(
     partitions = dict[str, int]()
     apply_table = Batches.apply_table
 
-    def noting(self: Batches, records: Any, topic: str, schemas: Any) -> None:
+    def noting(self: Batches, records: Any, topic: str, *given: Any, **more: Any) -> None:
         partitions[topic] = records.rdd.getNumPartitions()
-        apply_table(self, records, topic, schemas)
+        apply_table(self, records, topic, *given, **more)
 
     monkeypatch.setattr(Batches, "apply_table", noting)
     one, two = handmade.table("one", ID), handmade.table("two", ID, partitions=2)
@@ -184,3 +185,31 @@ def test_a_table_takes_no_tasks_for_the_records_of_others(
     handmade.mirror(names)
     assert partitions == {one: 1, two: 2} | dict.fromkeys(more, 1)
     assert [spark.table(name).count() for name in names.values()] == [1, 2, 0, 0, 0, 0]
+
+
+def test_idle_tables_cost_a_mirror_that_goes_on_no_job(
+    spark: SparkSession, handmade: HandmadeRelay, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = dict[str, int]()
+    apply_table = Batches.apply_table
+
+    def noting(self: Batches, records: Any, topic: str, *given: Any, **more: Any) -> None:
+        with counted_jobs(spark) as counted:
+            apply_table(self, records, topic, *given, **more)
+        jobs[topic] = counted.made
+
+    busy, idle, new = (handmade.table(name, ID) for name in ("busy", "idle", "new"))
+    silent = handmade.topic("silent")  # a table that never had a row
+    names = {
+        topic.rpartition(".")[2]: f"{target}_{number}" for number, topic in enumerate([busy, idle, silent])
+    }
+    for name in ("busy", "idle"):
+        handmade.write(name, change("c", 10, after={"id": 1}))
+    handmade.mirror(names)
+    handmade.write("busy", change("c", 20, after={"id": 2}))
+    monkeypatch.setattr(Batches, "apply_table", noting)
+    handmade.mirror({**names, "new": f"{target}_new"})
+    assert jobs.pop(busy) > 0
+    assert jobs.keys() == {idle, new, silent}
+    assert (jobs[idle], jobs[silent]) == (0, 0)
+    assert [spark.table(f"{target}_{name}").count() for name in (0, 1, "new")] == [2, 1, 0]

@@ -119,7 +119,9 @@ class Batches:
             if failed.is_set():
                 return
             try:
-                self.apply_table(_of_topic(records, topic, topics[topic]), topic, schemas)
+                partitions = topics[topic]
+                found = _of_topic(records, topic, partitions)
+                self.apply_table(found, topic, schemas, is_empty=partitions == 0)
             except BaseException:
                 failed.set()
                 raise
@@ -141,17 +143,24 @@ class Batches:
         there = Counter(row["topic"] for row in places)
         return {topic: there[topic] for topic in topics if topic in there or topic not in self._applied}
 
-    def apply_table(self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema]) -> None:
-        """Apply the records of one topic, separately for each version of the schema."""
+    def apply_table(
+        self, records: DataFrame, topic: str, schemas: Mapping[str, TableSchema], *, is_empty: bool = False
+    ) -> None:
+        """Apply the records of one topic, separately for each version of the schema.
+
+        `is_empty`: there are none, so that at most the target is created; else there may be some.
+        """
         schema = schemas.get(topic)
         if schema is None:
-            if not records.isEmpty():
+            if not (is_empty or records.isEmpty()):
                 raise SetupError(f"{topic}: the schema topic has no schema of this topic: check the prefix")
             return
         schema.refuse_sharing()
         with told_of(f"{topic} to {self._writing.tables[topic]}"):
             target = self.target(records.sparkSession, schema)
             self._applied.add(topic)
+            if is_empty and target.positions.schema_position is not None:
+                return
             since = target.since(schema)
             if schema.latest.position <= since:
                 self._apply_part(records, schema, target)
