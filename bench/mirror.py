@@ -1,8 +1,9 @@
 """How fresh is a mirror? `python -m bench.mirror`: from a COMMIT to its rows in the target.
 
-Each commit updates a row and inserts others, and comes when the last one's rows are in the target: no batch
-waits for another, and none is larger. CPU is that of Spark's process for a batch; Java's compilers, which are
-busy for hundreds of batches, are a part of it. At the end the target must be equal to the table.
+Each commit updates a row and inserts others, in every table, and comes when the last one's rows are in the
+targets: no batch waits for another, and none is larger. CPU is that of Spark's process for a batch; Java's
+compilers, which are busy for hundreds of batches, are a part of it. The first batch, which makes the targets,
+is told by itself. At the end each target must be equal to its table.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -30,23 +32,24 @@ from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.spark.lake.tables import lake_table
 
 _COMMIT = """
-    WITH moved AS (UPDATE fresh SET note = 'number ' || {first} WHERE id = 0)
-    INSERT INTO fresh (id, note) SELECT i, 'row ' || i FROM generate_series({first}, {last}) AS i
+    WITH moved AS (UPDATE {table} SET note = 'number ' || {first} WHERE id = 0)
+    INSERT INTO {table} (id, note) SELECT i, 'row ' || i FROM generate_series({first}, {last}) AS i
 """
 _SPARK = {"spark.ui.showConsoleProgress": "false"}
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 600.0
 
 
-def table(columns: int) -> Workload:
-    """A table of so many columns, two or more: `id`, `note`, and texts with a default."""
+def workload(tables: int, columns: int) -> Workload:
+    """So many tables, each of so many columns, two or more: `id`, `note`, and texts with a default."""
     more = "".join(f", c{number} text DEFAULT 'text {number}'" for number in range(columns - 2))
+    names = tuple(f"fresh{number}" for number in range(tables))
     return Workload(
         "mirror",
-        "one row: the commits come later",
-        1,
-        "INSERT INTO fresh VALUES (0, 'first');",
-        f"CREATE TABLE fresh (id bigint PRIMARY KEY, note text{more})",
-        tables=("fresh",),
+        "one row each: the commits come later",
+        tables,
+        "".join(f"INSERT INTO {name} VALUES (0, 'first');" for name in names),
+        "".join(f"CREATE TABLE {name} (id bigint PRIMARY KEY, note text{more});" for name in names),
+        tables=names,
     )
 
 
@@ -58,20 +61,21 @@ def measure(
     registry: str | None,
     options: argparse.Namespace,
 ) -> None:
-    """Print one line of figures. Raises Void if the target is not equal to the table in the end."""
+    """Print one line of figures. Raises Void if a target is not equal to its table in the end."""
+    names = load.workload.tables
     avro = {"records": {"format": "avro", "schema_registry": {"url": registry}}}
     contender = relay("compiled", sections=avro if registry else None)
-    topic = f"{contender.prefix}.public.fresh"
-    target = f"bench.fresh_{using}"
+    targets = {name: f"bench.{name}_{using}" for name in names}
     with ExitStack() as stack:
-        stack.enter_context(Topics(stage.bootstrap, contender.prefix, load.workload.tables))
+        stack.enter_context(Topics(stage.bootstrap, contender.prefix, names))
         stack.enter_context(streaming(stage, load, contender))
         connection = stack.enter_context(psycopg.connect(load.dsn, autocommit=True))
         connection.execute("SET synchronous_commit = on")  # a walsender only sends flushed WAL
+        began = time.monotonic()
         query = pg.mirror(
             spark,
             stage.bootstrap,
-            {topic: target},
+            {f"{contender.prefix}.public.{name}": target for name, target in targets.items()},
             prefix=contender.prefix,
             checkpoint=stage.folder / f"checkpoint-{using}",
             using=using,
@@ -80,31 +84,43 @@ def measure(
             options=dict(options.option),
         )
         stack.callback(query.stop)
-        _wait(query, 1)
-        _commits(connection, query, options.rows, range(options.warm_up))
+        _wait(query, len(names))
+        first = time.monotonic() - began
+        _commits(connection, query, names, options.rows, range(options.warm_up))
         java = spark_java()
-        began = cpu_s(java)
+        idle = cpu_s(java)
         numbers = range(options.warm_up, options.warm_up + options.batches)
-        seconds = _commits(connection, query, options.rows, numbers)
-        used = (cpu_s(java) - began) / len(numbers)
-        rows = sorted(connection.execute("SELECT * FROM fresh"))
-    kept = lake_table(spark, target, using).rows().drop("__commit_lsn", "__seq").collect()
-    if sorted(map(tuple, kept)) != rows:
-        raise Void(f"{using}: the target is not equal to the table")
+        seconds = _commits(connection, query, names, options.rows, numbers)
+        used = (cpu_s(java) - idle) / len(numbers)
+        rows = {targets[name]: sorted(connection.execute(f"SELECT * FROM {name}".encode())) for name in names}
+    _refuse_other_rows(spark, rows, using)
     print(
-        f"{using:<8} {median(seconds):.2f} s from a commit to the table ({min(seconds):.2f} to "
-        f"{max(seconds):.2f}), {used:.2f} s of CPU; {len(seconds)} batches of {options.rows} changes"
+        f"{using:<8} {median(seconds):.2f} s from a commit to the last table ({min(seconds):.2f} to "
+        f"{max(seconds):.2f}), {used:.2f} s of CPU; {len(seconds)} batches of {options.rows} changes in each "
+        f"of {len(names)}; the first batch {first:.1f} s"
     )
 
 
-def _commits(connection: Connection, query: StreamingQuery, rows: int, numbers: range) -> list[float]:
-    """Make these commits, one by one; return how many seconds each took until its rows were in the target."""
+def _refuse_other_rows(spark: SparkSession, rows: Mapping[str, list[Any]], using: Any) -> None:
+    """Raise Void if a target does not have exactly these rows."""
+    for target, expected in rows.items():
+        kept = lake_table(spark, target, using).rows().drop("__commit_lsn", "__seq").collect()
+        if sorted(map(tuple, kept)) != expected:
+            raise Void(f"{target} is not equal to its table")
+
+
+def _commits(
+    connection: Connection, query: StreamingQuery, tables: Sequence[str], rows: int, numbers: range
+) -> list[float]:
+    """Make these commits, one by one; return the seconds that each took to be in the targets."""
     taken = []
     for number in numbers:
         first = 1 + number * rows
         began = time.monotonic()
-        connection.execute(_COMMIT.format(first=first, last=first + rows - 2).encode())
-        _wait(query, first + rows)
+        # Statements that are sent together are one transaction.
+        changes = (_COMMIT.format(table=name, first=first, last=first + rows - 2) for name in tables)
+        connection.execute(";".join(changes).encode())
+        _wait(query, len(tables) * (first + rows))
         taken.append(time.monotonic() - began)
     return taken
 
@@ -136,17 +152,20 @@ def _pair(text: str) -> tuple[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.mirror", description=__doc__)
     add = parser.add_argument
-    add("--rows", type=int, default=3, help="changes of a commit (%(default)s)")
+    add("--rows", type=int, default=3, help="changes of a commit in a table (%(default)s)")
     add("--batches", type=int, default=60, help="(%(default)s)")
     add("--warm-up", type=int, default=60, help="batches before them (%(default)s)")
-    add("--columns", type=int, default=2, help="of the table (%(default)s)")
+    add("--tables", type=int, default=1, help="(%(default)s)")
+    add("--columns", type=int, default=2, help="of each table (%(default)s)")
     add("--avro", action="store_true", help="the relay writes Avro instead of JSON")
     add("--using", default="delta,iceberg", metavar="FORMATS", help="of the target (%(default)s)")
     kafka = "of Spark's Kafka source, such as kafka.fetch.max.wait.ms=500"
     add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help=kafka)
     options = parser.parse_args()
     if options.columns < 2:
-        parser.error("--columns: the table has 2 or more")
+        parser.error("--columns: a table has 2 or more")
+    if options.tables < 1:
+        parser.error("--tables: 1 or more")
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="pgrelay-bench-"))
         stage = stack.enter_context(servers(Path(name)))
@@ -154,7 +173,7 @@ def main() -> int:
         spark = pg.session(f"{name}/lake", "local[2]", options=_SPARK)
         try:
             for using in filter(None, options.using.split(",")):
-                with loaded(stage, table(options.columns)) as load:
+                with loaded(stage, workload(options.tables, options.columns)) as load:
                     measure(stage, load, spark, using, registry, options)
         except Void as error:
             print(f"VOID: {error}")
