@@ -46,6 +46,14 @@ def test_a_version_takes_no_job_and_nor_does_a_new_table_without_rows(
     assert table.version() != version
 
 
+def test_a_clone_has_rows_from_its_first_version_on(spark: SparkSession, target: str) -> None:
+    table, clone = (lake_table(spark, name, "delta") for name in (target, f"{target}_clone"))
+    table.create(StructType().add("id", IntegerType()))
+    table.run(f"INSERT INTO {table.name} VALUES (1)")
+    table.run(f"CREATE TABLE {clone.name} SHALLOW CLONE {table.name}")
+    assert (clone.version(), clone.is_empty()) == (0, False)
+
+
 @pytest.mark.parametrize("using", ["delta", "iceberg"])
 def test_a_table_without_a_namespace_has_properties(spark: SparkSession, prefix: str, using: Using) -> None:
     table = lake_table(spark, prefix, using)

@@ -112,8 +112,14 @@ class LakeTable:
         return self.spark.table(self.name)
 
     def is_empty(self) -> bool:
-        # To find no rows in a new table takes Spark as long as all else in the table's first batch.
-        return self.version() == 0 or self.rows().isEmpty()
+        # Asked first: a query that finds no rows takes as long as all else in a new table's first batch.
+        table = self.loaded()
+        if self.using == "delta":
+            told = table.initialSnapshot().checksumOpt()
+            has_no_files = told.isDefined() and told.get().numFiles() == 0
+        else:
+            has_no_files = table.table().currentSnapshot() is None
+        return has_no_files or self.rows().isEmpty()
 
     def replace(self, columns: StructType, properties: Mapping[str, str]) -> None:
         """Give the table these columns, and no rows. Its other `pgrelay.` properties stay."""
