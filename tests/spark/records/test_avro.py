@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from pgrelay import spark as pg
 from pgrelay.embedded.registry import SchemaRegistry
 from pgrelay.errors import SetupError
+from pgrelay.spark.mirrors.topic_ends import Place, TopicEnds
+from pgrelay.spark.schemas.registry import Registry
 from tests.integration.avro import value_ids
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
@@ -88,6 +90,25 @@ def test_every_avro_type_is_exact(
     }
     assert {value for name, value in second.after.asDict().items() if name != "id"} == {None}
     assert (delete.op, delete.before.id, delete.after, delete.key.id) == ("d", 2, None, 2)
+
+
+def test_a_readers_place_is_known_by_a_few_records(
+    spark: SparkSession, new_relay: NewRelay, schema_registry: SchemaRegistry, database: Database
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    relay = avro_relay(new_relay, schema_registry)
+    for number in range(2):
+        database.execute(f"INSERT INTO t VALUES ({number})")
+    relay.caught_up()
+    servers, topic, url = relay.kafka.bootstrap, relay.topic("t"), schema_registry.url
+    schema = pg.table_schemas(spark, servers, prefix=relay.prefix)[topic]
+    changes = pg.read_changes(spark, servers, topic, schema=schema, registry=url)
+    placed = changes.orderBy("offset").select("commit_lsn", F.unix_millis("ts").alias("ts_ms"))
+    first, last = placed.collect()
+    ends = TopicEnds(spark, servers, registry=Registry(url))
+    assert ends.places({topic: {0: 2}}) == {topic: Place(last.commit_lsn, last.commit_lsn)}
+    behind = Place(first.commit_lsn, last.commit_lsn, records=1, oldest_s=last.ts_ms / 1000)
+    assert ends.places({topic: {0: 1}}) == {topic: behind}
 
 
 # A mirror of whole transactions reads each record's position first, and then the record like any mirror.
