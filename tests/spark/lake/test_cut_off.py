@@ -112,7 +112,7 @@ def test_no_later_job_of_the_batch_runs_after_a_stop(
     begun, stopping = threading.Event(), threading.Event()
     cancelled: list[str] = []
 
-    def apply_table(batches: Batches, records: DataFrame, *given: Any) -> None:
+    def apply_table(batches: Batches, records: DataFrame, *given: Any, **more: Any) -> None:
         begun.set()
         wait_until(lambda: stopping.is_set() and not query.isActive, "the stop")
 
