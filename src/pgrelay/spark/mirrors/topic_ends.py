@@ -65,10 +65,12 @@ class TopicEnds:
             topic: {number: (offset, ends[topic][number]) for number, offset in offsets.items()}
             for topic, offsets in read.items()
         }
-        moved = {topic: at for topic, at in stands.items() if self._seen.get(topic, ({},))[0] != at}
+        moved = {
+            topic: at for topic, at in stands.items() if topic not in self._seen or self._seen[topic][0] != at
+        }
         for topic, place in self._look(moved).items():
             self._seen[topic] = moved[topic], place
-        return {topic: self._seen[topic][1] for topic in stands if topic in self._seen}
+        return {topic: self._seen[topic][1] for topic in stands}
 
     def _look(self, stands: Mapping[str, Mapping[int, _Window]]) -> dict[str, Place]:
         """What the records around the readers and at the ends say, by topic."""
