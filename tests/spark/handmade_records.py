@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pgrelay.spark.records.json_records import JsonRecords
-from pgrelay.spark.records.values import JSON_OPTIONS
+from pgrelay.spark.records.sql import JSON_OPTIONS
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
+from pgrelay.spark.names import sql_type
+from pgrelay.spark.records.sql import named, texts
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.widening import declared, rewritten, widened, widens
 from tests.spark.handmade_records import numeric
@@ -149,8 +150,9 @@ CONVERSIONS: list[tuple[str, Column, Column, Any]] = [
 def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
     spark: SparkSession,
 ) -> None:
-    read = [widened(F.lit(text).cast(was.spark_type), was, now) for text, was, now, _ in CONVERSIONS]
-    found = spark.range(1).select(*(value.alias(f"c{n}") for n, value in enumerate(read)))
+    written = [f"CAST('{text}' AS {sql_type(was.spark_type)})" for text, was, *_ in CONVERSIONS]
+    read = [widened(value, was, now) for value, (_, was, now, _) in zip(written, CONVERSIONS, strict=True)]
+    found = spark.range(1).selectExpr(*(named(value, f"c{n}") for n, value in enumerate(read)))
     assert list(found.collect()[0]) == [value for *_, value in CONVERSIONS]
     assert [kind for _, kind in found.dtypes] == [
         now.spark_type.simpleString() for _, _, now, _ in CONVERSIONS
@@ -158,9 +160,9 @@ def test_a_value_of_an_earlier_type_is_read_only_if_it_is_exact(
 
 
 def test_arrays_are_converted_by_their_elements(spark: SparkSession) -> None:
-    kept, lost = (F.array(*map(F.lit, texts)) for texts in (["1", "2"], ["1", "x"]))
-    found = spark.range(1).select(
-        *(widened(each, TEXTS, INTEGERS).alias(f"c{n}") for n, each in enumerate((kept, lost)))
+    kept, lost = texts(["1", "2"]), texts(["1", "x"])
+    found = spark.range(1).selectExpr(
+        *(named(widened(each, TEXTS, INTEGERS), f"c{n}") for n, each in enumerate((kept, lost)))
     )
     assert list(found.collect()[0]) == [[1, 2], None]
 

@@ -60,16 +60,15 @@ class HistoryTarget(Target):
                 f"{schema.topic}: history needs a key, to know which row a version belongs to: give the "
                 "table a primary key, or use mirror instead of history"
             )
-        is_truncate = F.col("op") == "t"
-        truncates = changes.where(is_truncate).select("commit_lsn", "seq").distinct()
+        truncates = changes.where("op = 't'").select("commit_lsn", "seq").distinct()
         done: Position | None = None
         for truncate in truncates.orderBy("commit_lsn", "seq").collect():
             position = (truncate["commit_lsn"], truncate["seq"])
-            earlier = before(position) if done is None else before(position) & after(done)
-            self._add(changes.where(~is_truncate & earlier), summary, schema)
+            earlier = before(position) if done is None else f"{before(position)} AND {after(done)}"
+            self._add(changes.where(f"op != 't' AND {earlier}"), summary, schema)
             self._close_all(position, changes)
             done = position
-        rest = ~is_truncate if done is None else ~is_truncate & after(done)
+        rest = "op != 't'" if done is None else f"op != 't' AND {after(done)}"
         self._add(changes.where(rest), summary, schema)
 
     def _close_all(self, truncated: Position, changes: DataFrame) -> None:

@@ -221,9 +221,9 @@ def slices(
     borders = [(lsn, 0 if whole and not schema.has_other_key((lsn, seq)) else seq) for lsn, seq in reached]
     # Records without a position come first: they end the mirror, or are set aside.
     for position, (begin, until) in zip([since, *reached], pairwise([None, *borders, None]), strict=True):
-        part = placed if begin is None else placed.where(~before(begin))
+        part = placed if begin is None else placed.where(f"NOT {before(begin)}")
         if until is not None:
-            part = part.where(F.coalesce(before(until), F.lit(True)))
+            part = part.where(f"coalesce({before(until)}, true)")
         yield schema.until(position), part
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Long
 from pgrelay.encode.topics import shorten
 from pgrelay.spark.mirrors.checkpoint import Ends
 from pgrelay.spark.records.avro_records import READING, schema_id
-from pgrelay.spark.records.values import JSON_OPTIONS
+from pgrelay.spark.records.sql import JSON_OPTIONS
 from pgrelay.spark.schemas.avro_schemas import members, row_of
 from pgrelay.spark.schemas.registry import Registry
 

@@ -15,7 +15,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType, StructType
 
 from pgrelay.encode.records import PLACEHOLDER
-from pgrelay.spark.names import quoted
+from pgrelay.spark.names import literal, quoted, sql_type
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.change_columns import (
     FOREIGN,
@@ -28,6 +28,7 @@ from pgrelay.spark.records.change_columns import (
     unidentified,
 )
 from pgrelay.spark.records.order import by_version
+from pgrelay.spark.records.sql import array_of_texts, case, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
 from pgrelay.spark.schemas.avro_schemas import WriterSchema, field_of, writer_schema
 from pgrelay.spark.schemas.columns import Column
@@ -56,8 +57,8 @@ def decode(body: Expression, text: str) -> Expression:
 class AvroRecords:
     """The Avro records of a topic, as a schema has them.
 
-    `texts` has the schemas that they were written under, by id; `placeholder` as in `read_changes`. The
-    expressions take thousands of calls into Java, so they are built once, and serve any number of batches.
+    `texts` has the schemas that they were written under, by id; `placeholder` as in `read_changes`. One
+    serves any number of batches.
     """
 
     def __init__(self, schema: TableSchema, texts: Mapping[int, str], placeholder: bool | None) -> None:
@@ -67,15 +68,16 @@ class AvroRecords:
         known = {number: writer_schema(number, text) for number, text in sorted(texts.items())}
         self._writers = [writer for writer in known.values() if writer is not None]
         self._foreign = [number for number, writer in known.items() if writer is None]
-        self._steps: list[list[Expression | str]] | None = None
+        self._parsed: list[list[Expression]] | None = None
 
     def changes(self, records: DataFrame) -> DataFrame:
         """The records of the topic as changes; `read_changes` has both shapes."""
-        rows = records.where(F.col("value").isNotNull())  # the others are tombstones
+        rows = records.where("value IS NOT NULL")  # the others are tombstones
         decoded = rows.select(*self._head).select(*self._decoded)
-        if self._steps is None:
-            self._steps = self._on_decoded(decoded.schema)
-        return reduce(lambda rows, columns: rows.select(*columns), self._steps, decoded)
+        if self._parsed is None:
+            steps = self._on_decoded(decoded.schema)
+            self._parsed = [parsed(records.sparkSession, columns) for columns in steps]
+        return reduce(lambda rows, columns: rows.select(*columns), self._parsed, decoded)
 
     @cached_property
     def _head(self) -> list[Expression | str]:
@@ -89,14 +91,19 @@ class AvroRecords:
         values = [F.when(F.col("id") == w.id, decode(body, w.text)).alias(w.decoded) for w in self._writers]
         return ["topic", "partition", "offset", "has_key", "id", "value", *values]
 
-    def _on_decoded(self, decoded: StructType) -> list[list[Expression | str]]:
+    def _on_decoded(self, decoded: StructType) -> list[list[str]]:
         """The columns of each further select on the way to the changes."""
         rows = _Rows(decoded, self.schema, self._writers, self._placeholder)
-        corrupt = rows.corrupt(self._foreign).alias("corrupt")
         return [
             ["*", *rows.placed()],
-            ["*", *(rows.row(side).alias(side) for side in SIDES), rows.unchanged().alias("unchanged")],
-            [*PLACED, key_of(self.schema).alias("key"), *SIDES, "unchanged", corrupt],
+            ["*", *(named(rows.row(side), side) for side in SIDES), named(rows.unchanged(), "unchanged")],
+            [
+                *map(quoted, PLACED),
+                named(key_of(self.schema), "key"),
+                *SIDES,
+                "unchanged",
+                named(rows.corrupt(self._foreign), "corrupt"),
+            ],
         ]
 
 
@@ -108,7 +115,7 @@ def _id(value: Expression, writers: Iterable[WriterSchema]) -> Expression:
 
 
 class _Rows:
-    """The expressions over decoded values, for one table."""
+    """The SQL over decoded values, for one table."""
 
     def __init__(
         self, decoded: StructType, schema: TableSchema, writers: list[WriterSchema], placeholder: bool | None
@@ -118,76 +125,81 @@ class _Rows:
         self._placeholder = placeholder
         self._types = {w.id: _row_type(decoded, w) for w in writers}
 
-    def placed(self) -> list[Expression]:
+    def placed(self) -> list[str]:
         """The columns that place a change: op, commit_lsn, seq, txid and ts."""
+        op = self._first(lambda w: f"{w.decoded}.{'__op' if w.flat else 'op'}", "string")
         return [
-            self._first("op", lambda w: F.col(f"{w.decoded}.{'__op' if w.flat else 'op'}"), "string"),
-            self._first("commit_lsn", lambda w: self._source(w, "__commit_lsn", "commit_lsn"), "bigint"),
-            self._first("seq", lambda w: self._source(w, "__seq", "seq"), "bigint"),
-            self._first("txid", lambda w: self._source(w, None, "txId"), "bigint"),
-            self._first("ts", self._committed, "timestamp"),
+            named(op, "op"),
+            named(self._first(lambda w: _source(w, "__commit_lsn", "commit_lsn"), "bigint"), "commit_lsn"),
+            named(self._first(lambda w: _source(w, "__seq", "seq"), "bigint"), "seq"),
+            named(self._first(lambda w: _source(w, None, "txId"), "bigint"), "txid"),
+            named(self._first(_committed, "timestamp_ltz"), "ts"),
         ]
 
-    def row(self, side: str) -> Expression:
+    def row(self, side: str) -> str:
         """The struct of a row; null if there is none."""
 
-        def of(writer: WriterSchema) -> Expression:
+        def of(writer: WriterSchema) -> str:
             columns = self._schema.columns
-            fields = [self._converted(writer, side, column).alias(column.name) for column in columns]
-            return F.when(self._row(writer, side).isNotNull(), F.struct(*fields))
+            fields = [named(self._converted(writer, side, c), c.name) for c in columns]
+            return when(f"{_row(writer, side)} IS NOT NULL", f"struct({', '.join(fields)})")
 
-        return self._first(side, of, self._schema.row_type)
+        return self._first(of, sql_type(self._schema.row_type))
 
-    def unchanged(self) -> Expression:
+    def unchanged(self) -> str:
         """The names of unchanged columns, as an array that is empty rather than null."""
-        told = self._first("unchanged", self._left_out, "array<string>")
-        told = F.coalesce(told, F.array().cast("array<string>"))
+        told = f"coalesce({self._first(self._left_out, 'array<string>')}, {texts([])})"
         # The lambda keeps the rows beside it out of a huge method: see json_records.
-        return F.filter(told, lambda name: name.isNotNull())
+        return f"filter({told}, name -> name IS NOT NULL)"
 
-    def corrupt(self, foreign: list[int]) -> Expression:
+    def corrupt(self, foreign: list[int]) -> str:
         """Why the record can't be read exactly, and its bytes; null if it can.
 
         `foreign`: the ids of schemas that are not those of changes.
         """
         known = set(self._schema.known_names())
-        ids = [writer.id for writer in self._writers]
+        flat = [writer.id for writer in self._writers if writer.flat]
         reasons = [
-            F.when(F.col("id").isNull(), F.lit("not in the schema registry's wire format")),
-            F.when(F.col("id").isin(foreign), F.concat(F.lit(FOREIGN), F.col("id"))),
-            F.when(~F.col("id").isin(ids), F.concat(F.lit(UNREGISTERED), F.col("id"))),
-            F.when(F.col("commit_lsn").isNull(), F.concat(F.lit("not a value of schema "), F.col("id"))),
+            when("id IS NULL", literal("not in the schema registry's wire format")),
+            when(_among(foreign), f"concat({literal(FOREIGN)}, id)"),
+            when(f"NOT {_among(w.id for w in self._writers)}", f"concat({literal(UNREGISTERED)}, id)"),
+            when("commit_lsn IS NULL", "concat('not a value of schema ', id)"),
+            unidentified(_among(flat)),
         ]
-        if flat := [writer.id for writer in self._writers if writer.flat]:
-            reasons.append(unidentified(F.col("id").isin(flat)))
-        for writer in self._writers:
-            if unknown := ", ".join(sorted(writer.columns.keys() - known)):
-                told = f"{UNKNOWN}{unknown}"
-                reasons.append(F.when(F.col("id") == writer.id, F.lit(told)))
-        for side in SIDES:
-            for column in self._schema.columns:
-                if all(self._is_exact(writer, column) for writer in self._writers):
-                    continue
-                there = self._first("", lambda w, c=column, s=side: self._value(w, s, c, _is_there))  # type: ignore[misc]
-                lost = there & F.col(f"{side}.{quoted(column.name)}").isNull()
-                if self._placeholder and side == "after":
-                    lost &= ~F.array_contains("unchanged", column.name)
-                kind = column.spark_type.simpleString()
-                reasons.append(F.when(lost, F.lit(f"{column.name}: the value {INEXACT}{kind}")))
+        reasons += [
+            when(f"id = {writer.id}", literal(f"{UNKNOWN}{', '.join(unknown)}"))
+            for writer in self._writers
+            if (unknown := sorted(writer.columns.keys() - known))
+        ]
+        reasons += [
+            self._lost(side, column)
+            for side in SIDES
+            for column in self._schema.columns
+            if not all(self._is_exact(writer, column) for writer in self._writers)
+        ]
         if self._placeholder is None:
             reasons += [
-                F.when(self._first("", self._held_of(column)), F.lit(doubtful(column.name)))
+                when(self._first(self._held_of(column)), literal(doubtful(column.name)))
                 for column in self._schema.columns
                 if column.toastable and any(self._holds(w, column) for w in self._writers)
             ]
-        return F.concat(F.coalesce(*reasons), F.lit(", in "), F.hex("value"))
+        return f"concat(coalesce({', '.join(reasons)}), ', in ', hex(value))"
+
+    def _lost(self, side: str, column: Column) -> str:
+        """That a value could not be read exactly; null if it could."""
+        there = self._first(lambda w: self._value(w, side, column, lambda raw, *_: f"({raw} IS NOT NULL)"))
+        lost = f"{there} AND {side}.{quoted(column.name)} IS NULL"
+        if self._placeholder and side == "after":
+            lost += f" AND NOT array_contains(unchanged, {literal(column.name)})"
+        kind = column.spark_type.simpleString()
+        return when(lost, literal(f"{column.name}: the value {INEXACT}{kind}"))
 
     def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
         """Whether the value is used as decoded, and so can't be lost."""
         return all(kind == column.spark_type for kind in self._kinds(writer, column))
 
-    def _converted(self, writer: WriterSchema, side: str, column: Column) -> Expression:
-        def convert(raw: Expression, kind: DataType, was: Column) -> Expression:
+    def _converted(self, writer: WriterSchema, side: str, column: Column) -> str:
+        def convert(raw: str, kind: DataType, was: Column) -> str:
             if kind == column.spark_type:
                 return raw
             value = converted(raw, kind, was)
@@ -195,27 +207,23 @@ class _Rows:
 
         value = self._value(writer, side, column, convert)
         if self._placeholder and side == "after" and self._holds(writer, column):
-            value = F.when(~self._held_of(column)(writer), value)
-        return value.cast(column.spark_type)
+            value = when(f"NOT {self._held_of(column)(writer)}", value)
+        return f"CAST({value} AS {sql_type(column.spark_type)})"
 
     def _value(
-        self,
-        writer: WriterSchema,
-        side: str,
-        column: Column,
-        of: Callable[[Expression, DataType, Column], Expression],
-    ) -> Expression:
+        self, writer: WriterSchema, side: str, column: Column, of: Callable[[str, DataType, Column], str]
+    ) -> str:
         """The result of `of`, given the decoded value, its type, and the column as of the change's position.
 
         Null before the column was added.
         """
         fields = self._fields(writer, column)
         if not fields:
-            return F.lit(None)
+            return "NULL"
 
-        def read(was: Column) -> Expression:
+        def read(was: Column) -> str:
             field = fields[was.name]
-            return of(self._row(writer, side).getField(field), self._types[writer.id][field].dataType, was)
+            return of(f"{_row(writer, side)}.{quoted(field)}", self._types[writer.id][field].dataType, was)
 
         lineage = self._schema.lineage(column.name)
         [(added, _), *_] = lineage
@@ -235,64 +243,62 @@ class _Rows:
         """Whether the column's values are of a type that can hold the placeholder."""
         return any(map(_can_hold, self._kinds(writer, column)))
 
-    def _held_of(self, column: Column) -> Callable[[WriterSchema], Expression]:
+    def _held_of(self, column: Column) -> Callable[[WriterSchema], str]:
         """Whether the column's value is the placeholder; null if there is no value."""
 
-        def held(raw: Expression, kind: DataType, _: Column) -> Expression:
-            return raw.cast("string") == PLACEHOLDER if _can_hold(kind) else F.lit(False)
+        def held(raw: str, kind: DataType, _: Column) -> str:
+            return f"(CAST({raw} AS string) = '{PLACEHOLDER}')" if _can_hold(kind) else "false"
 
         return lambda writer: self._value(writer, "after", column, held)
 
-    def _row(self, writer: WriterSchema, side: str) -> Expression:
-        value = F.col(writer.decoded)
-        if not writer.flat:
-            return value.getField(side)
-        deleted, truncated = value.getField("__deleted"), value.getField("__truncate").isNotNull()
-        return F.when(~truncated & (deleted if side == "before" else ~deleted), value)
-
-    def _left_out(self, writer: WriterSchema) -> Expression:
-        told = F.col(writer.decoded).getField("__unchanged" if writer.flat else "unchanged")
+    def _left_out(self, writer: WriterSchema) -> str:
+        told = f"{writer.decoded}.{'__unchanged' if writer.flat else 'unchanged'}"
         named = {field: name for name, field in writer.columns.items() if field != name}
         if named:
-            pairs = F.create_map(*(F.lit(part) for pair in named.items() for part in pair))
-            told = F.transform(told, lambda field: F.coalesce(F.try_element_at(pairs, field), field))
+            pairs = ", ".join(literal(part) for pair in named.items() for part in pair)
+            told = f"transform({told}, field -> coalesce(try_element_at(map({pairs}), field), field))"
         told = named_now(told, self._schema)
         if not self._placeholder:
             return told
         held = [
-            F.when(self._held_of(c)(writer), F.lit(c.name))
+            when(self._held_of(c)(writer), literal(c.name))
             for c in self._schema.columns
             if c.toastable and self._holds(writer, c)
         ]
-        none = F.array().cast("array<string>")
-        return F.concat(F.coalesce(told, none), F.array_compact(F.array(*held)) if held else none)
+        return f"concat(coalesce({told}, {texts([])}), array_compact({array_of_texts(held)}))"
 
-    def _source(self, writer: WriterSchema, flat: str | None, name: str) -> Expression:
-        value = F.col(writer.decoded)
-        if not writer.flat:
-            return value.getField("source").getField(name)
-        return value.getField(flat) if flat is not None else F.lit(None).cast("bigint")
-
-    def _committed(self, writer: WriterSchema) -> Expression:
-        if writer.flat:
-            return F.timestamp_millis(F.col(writer.decoded).getField("__ts_ms"))
-        return F.timestamp_micros(F.col(writer.decoded).getField("source").getField("ts_us"))
-
-    def _first(
-        self, name: str, of: Callable[[WriterSchema], Expression], kind: DataType | str = "boolean"
-    ) -> Expression:
+    def _first(self, of: Callable[[WriterSchema], str], kind: str = "boolean") -> str:
         """The result of `of`, which is of this type, for the schema that the value was written under."""
-        if not self._writers:
-            return F.lit(None).cast(kind).alias(name)
         if len(self._writers) == 1:
-            return of(self._writers[0]).alias(name)
-        branches = [(F.col("id") == writer.id, of(writer)) for writer in self._writers]
-        chosen = reduce(lambda chain, branch: chain.when(*branch), branches[1:], F.when(*branches[0]))
-        return chosen.alias(name) if name else chosen
+            return of(self._writers[0])
+        return case([(f"id = {w.id}", of(w)) for w in self._writers], f"CAST(NULL AS {kind})")
 
 
-def _is_there(raw: Expression, _: DataType, was: Column) -> Expression:
-    return raw.isNotNull()
+def _row(writer: WriterSchema, side: str) -> str:
+    """The decoded row; null if there is none."""
+    if not writer.flat:
+        return f"{writer.decoded}.{side}"
+    deleted = f"{'' if side == 'before' else 'NOT '}{writer.decoded}.__deleted"
+    return when(f"{writer.decoded}.__truncate IS NULL AND {deleted}", writer.decoded)
+
+
+def _source(writer: WriterSchema, flat: str | None, name: str) -> str:
+    """A member of `source`, in the flat envelope under the name `flat`."""
+    if not writer.flat:
+        return f"{writer.decoded}.source.{name}"
+    return f"{writer.decoded}.{flat}" if flat is not None else "CAST(NULL AS bigint)"
+
+
+def _committed(writer: WriterSchema) -> str:
+    if writer.flat:
+        return f"timestamp_millis({writer.decoded}.__ts_ms)"
+    return f"timestamp_micros({writer.decoded}.source.ts_us)"
+
+
+def _among(ids: Iterable[int]) -> str:
+    """Whether the schema's id is one of these."""
+    found = ", ".join(map(str, ids))
+    return f"(id IN ({found}))" if found else "false"
 
 
 def _can_hold(kind: DataType) -> bool:

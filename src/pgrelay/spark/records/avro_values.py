@@ -1,7 +1,5 @@
-"""Converting values that Spark decoded from Avro to the column's exact type; null if inexact."""
+"""Converting values that Spark decoded from Avro to the column's exact type, in SQL; null if inexact."""
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -14,13 +12,15 @@ from pyspark.sql.types import (
 )
 
 from pgrelay.encode.values.numbers import declared_scale
+from pgrelay.spark.names import sql_type
 from pgrelay.spark.records.decimals import integer_text
+from pgrelay.spark.records.sql import when
 from pgrelay.spark.records.values import clock, local_timestamp
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.widening import same_as, widens
 
 
-def converted(value: Expression, was: DataType, column: Column) -> Expression:
+def converted(value: str, was: DataType, column: Column) -> str:
     """A decoded value of type `was` as the column's type."""
     to = column.spark_type
     if was == to:
@@ -29,21 +29,21 @@ def converted(value: Expression, was: DataType, column: Column) -> Expression:
         return _text(value, was, column)
     element = column.element
     if element is not None and isinstance(was, ArrayType):
-        of = was.elementType
-        lost = F.exists(value, lambda each: each.isNotNull() & converted(each, of, element).isNull())
-        return F.when(~lost, F.transform(value, lambda each: converted(each, of, element)))
-    return value.try_cast(to) if widens(was, to) else same_as(value, was, to)
+        one = converted("each", was.elementType, element)
+        lost = f"exists({value}, each -> each IS NOT NULL AND {one} IS NULL)"
+        return when(f"NOT {lost}", f"transform({value}, each -> {one})")
+    return f"try_cast({value} AS {sql_type(to)})" if widens(was, to) else same_as(value, was, to)
 
 
-def _text(value: Expression, was: DataType, column: Column) -> Expression:
+def _text(value: str, was: DataType, column: Column) -> str:
     if isinstance(was, LongType) and column.type_name in ("time", "timetz"):
         return clock(value, "+00" if column.type_name == "timetz" else "")
     if isinstance(was, BinaryType) and column.type_name == "numeric":  # more digits than a decimal has
-        return integer_text(F.hex(value), F.lit(max(declared_scale(column.type_modifier), 0)))
+        return integer_text(f"hex({value})", str(max(declared_scale(column.type_modifier), 0)))
     if isinstance(was, BinaryType):
-        return F.base64(value)
+        return f"base64({value})"
     if isinstance(was, ArrayType | MapType):
-        return F.to_json(value)
+        return f"to_json({value})"
     if isinstance(was, TimestampType):  # not in the session's time zone
-        value = local_timestamp(F.unix_micros(value))
-    return value.cast("string") if isinstance(was, DecimalType) else value.try_cast("string")
+        value = local_timestamp(f"unix_micros({value})")
+    return f"CAST({value} AS string)" if isinstance(was, DecimalType) else f"try_cast({value} AS string)"

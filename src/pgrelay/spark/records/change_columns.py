@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as F
-
-from pgrelay.spark.names import quoted
+from pgrelay.spark.names import literal, quoted
+from pgrelay.spark.records.sql import named, when
 from pgrelay.spark.schemas.schema import TableSchema
 
 # Why a change is corrupt: the record is not a table's change of ours.
@@ -25,24 +23,24 @@ UNREGISTERED: Final = "written under a schema that the registry did not have whe
 OUTDATED: Final = (UNKNOWN, ABSENT, UNREGISTERED)
 
 
-def key_of(schema: TableSchema) -> Expression:
-    """The struct of the key's columns, taken from the row; null if the record has no key."""
-    deleted = F.col("op") == "d"
+def key_of(schema: TableSchema) -> str:
+    """SQL of the struct of the key's columns, taken from the row; null if the record has no key."""
     fields = [
-        F.when(deleted, F.col(f"before.{quoted(name)}")).otherwise(F.col(f"after.{quoted(name)}")).alias(name)
+        named(when("op = 'd'", f"before.{quoted(name)}", f"after.{quoted(name)}"), name)
         for name in schema.key
     ]
-    return F.when(F.col("has_key"), F.struct(*fields))
+    return when("has_key", f"struct({', '.join(fields)})")
 
 
-def unidentified(flat: Expression) -> Expression:
-    """Why the row that an update changed is unknown; null if it is known, or the change is no update.
+def unidentified(flat: str) -> str:
+    """SQL of why the row that an update changed is unknown; null if it is known, or this is no update.
 
-    The flat envelope has no old row. With a record key that is no loss: a changed key comes as two changes.
+    `flat`: whether the envelope is flat, which has no old row. With a record key that is no loss: a changed
+    key comes as two changes.
     """
     why = (
         "an update in the flat envelope without a record key, which does not show the old row: set "
         "records.envelope: debezium, mirror from after that change (startingOffsets, a new checkpoint and "
         "target), and UPDATE every row, or in a table without a key TRUNCATE it and insert the rows again"
     )
-    return F.when(flat & (F.col("op") == "u") & ~F.col("has_key"), F.lit(why))
+    return when(f"{flat} AND op = 'u' AND NOT has_key", literal(why))

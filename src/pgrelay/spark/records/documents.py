@@ -2,24 +2,24 @@
 
 In a map of texts a JSON number has passed through a double, and the document "a" looks like the text a. Such
 columns are parsed a second time, as variants, which keep up to 38 digits; a number with more is inexact.
+All is SQL.
 """
 
 from typing import Final
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DecimalType, StringType
 
 from pgrelay.encode.types import JSON, NUMBER, array_of
 from pgrelay.spark.names import quoted
 from pgrelay.spark.records.decimals import exact_decimal
-from pgrelay.spark.records.values import JSON_OPTIONS
+from pgrelay.spark.records.sql import from_json, named, when
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 
-# Signs that a document's number became a double: in its schema, or for arrays of mixed types in its text.
-_DOUBLE: Final = r"(?:^|<|: )DOUBLE(?:$|,|>)"
-_EXPONENT: Final = r"(?:^|[:\[,])-?[0-9.]+E"
+# Signs that a document's number became a double: in its schema, or for arrays of mixed types in its text. As
+# raw literals: a setting of the session decides what a backslash means in others.
+_DOUBLE: Final = "r'(?:^|<|: )DOUBLE(?:$|,|>)'"
+_EXPONENT: Final = r"r'(?:^|[:\[,])-?[0-9.]+E'"
 
 
 def needs_document(column: Column) -> bool:
@@ -29,26 +29,25 @@ def needs_document(column: Column) -> bool:
     return column.encoding in (JSON, array_of(JSON))
 
 
-def documents_of(text: Expression, schema: TableSchema) -> list[Expression]:
+def documents_of(text: str, schema: TableSchema) -> list[str]:
     """The columns, structs of variants, that `document_of` reads; none if no column needs a document."""
-    is_flat = F.col("envelope.__op").isNotNull()
     columns = []
     for number, names in enumerate(_told_apart(schema)):
         fields = ", ".join(f"{quoted(name)}: variant" for name in names)
+        envelope = from_json(text, f"before struct<{fields}>, after struct<{fields}>")
         # A flat record is itself the row.
-        envelope = F.from_json(text, f"before struct<{fields}>, after struct<{fields}>", JSON_OPTIONS)
-        flat = F.from_json(text, fields.replace("`: variant", "` variant"), JSON_OPTIONS)
+        flat = from_json(text, fields.replace("`: variant", "` variant"))
         columns += [
-            F.when(is_flat, flat).otherwise(envelope.getField(side)).alias(_documents(side, number))
+            named(when("envelope.__op IS NOT NULL", flat, f"{envelope}.{side}"), _documents(side, number))
             for side in ("before", "after")
         ]
     return columns
 
 
-def document_of(side: str, schema: TableSchema, name: str) -> Expression:
+def document_of(side: str, schema: TableSchema, name: str) -> str:
     """The variant of a column, given the name that it had when the record was written."""
     [number] = [number for number, names in enumerate(_told_apart(schema)) if name in names]
-    return F.col(_documents(side, number)).getField(name)
+    return f"{_documents(side, number)}.{quoted(name)}"
 
 
 def _documents(side: str, number: int) -> str:
@@ -68,7 +67,7 @@ def _told_apart(schema: TableSchema) -> list[list[str]]:
     return lists
 
 
-def value_of_document(text: Expression, document: Expression, column: Column) -> Expression:
+def value_of_document(text: str, document: str, column: Column) -> str:
     """The exact value of a column; null if its variant has lost digits."""
     to = column.spark_type
     if column.encoding == NUMBER:
@@ -76,23 +75,26 @@ def value_of_document(text: Expression, document: Expression, column: Column) ->
         return exact_decimal(digits, to) if isinstance(to, DecimalType) else digits
     if isinstance(to, ArrayType):
         return _decimals(text, document, to)
-    inexact = F.schema_of_variant(document).rlike(_DOUBLE) | F.to_json(document).rlike(_EXPONENT)
+    inexact = f"(rlike(schema_of_variant({document}), {_DOUBLE}) OR rlike(to_json({document}), {_EXPONENT}))"
     # A variant holds JSON's null as a document, which to us is null.
-    return F.when(text.isNotNull() & ~inexact, F.to_json(document))
+    return when(f"{text} IS NOT NULL AND NOT {inexact}", f"to_json({document})")
 
 
-def _digits(document: Expression) -> Expression:
+def _digits(document: str) -> str:
     """A number's digits, or the text in its place; null if it has become a double."""
-    return F.when(F.schema_of_variant(document) != "DOUBLE", F.try_variant_get(document, "$", "string"))
+    exact = f"schema_of_variant({document}) != 'DOUBLE'"
+    return when(exact, f"try_variant_get({document}, '$', 'string')")
 
 
-def _decimals(text: Expression, document: Expression, to: ArrayType) -> Expression:
-    parts = F.when(~text.startswith("[["), F.try_variant_get(document, "$", "array<variant>"))
-    texts = F.transform(parts, _digits)
-    inexact = F.exists(parts, lambda each: ~F.is_variant_null(each) & _digits(each).isNull())
+def _decimals(text: str, document: str, to: ArrayType) -> str:
+    whole = f"try_variant_get({document}, '$', 'array<variant>')"
+    parts = when(f"NOT startswith({text}, '[[')", whole)
+    digits = f"transform({parts}, each -> {_digits('each')})"
+    inexact = f"exists({parts}, each -> NOT is_variant_null(each) AND {_digits('each')} IS NULL)"
     of = to.elementType
     if isinstance(of, StringType):
-        return F.when(~inexact, texts)
+        return when(f"NOT {inexact}", digits)
     assert isinstance(of, DecimalType)
-    lost = F.exists(texts, lambda each: each.isNotNull() & exact_decimal(each, of).isNull())
-    return F.when(~inexact & ~lost, F.transform(texts, lambda each: exact_decimal(each, of)))
+    decimal = exact_decimal("each", of)
+    lost = f"exists({digits}, each -> each IS NOT NULL AND {decimal} IS NULL)"
+    return when(f"NOT {inexact} AND NOT {lost}", f"transform({digits}, each -> {decimal})")

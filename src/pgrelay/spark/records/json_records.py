@@ -10,20 +10,20 @@ pieces.
 """
 
 from collections.abc import Iterator
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
-from pgrelay.spark.names import quoted
+from pgrelay.spark.names import literal, quoted
 from pgrelay.spark.records.change_columns import ABSENT, INEXACT, PLACED, SIDES, UNKNOWN, key_of, unidentified
 from pgrelay.spark.records.documents import document_of, documents_of, needs_document, value_of_document
 from pgrelay.spark.records.order import before, by_version
+from pgrelay.spark.records.sql import array_of_texts, case, from_json, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
-from pgrelay.spark.records.values import JSON_OPTIONS, is_text, value_of
+from pgrelay.spark.records.values import is_text, value_of
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 from pgrelay.spark.schemas.widening import widened
@@ -34,6 +34,7 @@ _ENVELOPE: Final = (
     " source struct<commit_lsn: bigint, seq: bigint, txId: bigint, ts_us: bigint>,"
     " __op string, __malformed string"
 )
+_IS_FLAT: Final = "(envelope.__op IS NOT NULL)"
 
 # The columns that show what is wrong with a record.
 _KEPT: Final = (
@@ -43,203 +44,194 @@ _KEPT: Final = (
 
 
 class JsonRecords:
-    """The JSON records of a topic, as a schema has them.
+    """The JSON records of a topic, as a schema has them; one serves any number of batches.
 
-    `placeholder` as in `read_changes`. Building the expressions takes thousands of calls into Java, more than
-    half a second for a dozen columns. So they are built once, and serve any number of batches.
+    `placeholder` as in `read_changes`.
     """
 
     def __init__(self, schema: TableSchema, placeholder: bool | None) -> None:
         self.schema = schema
         self.placeholder = placeholder
+        self._parsed: list[list[Expression]] | None = None
 
     def changes(self, records: DataFrame) -> DataFrame:
         """The records of the topic as changes; `read_changes` has both shapes."""
-        rows = records.where(F.col("value").isNotNull())  # the others are tombstones
-        return reduce(lambda rows, columns: rows.select(*columns), self._steps, rows)
+        if self._parsed is None:
+            self._parsed = [parsed(records.sparkSession, columns) for columns in self._steps()]
+        rows = records.where("value IS NOT NULL")  # the others are tombstones
+        return reduce(lambda rows, columns: rows.select(*columns), self._parsed, rows)
 
-    @cached_property
-    def _steps(self) -> list[list[Expression | str]]:
+    def _steps(self) -> list[list[str]]:
         """The columns of each select on the way to the changes."""
         schema, placeholder = self.schema, self.placeholder
-        corrupt = _corrupt(schema, placeholder)
+        placed = [quoted(name) for name in PLACED]
         return [
             _envelope(),
-            ["*", F.when(_is_flat(), F.from_json("text", _ROW, JSON_OPTIONS)).alias("flat")],
-            _parsed(schema),
-            ["*", *(_texts(side, schema).alias(f"{side}_texts") for side in SIDES)],
+            ["*", named(when(_IS_FLAT, from_json("text", _ROW)), "flat")],
+            _members(schema),
+            ["*", *(named(_texts(side, schema), f"{side}_texts") for side in SIDES)],
             [
-                *PLACED,
+                *placed,
                 *_KEPT,
-                *(_row(side, schema, placeholder).alias(side) for side in SIDES),
-                _unchanged(schema, placeholder).alias("unchanged"),
+                *(named(_row(side, schema, placeholder), side) for side in SIDES),
+                named(_unchanged(schema, placeholder), "unchanged"),
             ],
-            [*PLACED, key_of(schema).alias("key"), *SIDES, "unchanged", corrupt.alias("corrupt")],
+            [
+                *placed,
+                named(key_of(schema), "key"),
+                *SIDES,
+                "unchanged",
+                named(_corrupt(schema, placeholder), "corrupt"),
+            ],
         ]
 
 
-def _is_flat() -> Expression:
-    return F.col("envelope.__op").isNotNull()
-
-
-def _envelope() -> list[Expression | str]:
-    text = F.col("value").cast("string")
-    options = JSON_OPTIONS | {"columnNameOfCorruptRecord": "__malformed"}
+def _envelope() -> list[str]:
+    text = "CAST(value AS string)"
+    envelope = from_json(text, _ENVELOPE, columnNameOfCorruptRecord="__malformed")
     return [
-        "topic",
-        "partition",
-        "offset",
-        F.col("key").isNotNull().alias("has_key"),
-        text.alias("text"),
-        F.from_json(text, _ENVELOPE, options).alias("envelope"),
+        *("topic", "partition", "`offset`"),
+        named("key IS NOT NULL", "has_key"),
+        named(text, "text"),
+        named(envelope, "envelope"),
     ]
 
 
-def _parsed(schema: TableSchema) -> list[Expression | str]:
+def _members(schema: TableSchema) -> list[str]:
     """What the record says about the change; each row is a map of texts, `before_row` or `after_row`."""
-    flat, source = _is_flat(), F.col("envelope.source")
 
-    def either(of_flat: Expression, of_envelope: Expression) -> Expression:
-        return F.when(flat, of_flat).otherwise(of_envelope)
+    def either(of_flat: str, of_envelope: str) -> str:
+        return when(_IS_FLAT, of_flat, of_envelope)
 
-    row = F.map_filter("flat", lambda name, _: ~name.isin(*sorted(FLAT_NAMES)))
-    deleted = F.col("flat.__deleted") == "true"
-    has_row = F.col("flat.__truncate").isNull()
-    malformed = F.col("envelope.__malformed").isNotNull() & ~flat
+    def number(member: str) -> str:
+        return f"try_cast(flat.{member} AS bigint)"
+
+    def row(condition: str) -> str:
+        own = ", ".join(map(literal, sorted(FLAT_NAMES)))
+        row = f"map_filter(flat, (name, value) -> name NOT IN ({own}))"
+        return when(f"{condition} AND flat.__truncate IS NULL", row)
+
+    told = from_json("flat.__unchanged", "array<string>")
+    malformed = f"(envelope.__malformed IS NOT NULL AND NOT {_IS_FLAT} OR envelope IS NULL)"
+    ts = either(f"timestamp_millis({number('__ts_ms')})", "timestamp_micros(envelope.source.ts_us)")
     return [
-        "topic",
-        "partition",
-        "offset",
-        either(F.col("flat.__op"), F.col("envelope.op")).alias("op"),
-        either(F.col("flat.__commit_lsn").try_cast("bigint"), source.commit_lsn).alias("commit_lsn"),
-        either(F.col("flat.__seq").try_cast("bigint"), source.seq).alias("seq"),
-        source.txId.alias("txid"),
-        either(
-            F.timestamp_millis(F.col("flat.__ts_ms").try_cast("bigint")), F.timestamp_micros(source.ts_us)
-        ).alias("ts"),
-        either(
-            F.from_json(F.col("flat.__unchanged"), "array<string>", JSON_OPTIONS), F.col("envelope.unchanged")
-        ).alias("told"),  # as unchanged
-        flat.alias("is_flat"),
+        *("topic", "partition", "`offset`"),
+        named(either("flat.__op", "envelope.op"), "op"),
+        named(either(number("__commit_lsn"), "envelope.source.commit_lsn"), "commit_lsn"),
+        named(either(number("__seq"), "envelope.source.seq"), "seq"),
+        named("envelope.source.txId", "txid"),
+        named(ts, "ts"),
+        named(either(told, "envelope.unchanged"), "told"),  # as unchanged
+        named(_IS_FLAT, "is_flat"),
         "has_key",
-        either(F.when(deleted & has_row, row), F.col("envelope.before")).alias("before_row"),
-        either(F.when(~deleted & has_row, row), F.col("envelope.after")).alias("after_row"),
+        named(either(row("flat.__deleted = 'true'"), "envelope.before"), "before_row"),
+        named(either(row("flat.__deleted != 'true'"), "envelope.after"), "after_row"),
         "text",
-        (malformed | F.col("envelope").isNull()).alias("malformed"),
-        *documents_of(F.col("text"), schema),
+        named(malformed, "malformed"),
+        *documents_of("text", schema),
     ]
 
 
-def _texts(side: str, schema: TableSchema) -> Expression:
+def _texts(side: str, schema: TableSchema) -> str:
     """The texts of a row, in the order of `known_names`; null if there is no row."""
-    row, names = F.col(f"{side}_row"), _literals(schema.known_names())
-    in_order = F.map_keys(row) == _literals([column.name for column in schema.columns])
-    found = F.transform(names, lambda name: F.try_element_at(row, name))
-    return F.when(row.isNull(), None).when(in_order, F.map_values(row)).otherwise(found)
+    row = f"{side}_row"
+    in_order = f"map_keys({row}) = {texts(column.name for column in schema.columns)}"
+    found = f"transform({texts(schema.known_names())}, name -> try_element_at({row}, name))"
+    return case([(f"{row} IS NULL", "NULL"), (in_order, f"map_values({row})")], found)
 
 
-def _text(side: str, schema: TableSchema, name: str) -> Expression:
+def _text(side: str, schema: TableSchema, name: str) -> str:
     # Past the end, and so null, if the row has the columns in force and no others.
-    return F.get(f"{side}_texts", F.lit(schema.known_names().index(name)))
+    return f"get({side}_texts, {schema.known_names().index(name)})"
 
 
-def _row(side: str, schema: TableSchema, placeholder: bool | None) -> Expression:
+def _row(side: str, schema: TableSchema, placeholder: bool | None) -> str:
     """The row as a struct; null if there is none."""
-    fields = [_value(side, schema, column, placeholder).alias(column.name) for column in schema.columns]
-    return F.when(F.col(f"{side}_texts").isNotNull(), F.struct(*fields))
+    fields = (named(_value(side, schema, c, placeholder), c.name) for c in schema.columns)
+    return when(f"{side}_texts IS NOT NULL", f"struct({', '.join(fields)})")
 
 
-def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Expression:
+def _value(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> str:
     """A column's value, converted by the version of the schema that held at the change's position."""
 
-    def read(was: Column) -> Expression:
+    def read(was: Column) -> str:
         text = _text(side, schema, was.name)
         if needs_document(was):
             value = value_of_document(text, document_of(side, schema, was.name), was)
         else:
             value = value_of(text, was)
         if placeholder and was.toastable and side == "after":
-            value = F.when(text != PLACEHOLDER, value)
+            value = when(f"{text} != '{PLACEHOLDER}'", value)
         return value if was.spark_type == column.spark_type else widened(value, was, column)
 
     return by_version(schema.lineage(column.name), schema, read)
 
 
-def _unchanged(schema: TableSchema, placeholder: bool | None) -> Expression:
+def _unchanged(schema: TableSchema, placeholder: bool | None) -> str:
     """The names of unchanged columns; an empty array rather than null."""
-    told = named_now(F.coalesce("told", F.array().cast("array<string>")), schema)
+    told = named_now(f"coalesce(told, {texts([])})", schema)
     held = [
-        F.when(_written(schema, "after", c) == PLACEHOLDER, F.lit(c.name))
+        when(f"{_written(schema, 'after', c)} = '{PLACEHOLDER}'", literal(c.name))
         for c in schema.columns
         if c.toastable and placeholder
     ]
-    return F.filter(F.concat(told, F.array(*held)) if held else told, lambda name: name.isNotNull())
+    return f"filter(concat({told}, {array_of_texts(held)}), name -> name IS NOT NULL)"
 
 
-def _written(schema: TableSchema, side: str, column: Column) -> Expression:
+def _written(schema: TableSchema, side: str, column: Column) -> str:
     """The text of a column, under the name that it had when it was written."""
     return by_version(schema.lineage(column.name), schema, lambda was: _text(side, schema, was.name))
 
 
-def _corrupt(schema: TableSchema, placeholder: bool | None) -> Expression:
+def _corrupt(schema: TableSchema, placeholder: bool | None) -> str:
     """Why the record can't be read exactly, and its text; null if it can."""
-    no_record = (
-        F.col("malformed") | F.col("op").isNull() | F.col("commit_lsn").isNull() | F.col("seq").isNull()
-    )
+    no_record = "malformed OR op IS NULL OR commit_lsn IS NULL OR seq IS NULL"
     reasons = [
-        F.when(F.col("text").startswith("\0"), F.lit("a record in Avro: pass the registry")),
-        F.when(no_record, F.lit("no record of a table's change in JSON")),
-        unidentified(F.col("is_flat")),
+        when("startswith(text, chr(0))", "'a record in Avro: pass the registry'"),
+        when(no_record, literal("no record of a table's change in JSON")),
+        unidentified("is_flat"),
     ]
     for side in ("after", "before"):
         reasons += _misnamed(side, schema)
         for column in schema.columns:
             reasons += _inexact(side, schema, column, placeholder)
-    return F.concat(F.coalesce(*reasons), F.lit(", in "), F.col("text"))
+    return f"concat(coalesce({', '.join(reasons)}), ', in ', text)"
 
 
-def _misnamed(side: str, schema: TableSchema) -> list[Expression]:
+def _misnamed(side: str, schema: TableSchema) -> list[str]:
     """What is wrong with the names of a row's columns; null if nothing is."""
-    names, expected = F.map_keys(f"{side}_row"), _expected(schema)
-    told = F.coalesce("told", F.array().cast("array<string>"))
-    absent = F.array_except(expected, F.array_union(names, told))
-    unknown = F.filter(names, lambda name: ~name.isin(schema.known_names()))
+    names, expected = f"map_keys({side}_row)", _expected(schema)
+    absent = f"array_except({expected}, array_union({names}, coalesce(told, {texts([])})))"
+    unknown = f"filter({names}, name -> NOT array_contains({texts(schema.known_names())}, name))"
     reasons = {UNKNOWN: unknown}
     if side == "after":
         reasons = {ABSENT: absent} | reasons
     # Only the few rows with other names are examined closely.
     return [
-        F.when((names != expected) & (F.size(which) > 0), F.concat(F.lit(why), F.array_join(which, ", ")))
+        when(
+            f"{names} != {expected} AND size({which}) > 0",
+            f"concat({literal(why)}, array_join({which}, ', '))",
+        )
         for why, which in reasons.items()
     ]
 
 
-def _expected(schema: TableSchema) -> Expression:
+def _expected(schema: TableSchema) -> str:
     """The columns that a row has by the version that held at the change's position."""
-    names = [_literals([column.name for column in version.columns]) for version in schema.versions]
-    if len(names) == 1:
-        return names[0]
-    branches = F.when(before(schema.versions[1].position), names[0])
-    for version, of_version in zip(schema.versions[2:], names[1:], strict=False):
-        branches = branches.when(before(version.position), of_version)
-    return branches.otherwise(names[-1])
+    names = [texts(column.name for column in version.columns) for version in schema.versions]
+    later = [before(version.position) for version in schema.versions[1:]]
+    return case([*zip(later, names, strict=False)], names[-1])
 
 
-def _inexact(
-    side: str, schema: TableSchema, column: Column, placeholder: bool | None
-) -> Iterator[Expression]:
+def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool | None) -> Iterator[str]:
     """What may be wrong with a column's value; each is null if it is not."""
     text = _written(schema, side, column)
     if column.toastable and placeholder is None:
-        yield F.when(text == PLACEHOLDER, F.lit(doubtful(column.name)))
+        yield when(f"{text} = '{PLACEHOLDER}'", literal(doubtful(column.name)))
     if all(is_text(was) and not needs_document(was) for _, was in schema.lineage(column.name)):
         return
-    told = F.concat(F.lit(f"{column.name}: '"), text)
-    lost = text.isNotNull() & F.col(f"{side}.{quoted(column.name)}").isNull()
+    lost = f"{text} IS NOT NULL AND {side}.{quoted(column.name)} IS NULL"
     if column.toastable and placeholder:
-        lost &= text != PLACEHOLDER
-    yield F.when(lost, F.concat(told, F.lit(f"' {INEXACT}{column.spark_type.simpleString()}")))
-
-
-def _literals(names: list[str]) -> Expression:
-    return F.array(*(F.lit(name) for name in names))
+        lost += f" AND {text} != '{PLACEHOLDER}'"
+    told, kind = literal(f"{column.name}: '"), literal(f"' {INEXACT}{column.spark_type.simpleString()}")
+    yield when(lost, f"concat({told}, {text}, {kind})")

@@ -1,4 +1,4 @@
-"""Converting a JSON value's text to the column's exact type, with Spark's own expressions.
+"""Converting a JSON value's text to the column's exact type, with Spark's own functions, in SQL.
 
 Each returns null for a value that is not exactly of the type; the caller distinguishes that from a value that
 was null. Nothing is ever rounded. `from_json` itself would round 1.239 to a decimal(12,2), and read the year
@@ -7,8 +7,6 @@ was null. Nothing is ever rounded. `from_json` itself would round 1.239 to a dec
 
 from typing import Final
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -22,16 +20,15 @@ from pyspark.sql.types import (
 
 from pgrelay.encode.types import DECIMAL_BASE64, EPOCH_DAYS, HEX, MICROS, VARIABLE_DECIMAL
 from pgrelay.encode.values.numbers import declared_scale
+from pgrelay.spark.names import sql_type
 from pgrelay.spark.records.decimals import decimal_text, exact_decimal, variable_decimal_text
+from pgrelay.spark.records.sql import from_json, when
 from pgrelay.spark.schemas.columns import Column
-
-# By default the parser refuses a number of a thousand digits, and a string of 20 MB.
-JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
 
 _DAY_US: Final = 86_400_000_000
 
 
-def value_of(text: Expression, column: Column) -> Expression:
+def value_of(text: str, column: Column) -> str:
     """The value of a column from its JSON's text (a string without quotes); null if it is not exact."""
     if is_text(column):
         return text
@@ -42,15 +39,15 @@ def value_of(text: Expression, column: Column) -> Expression:
     if isinstance(to, StringType):
         return _string(text, column)
     if isinstance(to, DecimalType):
-        digits = decimal_text(text, F.lit(to.scale)) if column.encoding == DECIMAL_BASE64 else text
+        digits = decimal_text(text, str(to.scale)) if column.encoding == DECIMAL_BASE64 else text
         return exact_decimal(digits, to)
     if isinstance(to, BinaryType):
-        return F.try_to_binary(text, F.lit("hex" if column.encoding == HEX else "base64"))
+        return f"try_to_binary({text}, '{'hex' if column.encoding == HEX else 'base64'}')"
     if isinstance(to, MapType):
-        return F.from_json(text, to.simpleString(), JSON_OPTIONS)
+        return from_json(text, to.simpleString())
     if isinstance(to, DateType | TimestampType | TimestampNTZType):
         return _temporal(text, column.encoding, to)
-    return text.try_cast(to)
+    return f"try_cast({text} AS {sql_type(to)})"
 
 
 def is_text(column: Column) -> bool:
@@ -59,13 +56,14 @@ def is_text(column: Column) -> bool:
     return column.text or (plain and column.element is None)
 
 
-def _array(text: Expression, element: Column) -> Expression:
+def _array(text: str, element: Column) -> str:
     """Null also for two or more dimensions, which one array type can't tell apart from one dimension."""
-    texts = F.when(~text.startswith("[["), F.from_json(text, "array<string>", JSON_OPTIONS))
+    texts = when(f"NOT startswith({text}, '[[')", from_json(text, "array<string>"))
     if is_text(element):
         return texts
-    inexact = F.exists(texts, lambda each: each.isNotNull() & value_of(each, element).isNull())
-    return F.when(~inexact, F.transform(texts, lambda each: value_of(each, element)))
+    value = value_of("each", element)
+    inexact = f"exists({texts}, each -> each IS NOT NULL AND {value} IS NULL)"
+    return when(f"NOT {inexact}", f"transform({texts}, each -> {value})")
 
 
 def _decoded(column: Column) -> bool:
@@ -73,43 +71,38 @@ def _decoded(column: Column) -> bool:
     return column.encoding in (MICROS, VARIABLE_DECIMAL, DECIMAL_BASE64)
 
 
-def _string(text: Expression, column: Column) -> Expression:
+def _string(text: str, column: Column) -> str:
     if column.encoding == VARIABLE_DECIMAL:
         return variable_decimal_text(text)
     if column.encoding == DECIMAL_BASE64:
-        return decimal_text(text, F.lit(max(declared_scale(column.type_modifier), 0)))
+        return decimal_text(text, str(max(declared_scale(column.type_modifier), 0)))
     # microseconds of time and timetz, which Delta and Iceberg have no type for
-    return clock(text.try_cast("bigint"), "+00" if column.type_name == "timetz" else "")
+    return clock(f"try_cast({text} AS bigint)", "+00" if column.type_name == "timetz" else "")
 
 
-def clock(micros: Expression, zone: str = "") -> Expression:
+def clock(micros: str, zone: str = "") -> str:
     """The time of day as Postgres prints it, 14:54:02.5, from microseconds since midnight."""
-    parts = [_whole(micros, 3_600_000_000), _whole(micros, 60_000_000) % 60, _whole(micros, 1_000_000) % 60]
-    whole = F.concat_ws(":", *(F.lpad(part.cast("string"), 2, "0") for part in parts))
-    fraction = F.rtrim(F.lpad((micros % 1_000_000).cast("string"), 6, "0"), F.lit("0"))
-    point = F.when(fraction != "", F.concat(F.lit("."), fraction)).otherwise("")
-    return F.when(micros.isNotNull(), F.concat(whole, point, F.lit(zone)))
+    parts = [f"{micros} div 3600000000", f"{micros} div 60000000 % 60", f"{micros} div 1000000 % 60"]
+    whole = ", ".join(f"lpad(CAST({part} AS string), 2, '0')" for part in parts)
+    fraction = f"trim(TRAILING '0' FROM lpad(CAST({micros} % 1000000 AS string), 6, '0'))"
+    point = when(f"{fraction} != ''", f"concat('.', {fraction})", "''")
+    return when(f"{micros} IS NOT NULL", f"concat(concat_ws(':', {whole}), {point}, '{zone}')")
 
 
-def _temporal(text: Expression, encoding: str, to: DataType) -> Expression:
+def _temporal(text: str, encoding: str, to: DataType) -> str:
     if encoding == EPOCH_DAYS:
-        return F.date_from_unix_date(text.try_cast("int"))
+        return f"date_from_unix_date(try_cast({text} AS int))"
     if encoding == MICROS and isinstance(to, TimestampType):
-        return F.timestamp_micros(text.try_cast("bigint"))
+        return f"timestamp_micros(try_cast({text} AS bigint))"
     if encoding == MICROS:
-        return local_timestamp(text.try_cast("bigint"))
+        return local_timestamp(f"try_cast({text} AS bigint)")
     # A cast ignores what follows the date, which in all that Postgres prints is only the mark BC.
-    return F.when(~text.endswith("BC"), text.try_cast(to))
+    return when(f"NOT endswith({text}, 'BC')", f"try_cast({text} AS {sql_type(to)})")
 
 
-def local_timestamp(micros: Expression) -> Expression:
+def local_timestamp(micros: str) -> str:
     """The timestamp so many microseconds after 1970, whatever the session's time zone."""
-    within = F.pmod(micros, F.lit(_DAY_US))
-    days = _whole(micros - within, _DAY_US).cast("int")
-    seconds = (within.cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
-    return F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(days, None, None, seconds)
-
-
-def _whole(number: Expression, by: int) -> Expression:
-    """The whole part of a division of integers; `/` would return a double."""
-    return F.call_function("div", number, F.lit(by))
+    within = f"pmod({micros}, {_DAY_US})"
+    days = f"CAST(({micros} - {within}) div {_DAY_US} AS int)"
+    seconds = f"CAST(CAST({within} AS decimal(18,0)) / 1000000 AS decimal(18,6))"
+    return f"(CAST('1970-01-01' AS timestamp_ntz) + make_dt_interval({days}, 0, 0, {seconds}))"

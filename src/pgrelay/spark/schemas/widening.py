@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -19,6 +17,7 @@ from pyspark.sql.types import (
 
 from pgrelay.encode.types import STRING
 from pgrelay.encode.values.numbers import declared_precision, declared_scale
+from pgrelay.spark.names import sql_type
 from pgrelay.spark.schemas.columns import Column
 
 _EXACT: Final = (IntegralType, DecimalType)
@@ -59,19 +58,20 @@ def widens(was: DataType, now: DataType) -> bool:
     return one == "float" and other == "double"
 
 
-def widened(value: Expression, was: Column, now: Column) -> Expression:
-    """A value of an earlier type as one of a later; null, which counts as inexact, if it would differ."""
+def widened(value: str, was: Column, now: Column) -> str:
+    """SQL of a value of an earlier type as one of a later; null, so inexact, if it would differ."""
     if widens(was.spark_type, now.spark_type):
-        return value.cast(now.spark_type)
+        return f"CAST({value} AS {sql_type(now.spark_type)})"
     return same_as(value, was.spark_type, now.spark_type)
 
 
-def same_as(value: Expression, was: DataType, now: DataType) -> Expression:
-    """A value of one type as the equal value of the other; null if there is none."""
+def same_as(value: str, was: DataType, now: DataType) -> str:
+    """SQL of a value of one type as the equal value of the other; null if there is none."""
+    to = sql_type(now)
     if not _comparable(was, now):
-        return F.lit(None).cast(now)
-    there = value.try_cast(now)
-    return F.when(there.try_cast(was).eqNullSafe(value), there)
+        return f"CAST(NULL AS {to})"
+    there = f"try_cast({value} AS {to})"
+    return f"CASE WHEN try_cast({there} AS {sql_type(was)}) <=> {value} THEN {there} END"
 
 
 def _comparable(was: DataType, now: DataType) -> bool:
