@@ -45,7 +45,12 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a string literal of SQL."""
+    """A text as a string literal of SQL.
+
+    A setting of the session decides whether a backslash escapes, so one is used only for quotes.
+    """
+    if "\\" in text and "'" not in text:
+        return f"r'{text}'"
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

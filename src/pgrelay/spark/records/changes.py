@@ -1,7 +1,6 @@
 """Changes as a DataFrame: the records of a table's topic, with rows typed like the table's columns."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from pyspark.sql import Column as Expression
@@ -13,8 +12,6 @@ from pgrelay.spark.records.avro_records import AvroRecords, schema_id
 from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema import TableSchema
-
-_SCHEMAS: Final = 16  # whose expressions are cached between reads
 
 _JSON: Final = -1  # in place of a schema's id
 
@@ -52,23 +49,12 @@ def read_changes(
     schema.refuse_clash()
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
-        return _json_records(schema, placeholder).changes(records)
-    texts = Registry(registry).of_topic(topic)
-    return _avro_records(schema, tuple(sorted(texts.items())), placeholder).changes(records)
-
-
-_json_records = lru_cache(maxsize=_SCHEMAS)(JsonRecords)
-
-
-@lru_cache(maxsize=_SCHEMAS)
-def _avro_records(
-    schema: TableSchema, texts: tuple[tuple[int, str], ...], placeholder: bool | None
-) -> AvroRecords:
-    return AvroRecords(schema, dict(texts), placeholder)
+        return JsonRecords(schema, placeholder).changes(records)
+    return AvroRecords(schema, Registry(registry).of_topic(topic), placeholder).changes(records)
 
 
 class Decoder:
-    """Changes of records that were read already. The expressions for a schema serve all batches."""
+    """Changes of records that were read already. A schema's reader serves all batches."""
 
     def __init__(self, registry: Registry | None = None, placeholder: bool | None = None) -> None:
         self._registry = registry
