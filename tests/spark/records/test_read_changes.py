@@ -232,8 +232,8 @@ def test_session_settings_do_not_change_what_is_read(spark: SparkSession, settin
     assert [(row.corrupt, row.after.asDict()) for row in found] == [(None, expected())] * 2
     assert found[0].ts.astimezone(UTC) == datetime(1970, 1, 1, 0, 0, 1, 10, tzinfo=UTC)
     for n, trap in enumerate(TRAPS):
-        told = (corrupt[n] or "").replace("\\'", "'")  # with escapedStringLiterals, quotes look so
-        assert told.startswith(trap[5].replace("v:", f"v{n}:")), trap
+        message = (corrupt[n] or "").replace("\\'", "'")  # with escapedStringLiterals, quotes look so
+        assert message.startswith(trap[5].replace("v:", f"v{n}:")), trap
 
 
 def test_a_flat_update_without_a_record_key_is_corrupt(spark: SparkSession) -> None:
