@@ -73,6 +73,9 @@ def test_a_mirror_stopped_before_it_begins_ends_cleanly(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "stopped" in done.stderr
     assert "starting Spark" not in done.stderr
+    cut = signalled(signal.SIGTERM, "spark-mirror", "--once", "--config", str(path))
+    assert cut.returncode == 130
+    assert "pgrelay: stopped before the targets had all that the topics hold: run it again" in cut.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -24,8 +24,9 @@ exit codes:
   3    the stream cannot go on without losing data: slot lost, a gap, another cluster
   4    a record can't be encoded or delivered, and the policy says stop
   1    anything else; for reset and plan also a server that can't be reached
-  130  Ctrl-C ended a command other than run, or any stop ended skip, before it was done
-  143  SIGTERM ended a command other than run and skip before it was done
+  130  Ctrl-C ended a command other than run and spark-mirror before it was done,
+       or any stop ended skip or spark-mirror --once
+  143  SIGTERM ended a command other than run, skip and spark-mirror before it was done
 check exits with 3 or 2 if a run would, with 2 if a server can't be reached, and with 0 if it only warns.
 
 Trouble that passes (the broker is down, Postgres restarts) never ends a run.

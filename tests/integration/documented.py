@@ -32,15 +32,25 @@ def without_two_phase(slot: str) -> list[str]:
 
 def acl_bindings(prefix: str, *, exactly_once: bool, dead_letters: bool = False) -> list[AclBinding]:
     """The ACLs that kafka-acls.sh adds, with `prefix` in place of `app`."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
-    always, once, letters = blocks
-    chosen = always + once * exactly_once + letters * dead_letters
-    commands = chosen.replace("\\\n", "").splitlines()
-    assert all(re.search(r" (app\.|pgrelay-)", command) for command in commands)
+    always, once, letters, _ = _blocks()
+    return _in_force(always + once * exactly_once + letters * dead_letters, prefix)
+
+
+def acl_bindings_of_mirrors(prefix: str) -> list[AclBinding]:
+    """The same for a mirror's user, which is `mirror`."""
+    *_, mirrors = _blocks()
+    return _in_force(mirrors, prefix)
+
+
+def _blocks() -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", _SECURITY.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _in_force(commands: str, prefix: str) -> list[AclBinding]:
+    lines = commands.replace("\\\n", "").splitlines()
+    assert all(re.search(r" (app\.|pgrelay-|spark-kafka-)", line) for line in lines)
     return [
-        binding
-        for command in commands
-        for binding in _bindings(shlex.split(command.replace(" app.", f" {prefix}.")))
+        binding for line in lines for binding in _bindings(shlex.split(line.replace(" app.", f" {prefix}.")))
     ]
 
 

@@ -90,6 +90,10 @@ def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
     assert reason(ValueError("no number\nand more")) == "no number"
 
 
+def test_a_query_that_has_not_failed_has_no_error() -> None:
+    assert pg.query_error(None) is None
+
+
 def test_other_errors_are_one_line_too() -> None:
     error = pg.query_error(StreamingQueryException("\n[STREAM_FAILED] the disk is full\n\tat java"))
     assert (type(error), str(error)) == (

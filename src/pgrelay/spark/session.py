@@ -86,8 +86,8 @@ def session(
     override our settings (`{"spark.driver.memory": "4g"}`); `master` None leaves it to `spark-submit`.
     Missing jars are downloaded, and `progress` follows that (by default lines on stderr); `jars` has Maven
     coordinates of more of them (`org.apache.hadoop:hadoop-aws:3.4.2`), see `spark_jars`. If this process
-    already has a session, returns that one, with those options that can change while it runs. Raises
-    SetupError if it can't be as asked for, and Unavailable if a jar or Java can't be had.
+    already has a session, returns that one, with its jars, and with those options that can change while it
+    runs. Raises SetupError if it can't be as asked for, and Unavailable if a jar or Java can't be had.
     """
     location = absolute(warehouse)
     running = _running()

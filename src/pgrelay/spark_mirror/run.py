@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pgrelay import spark as pg
 from pgrelay.early_stop import noted
+from pgrelay.errors import Interrupted
 from pgrelay.spark.session import silence
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import told_at_start, told_of_java
@@ -43,10 +44,11 @@ class Stopped(Exception):
 def run(config: MirrorConfig, *, once: bool = False) -> None:
     """Mirror until SIGTERM or SIGINT; with `once`, until the targets have what the topics hold by now.
 
-    Raises SetupError, GapError or RecordError as `pgrelay.spark.mirror` does, and PgrelayError if Spark
-    itself fails.
+    Raises SetupError, GapError or RecordError as `pgrelay.spark.mirror` does, PgrelayError if Spark itself
+    fails, and Interrupted if a signal comes first with `once`.
     """
     stop = threading.Event()
+    done = False
     metrics = registry()
     try:
         with _asked_to_stop(stop), _served(config, metrics), told_of_java(stop):
@@ -58,13 +60,15 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
                 spark.streams.addListener(_listener(spark, config, metrics))
                 with told_at_start("kafka.options, lake"):
                     query = _mirror(spark, config, once)
-                _follow(query, stop)
+                done = _follow(query, stop)
                 _let_the_listener_finish(spark)
             finally:
                 spark.stop()
     except (Stopped, KeyboardInterrupt):
         pass  # PySpark's handler raises the latter while the session is made
     _log.info("stopped")
+    if once and not done:
+        raise Interrupted("stopped before the targets had all that the topics hold: run it again")
 
 
 def registry() -> CollectorRegistry:
@@ -134,12 +138,15 @@ def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQ
     )
 
 
-def _follow(query: StreamingQuery, stop: threading.Event) -> None:
-    """Wait until the query ends, or is asked to end; then until its current batch has ended."""
+def _follow(query: StreamingQuery, stop: threading.Event) -> bool:
+    """Wait until the query ends, or is asked to end; then until its current batch has ended.
+
+    Returns whether it ended by itself.
+    """
     try:
         while not stop.is_set():
             if query.awaitTermination(_LOOK_EVERY_S):
-                return
+                return True
         _finish_batch(query)
         query.stop()
     except StreamingQueryException as error:
@@ -147,6 +154,7 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> None:
         if type(failure) is pg.PgrelayError:  # not a refusal of ours
             _log.error("the query failed", spark=str(error))
         raise failure from error
+    return False
 
 
 def _finish_batch(query: StreamingQuery) -> None:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 from psycopg.conninfo import make_conninfo
@@ -54,7 +55,7 @@ LISTENER = {
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The relay's passwords, random for each run of the tests."""
+    """The relay's passwords, random for each run of the tests. A mirror's user has the same at the broker."""
 
     postgres: str
     kafka: str
@@ -114,12 +115,12 @@ def broker(folder: Path, authority: Authority, passwords: Secrets) -> Iterator[K
         # The secured listener advertises a proxy's address.
         stack.enter_context(Proxy(kafka.behind_proxy, kafka.proxy_port))
         client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        credential = UserScramCredentialUpsertion(
-            "pgrelay",
-            ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096),
-            passwords.kafka.encode(),
-        )
-        for done in client.alter_user_scram_credentials([credential]).values():
+        kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        users: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(user, kind, passwords.kafka.encode())
+            for user in ("pgrelay", "mirror")
+        ]
+        for done in client.alter_user_scram_credentials(users).values():
             done.result()
         yield kafka
 

@@ -66,6 +66,19 @@ def with_unsafe_retention(spark: SparkSession, act: Callable[[], None]) -> None:
         spark.conf.unset(check)
 
 
+def test_a_failure_of_the_lake_is_one_line_that_names_the_target(
+    spark: SparkSession, topic: Topic, target: str
+) -> None:
+    schema = table(topic.name, *COLUMNS)
+    for lsn in (10, 20):
+        topic.write(change("c", lsn, after={"id": lsn, "v": "a"}))
+        pg.apply_changes(topic.changes(schema), target, schema=schema)
+    for row in spark.table(target).select("_metadata.file_path").collect():
+        Path(row["file_path"].removeprefix("file:")).unlink()
+    with pytest.raises(pg.PgrelayError, match=rf"^compact {target}: [^\n]+$"):
+        pg.compact(spark, target)
+
+
 def test_a_purge_that_could_disturb_readers_is_refused(
     spark: SparkSession, topic: Topic, target: str
 ) -> None:

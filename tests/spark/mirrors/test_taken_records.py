@@ -2,6 +2,7 @@
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
@@ -47,3 +48,22 @@ def test_records_deleted_before_they_were_read_are_not_skipped_silently(
         handmade.mirror({"a": target})
     handmade.mirror({"a": target}, options=ONCE)
     assert rows(spark.table(target), "id") == {(1,): 1, (22,): 1}
+
+
+def test_a_new_checkpoint_that_comes_too_late_is_told(
+    spark: SparkSession, handmade: HandmadeRelay, target: str
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.table("b", ID)
+    for table in ("a", "b"):
+        handmade.write(table, *(change("c", 10 + n, after={"id": n}) for n in range(3)))
+    handmade.take("a", 2)
+    targets = {table: f"{target}_{table}" for table in ("a", "b")}
+    with capture_logs() as told:
+        handmade.mirror(targets)
+    [warning] = [each for each in told if each["log_level"] == "warning"]
+    assert (warning["topic"], warning["records"]) == (topic, 2)
+    assert "first records are gone" in warning["event"]
+    with capture_logs() as told:
+        handmade.mirror(targets)
+    assert not [each for each in told if each["log_level"] == "warning"]

@@ -117,7 +117,7 @@ def test_later_schemas_are_added_to_those_already_read(spark: SparkSession, hand
     assert [version.columns for version in second[b].versions] == [(id_,), (id_, name)]
     assert topic.read(spark, [b]) == {b: second[b]}
     with pytest.raises(SetupError, match=r"has no schemas of typo: "):
-        pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=["typo"])
+        pg.table_schemas(spark, handmade.bootstrap, handmade.prefix, topics=[a, "typo"])
 
 
 def test_what_a_relay_repeats_at_its_starts_is_kept_once(

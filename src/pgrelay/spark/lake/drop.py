@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.delta_folders import remove
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.rejects import CORRUPT
@@ -33,11 +34,12 @@ def drop(spark: SparkSession, target: str, *, using: Using = "delta") -> None:
         raise SetupError(f"{table.name}: no such table")
     if there and not _is_ours(table):
         raise SetupError(f"{table.name} was not made by pgrelay: DROP TABLE {table.name} yourself")
-    # The positions last, so that a drop that was interrupted can be repeated.
-    if there:
-        _drop(table)
-    if remembered:
-        _drop(positions)
+    with told_of(f"drop {target}"):
+        # The positions last, so that a drop that was interrupted can be repeated.
+        if there:
+            _drop(table)
+        if remembered:
+            _drop(positions)
 
 
 def _is_ours(table: LakeTable) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pgrelay.errors import SetupError
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.positions import positions_table
 from pgrelay.spark.lake.tables import LakeTable, Using, lake_table
 
@@ -17,16 +18,19 @@ def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None
     """Rewrite a target's small files as large ones, without the rows that are marked as deleted.
 
     The rows stay the same, as do older versions until they are purged. Run it between two batches of the
-    mirror: a batch that runs meanwhile may fail, and is repeated when the mirror is started again.
+    mirror: a batch that runs meanwhile may fail, and is repeated when the mirror is started again. Raises
+    SetupError if there is no such table, and PgrelayError if Delta or Iceberg fails.
     """
     table = _existing(spark, target, using)
-    if using == "delta":
-        spark.sql(f"OPTIMIZE {table.name}")
-        spark.sql(f"REORG TABLE {table.name} APPLY (PURGE)")
-        return
-    table.call("rewrite_data_files", "options => map('delete-file-threshold', '1', 'min-input-files', '2')")
-    table.call("rewrite_position_delete_files")
-    table.call("rewrite_manifests")
+    with told_of(f"compact {target}"):
+        if using == "delta":
+            spark.sql(f"OPTIMIZE {table.name}")
+            spark.sql(f"REORG TABLE {table.name} APPLY (PURGE)")
+            return
+        files = "options => map('delete-file-threshold', '1', 'min-input-files', '2')"
+        table.call("rewrite_data_files", files)
+        table.call("rewrite_position_delete_files")
+        table.call("rewrite_manifests")
 
 
 def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = _KEPT) -> None:
@@ -43,13 +47,14 @@ def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_tha
                 f"older_than={older_than}: a reader of an old version could lose its files; take 7 days or "
                 "more, or set spark.databricks.delta.retentionDurationCheck.enabled to false"
             )
-    table.shed_metadata()
-    if (beside := positions_table(table)).exists():
-        beside.shed_metadata()
-    if using == "delta":
-        spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
-        return
-    table.expire(datetime.now(UTC) - older_than)
+    with told_of(f"purge {target}"):
+        table.shed_metadata()
+        if (beside := positions_table(table)).exists():
+            beside.shed_metadata()
+        if using == "delta":
+            spark.sql(f"VACUUM {table.name} RETAIN {older_than / timedelta(hours=1)} HOURS")
+            return
+        table.expire(datetime.now(UTC) - older_than)
 
 
 def _existing(spark: SparkSession, target: str, using: Using) -> LakeTable:

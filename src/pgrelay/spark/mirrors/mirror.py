@@ -19,7 +19,7 @@ from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from pgrelay.spark.mirrors.missing_targets import refuse_missing_targets
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import refuse_left_out
-from pgrelay.spark.mirrors.taken_records import refuse_taken
+from pgrelay.spark.mirrors.taken_records import refuse_taken, warn_of_taken
 from pgrelay.spark.mirrors.topic_ids import Apply, TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.mirrors.under_way import under_way
@@ -181,6 +181,7 @@ def _query(
     ids = TopicIds(source, topics)
     ids.refuse_made_anew()
     refuse_taken(source, topics)
+    warn_of_taken(source, tables)
     warn_of_topics(spark, servers, tables, options)
     stream = read_topics(spark, servers, *topics, options=options, streaming=True)
     writer = stream.writeStream.foreachBatch(_watched(checkpoint, ids.checking(apply)))

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from typing import Final
+from typing import Final, overload
 
 from pyspark.errors import StreamingQueryException
 
@@ -12,12 +12,20 @@ from pgrelay.errors import PgrelayError
 _OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
 
 
-def query_error(error: StreamingQueryException) -> PgrelayError:
+@overload
+def query_error(error: StreamingQueryException) -> PgrelayError: ...
+@overload
+def query_error(error: None) -> None: ...
+
+
+def query_error(error: StreamingQueryException | None) -> PgrelayError | None:
     """The error that a query of `mirror`, `history` or `apply_changes` ended with, as it was raised there.
 
     It has its class and text if it is one of ours; any other is a PgrelayError of one line. `error` is what
-    `awaitTermination` raises and `exception()` returns.
+    `awaitTermination` raises and `exception()` returns; None, of a query that has not failed, stays None.
     """
+    if error is None:
+        return None
     text = str(error)
     found = _OURS.findall(text)
     if not found:

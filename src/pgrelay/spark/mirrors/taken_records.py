@@ -8,10 +8,31 @@ from py4j.protocol import Py4JError
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import reason
 from pgrelay.spark.kafka import allows_loss
+from pgrelay.spark.mirrors.checkpoint import Ends
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
 
 _log = structlog.get_logger(__name__)
+
+
+def warn_of_taken(source: QuerySource, topics: Iterable[str]) -> None:
+    """Log a warning for each topic that a new checkpoint can't read from its first record on.
+
+    Not if `options` say where to start, or allow losses. If no broker answers, nothing is checked.
+    """
+    options = source.options or {}
+    told_start = any(name.lower().startswith("starting") for name in options)
+    if source.checkpoint.read() or told_start or allows_loss(options):
+        return
+    for topic, partitions in sorted(_firsts(source, topics).items()):
+        if gone := sum(partitions.values()):
+            _log.warning(
+                "a topic's first records are gone, and the target will lack what they did",
+                topic=topic,
+                records=gone,
+                cure="UPDATE every row; if the target has rows already, drop it first (pgrelay.spark.drop), "
+                "since deletes may be among those records; to keep records, retention.ms=-1",
+            )
 
 
 def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
@@ -23,11 +44,7 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
     read = checkpoint.read()
     if not read or allows_loss(source.options):
         return
-    try:
-        first = source.offsets.firsts(topics)
-    except Py4JError as error:
-        _log.debug("the topics' first offsets can't be read", reason=reason(error))
-        return
+    first = _firsts(source, topics)
     added = sorted(topic for topic in first.keys() - read.keys() if any(first[topic].values()))
     if added:
         raise SetupError(
@@ -46,3 +63,12 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
                     "the target with pgrelay.spark.drop, mirror with a new checkpoint, and UPDATE every row; "
                     f"or, to go on without them, {FOR_ONCE}"
                 )
+
+
+def _firsts(source: QuerySource, topics: Iterable[str]) -> Ends:
+    """The first offset that each partition still has; empty if no broker answers."""
+    try:
+        return source.offsets.firsts(topics)
+    except Py4JError as error:
+        _log.debug("the topics' first offsets can't be read", reason=reason(error))
+        return {}

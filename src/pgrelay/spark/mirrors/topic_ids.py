@@ -54,9 +54,10 @@ class TopicIds:
                 raise SetupError(
                     f"{topic}: deleted and re-created, or another cluster's, since the checkpoint "
                     f"{checkpoint.location} read it, so its offsets would skip the topic's first records: "
-                    "mirror with a new checkpoint, which skips what the targets already have, and UPDATE "
-                    "every row if the old topic had records that were not read; or, to go on without the "
-                    f"first records, {FOR_ONCE}"
+                    "mirror with a new checkpoint, which skips what the targets already have; if the old "
+                    "topic had records that were not read, deletes may be among them: drop the target first "
+                    "(pgrelay.spark.drop), and UPDATE every row; or, to go on without the first records, "
+                    f"{FOR_ONCE}"
                 )
         if other:
             checkpoint.keep_topic_ids(kept | other)

@@ -31,14 +31,16 @@ def table_schemas(
     """The schemas of all tables in this prefix's schema topic, by the table's topic; or only of `topics`.
 
     Shapes: `{"app.public.orders": TableSchema}`, with every version from the topic's beginning. `options` are
-    those of Spark's Kafka source. Raises SetupError if the schema topic has none of them.
+    those of Spark's Kafka source. Raises SetupError if the schema topic lacks one of `topics`, or has none at
+    all: a table has a schema there from its first row on.
     """
     refuse_text(topics)
     topic = SchemaTopic(servers, prefix, options)
     wanted = None if topics is None else list(topics)
     schemas = topic.read(spark, wanted)
-    if not schemas:
-        of = "" if wanted is None else f" of {', '.join(wanted)}"
+    missing = [name for name in wanted or () if name not in schemas]
+    if missing or not schemas:
+        of = f" of {', '.join(missing)}" if missing else ""
         raise SetupError(
             f"topic {topic.name} has no schemas{of}: has a relay of prefix {prefix!r} written rows there?"
         )
