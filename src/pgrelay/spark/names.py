@@ -13,6 +13,9 @@ SEQ: Final = "__seq"
 # Only in a history: the LSN of the change that ended a version.
 END_LSN: Final = "__end_lsn"
 
+_ODD: Final = ("'", "\\")
+_PARTS: Final = re.compile(r"['\\]|[^'\\]+")
+
 
 def carried(name: str) -> str:
     """The name of a table's column in frames that have our columns too: no name of ours has a colon."""
@@ -45,14 +48,18 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a string literal of SQL.
-
-    A setting of the session decides whether a backslash escapes, so one is used only for quotes.
-    """
-    if "\\" in text and "'" not in text:
-        return f"r'{text}'"
+    """A text as a string literal of SQL, where an expression is not accepted."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def constant(text: str) -> str:
+    """A text as a constant expression of SQL.
+
+    Without a backslash: a setting of the session decides whether one escapes, or means itself.
+    """
+    parts = [f"chr({ord(part)})" if part in _ODD else f"'{part}'" for part in _PARTS.findall(text)]
+    return f"concat({', '.join(parts)})" if len(parts) > 1 else (parts or ["''"])[0]
 
 
 def sql_type(kind: DataType) -> str:

@@ -149,6 +149,40 @@ def test_a_batch_is_not_applied_twice_after_many_foreign_commits(
 
 
 @both_formats
+def test_a_foreign_commit_right_then_hides_no_batch(
+    spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others commit while the log is searched, before and after its last version is asked for."""
+    killable = Killable(spark, target, using)
+    killable.killed_batch(monkeypatch, before="write_positions")
+    version = LakeTable.version
+
+    def among_others(table: LakeTable) -> int:
+        monkeypatch.setattr(LakeTable, "version", version)
+        killable.commit_others(1)
+        found = table.version()
+        killable.commit_others(1)
+        return found
+
+    monkeypatch.setattr(LakeTable, "version", among_others)
+    killable.batch()
+    assert killable.rows == Counter({("a",): 3, ("b",): 1})
+
+
+@both_formats
+def test_a_batch_found_to_be_applied_is_not_in_doubt_again(
+    spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killable = Killable(spark, target, using)
+    killable.killed_batch(monkeypatch, before="write_positions")
+    for _ in range(2):
+        killable.batch()
+        killable.commit_others(2)
+        killable.forget_commits()
+    assert killable.rows == Counter({("a",): 3, ("b",): 1})
+
+
+@both_formats
 def test_a_batch_of_unknown_outcome_is_refused(
     spark: SparkSession, target: str, using: Using, monkeypatch: pytest.MonkeyPatch
 ) -> None:

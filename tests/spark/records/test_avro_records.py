@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import TimestampType
 
+from pgrelay.encode.avro.names import legal
 from pgrelay.spark.mirrors.transactions import with_positions
 from pgrelay.spark.records.avro_records import AvroRecords
 from pgrelay.spark.records.avro_values import converted
@@ -34,7 +35,7 @@ def text(name: str) -> Column:
 
 def writer_schema(*texts: str) -> str:
     """The schema of values whose rows have an id and text columns."""
-    columns = [{"name": name, "type": ["null", "string"]} for name in texts]
+    columns = [{"name": legal(name), "type": ["null", "string"], "pgrelay.name": name} for name in texts]
     row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, *columns]}
     source = [{"name": name, "type": "long"} for name in ("commit_lsn", "seq", "txId", "ts_us")]
     fields = [
@@ -195,6 +196,28 @@ def test_records_of_another_writer_are_corrupt_one_by_one(spark: SparkSession, b
     assert [row.after and tuple(row.after) for row in found[5:]] == [(1, "a")] * beside_ours
     placed = with_positions(records, Registered(texts | {1: writer_schema("n")}), "").orderBy("offset")
     assert [row.commit_lsn for row in placed.collect()] == [None] * 5 + [10] * beside_ours
+
+
+ODD = ("timestamp", "my col", "a.b", "größe", "order-id", "1e5", "each", "field", "`", "it's", "a\\b", "{x}")
+
+
+@pytest.mark.parametrize("ids", [[], [1], [1, 2]])
+def test_a_column_may_have_any_name(spark: SparkSession, ids: list[int]) -> None:
+    """Whether its values were written under no schema that is known, under one, or under several."""
+    after = b"\2" + b"\2" + b"".join(b"\2" + bytes([2]) + bytes([97 + n]) for n in range(len(ODD)))
+    body = b"\0" + after + b"\2\2" + bytes([2 * len(b"it's")]) + b"it's" + b"\0" + b"\2u" + b"\x14\0\x0e\0"
+    written = [Message(b"\0" + number.to_bytes(4) + body, b"{}") for number in ids]
+    written.append(Message(b"\0" + (7).to_bytes(4) + b"\2a", b"{}"))
+    decoder = Decoder(Registered({7: FOREIGN[0]} | dict.fromkeys(ids, writer_schema(*ODD))))
+    schema = table("app.public.t", ID, *map(text, ODD))
+    found = decoder.changes(as_read(spark, "app.public.t", written), schema)
+    assert found.schema["after"].dataType == schema.row_type
+    *ours, foreign = found.orderBy("offset").collect()
+    values = [chr(97 + n) for n in range(len(ODD))]
+    assert [(tuple(row.after), row.unchanged, row.corrupt) for row in ours] == [
+        ((1, *values), ["it's"], None) for _ in ids
+    ]
+    assert foreign.corrupt.startswith("no record of a table's change: its schema is 7")
 
 
 def test_old_dates_do_not_depend_on_the_sessions_calendar(spark: SparkSession) -> None:

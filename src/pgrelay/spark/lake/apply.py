@@ -164,7 +164,8 @@ class Target:
             self.positions.advance(partition, position)
         if summary.truncated is not None:
             self.positions.truncate(summary.truncated)
-        if summary.highest:
+        # A commit that was in doubt must not be so again when the log no longer has it.
+        if summary.highest or self.positions.unkept:
             write_positions(self.table, self.positions)
 
     def _prepare(self, schema: TableSchema, *, writes: bool) -> None:

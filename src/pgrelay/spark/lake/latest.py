@@ -12,7 +12,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, literal, quoted
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted
 from pgrelay.spark.schemas.schema import TableSchema
 
 DELETED = "__deleted"
@@ -35,7 +35,7 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
     values = [
         f"max_by({quoted(carried(name))}, {has}) AS {quoted(carried(name))}" for name, has in carries.items()
     ]
-    absent = [f"CASE WHEN max({has}) IS NULL THEN {literal(name)} END" for name, has in carries.items()]
+    absent = [f"CASE WHEN max({has}) IS NULL THEN {constant(name)} END" for name, has in carries.items()]
     missing = f"array_compact(CAST(array({', '.join(absent)}) AS array<string>)) AS {MISSING}"
     grouped = rows.groupBy(*keys).agg(*map(F.expr, [last, *values, missing]))
     return grouped.select("__last.*", *keys, *(quoted(carried(name)) for name in large), MISSING)
@@ -43,7 +43,7 @@ def latest_rows(changes: DataFrame, schema: TableSchema, *, unchanged: bool, mov
 
 def if_told(name: str, value: str) -> str:
     """SQL of a value that is null for a change that leaves the column out."""
-    return f"CASE WHEN NOT array_contains(unchanged, {literal(name)}) THEN {value} END"
+    return f"CASE WHEN NOT array_contains(unchanged, {constant(name)}) THEN {value} END"
 
 
 def keyed_rows(

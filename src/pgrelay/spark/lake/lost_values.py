@@ -13,7 +13,7 @@ from pyspark.sql.window import Window
 from pgrelay.errors import RecordError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.lake.latest import DELETED, if_told, key_moved, keyed_rows
-from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, literal, quoted, told_key
+from pgrelay.spark.names import COMMIT_LSN, SEQ, carried, constant, quoted, told_key
 from pgrelay.spark.schemas.schema import TableSchema
 
 
@@ -79,8 +79,8 @@ def refuse_lost(changes: DataFrame, schema: TableSchema, *, moved: bool, every: 
         position = f"struct({COMMIT_LSN}, {SEQ})"
         last = [f"max_by({name}, {position}) AS {name}" for name in (DELETED, COMMIT_LSN)]
         gone = [
-            f"CASE WHEN max_by(array_contains(lost, {literal(name)}), {if_told(name, position)})"
-            f" THEN {literal(name)} END"
+            f"CASE WHEN max_by(array_contains(lost, {constant(name)}), {if_told(name, position)})"
+            f" THEN {constant(name)} END"
             for name in names
         ]
         lost = f"array_compact(array({', '.join(gone)})) AS lost"

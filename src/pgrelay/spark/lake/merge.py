@@ -15,7 +15,7 @@ from pgrelay.spark.names import (
     as_carried,
     carried,
     columns_and_values,
-    literal,
+    constant,
     quoted,
     told_key,
 )
@@ -56,7 +56,7 @@ def merge_rows(
     updates += [f"t.{name} = s.{name}" for name in (COMMIT_LSN, SEQ)]
     columns, values = columns_and_values(schema.row_type.names)
     # It fails in a value, which is computed only for a row to insert; Delta evaluates conditions earlier.
-    fails = f"CAST(raise_error(concat({literal(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
+    fails = f"CAST(raise_error(concat({constant(_LACKS)}, s.{COMMIT_LSN})) AS BIGINT)"
     lacks = f"WHEN NOT MATCHED AND NOT s.{DELETED} AND size(s.{MISSING}) > 0 THEN INSERT ({COMMIT_LSN})"
 
     holds, empties = emptying(truncated)
@@ -107,7 +107,7 @@ def refuse_missing(target: LakeTable, missing: DataFrame, schema: TableSchema) -
 
 
 def _kept(name: str) -> str:
-    is_missing = f"array_contains(s.{MISSING}, {literal(name)})"
+    is_missing = f"array_contains(s.{MISSING}, {constant(name)})"
     return f"CASE WHEN {is_missing} THEN t.{quoted(name)} ELSE {_source(name)} END"
 
 

@@ -61,6 +61,7 @@ class Positions:
     tells_cluster: bool = True  # whether the target names its cluster; a registry's schemas do not
     kept: str | None = None  # the property of the table beside it, as this writer last read or wrote it
     writer: str = field(default_factory=lambda: uuid4().hex)
+    unkept: bool = False  # an announced commit was found in the target, which `kept` does not say yet
 
     def advance(self, partition: int, position: Position) -> None:
         self.applied[partition] = max(position, self.applied.get(partition, position))
@@ -144,7 +145,8 @@ def read_positions(target: LakeTable, schema: TableSchema) -> Positions:
     _take(positions.kept, positions)
     told = _parsed(positions.kept)
     if _NEXT in told:
-        if _is_made(target, positions, told):
+        positions.unkept = _is_made(target, positions, told)
+        if positions.unkept:
             _take(told[_NEXT], positions)
     elif _WRITER not in told and not all(any(c.key for c in version.columns) for version in schema.versions):
         # An earlier release wrote it, without announcing commits, or the table beside it is gone. What has a
@@ -290,6 +292,7 @@ def _keep(target: LakeTable, positions: Positions, more: Mapping[str, Any] = Map
     mark = json.loads(mark_of(positions.topic, positions.applied, positions.truncated))
     is_new = positions.kept is None and not beside.exists()
     positions.kept = json.dumps({**mark, _WRITER: positions.writer, **more})
+    positions.unkept = False
     told = {_APPLIED: positions.kept}
     if is_new:
         # If another writer creates it right now, theirs stays, and the next check finds it.

@@ -202,24 +202,33 @@ class LakeTable:
         And whether all commits since then are known: logs are cleaned, and snapshots expire.
         """
         if self.using == "delta":
-            later = None if since is None else self.version() - since
-            if later == 0:
-                return [], True
-            limit = "" if later is None else f" LIMIT {later}"
-            history = self.spark.sql(f"DESCRIBE HISTORY {self.name}{limit}").select("userMetadata")
-            found = [row[0] for row in history.collect()]
-            whole = len(found) == later
+            commits = self._history(since)
+            found = [mark for _, mark in commits]
+            whole = since is None or not commits or commits[-1][0] == since + 1
         else:
+            at = self.version()  # ahead of the snapshots, which may become more at any moment
             snapshots = self.spark.table(f"{self.name}.snapshots")
             told = snapshots.selectExpr("snapshot_id", "parent_id", f"summary['{_MARK}']").collect()
             known = {snapshot: (parent, mark) for snapshot, parent, mark in told}
-            found, at = [], self.version()
+            found = []
             while at != since and at in known:
                 parent, mark = known[at]
                 found.append(mark)
                 at = parent or 0
             whole = at in (0, since)
         return [mark for mark in found if mark is not None], whole
+
+    def _history(self, since: int | None) -> list[tuple[int, str | None]]:
+        """The versions of Delta's log after `since`, by default all, and their marks; newest first."""
+        count = None if since is None else self.version() - since
+        while count != 0:
+            limit = "" if count is None else f" LIMIT {count}"
+            history = self.spark.sql(f"DESCRIBE HISTORY {self.name}{limit}").select("version", "userMetadata")
+            commits = [(int(version), mark) for version, mark in history.collect()]
+            if since is None or count is None or not commits or commits[0][0] - since <= count:
+                return commits
+            count = commits[0][0] - since  # others came meanwhile, and took the place of the oldest
+        return []
 
     def add_absent(
         self, rows: DataFrame, key: Sequence[str], *, since: int | None = None, empties: str = ""

@@ -15,7 +15,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType, StructType
 
 from pgrelay.encode.records import PLACEHOLDER
-from pgrelay.spark.names import literal, quoted, sql_type
+from pgrelay.spark.names import constant, quoted, sql_type
 from pgrelay.spark.records.avro_values import converted
 from pgrelay.spark.records.change_columns import (
     FOREIGN,
@@ -144,7 +144,8 @@ class _Rows:
             fields = [named(self._converted(writer, side, c), c.name) for c in columns]
             return when(f"{_row(writer, side)} IS NOT NULL", f"struct({', '.join(fields)})")
 
-        return self._first(of, sql_type(self._schema.row_type))
+        fields = (f"{quoted(c.name)}: {sql_type(c.spark_type)}" for c in self._schema.columns)
+        return self._first(of, f"struct<{', '.join(fields)}>")
 
     def unchanged(self) -> str:
         """The names of unchanged columns, as an array that is empty rather than null."""
@@ -160,14 +161,14 @@ class _Rows:
         known = set(self._schema.known_names())
         flat = [writer.id for writer in self._writers if writer.flat]
         reasons = [
-            when("id IS NULL", literal("not in the schema registry's wire format")),
-            when(_among(foreign), f"concat({literal(FOREIGN)}, id)"),
-            when(f"NOT {_among(w.id for w in self._writers)}", f"concat({literal(UNREGISTERED)}, id)"),
+            when("id IS NULL", constant("not in the schema registry's wire format")),
+            when(_among(foreign), f"concat({constant(FOREIGN)}, id)"),
+            when(f"NOT {_among(w.id for w in self._writers)}", f"concat({constant(UNREGISTERED)}, id)"),
             when("commit_lsn IS NULL", "concat('not a value of schema ', id)"),
             unidentified(_among(flat)),
         ]
         reasons += [
-            when(f"id = {writer.id}", literal(f"{UNKNOWN}{', '.join(unknown)}"))
+            when(f"id = {writer.id}", constant(f"{UNKNOWN}{', '.join(unknown)}"))
             for writer in self._writers
             if (unknown := sorted(writer.columns.keys() - known))
         ]
@@ -179,7 +180,7 @@ class _Rows:
         ]
         if self._placeholder is None:
             reasons += [
-                when(self._first(self._held_of(column)), literal(doubtful(column.name)))
+                when(self._first(self._held_of(column)), constant(doubtful(column.name)))
                 for column in self._schema.columns
                 if column.toastable and any(self._holds(w, column) for w in self._writers)
             ]
@@ -190,9 +191,9 @@ class _Rows:
         there = self._first(lambda w: self._value(w, side, column, lambda raw, *_: f"({raw} IS NOT NULL)"))
         lost = f"{there} AND {side}.{quoted(column.name)} IS NULL"
         if self._placeholder and side == "after":
-            lost += f" AND NOT array_contains(unchanged, {literal(column.name)})"
+            lost += f" AND NOT array_contains(unchanged, {constant(column.name)})"
         kind = column.spark_type.simpleString()
-        return when(lost, literal(f"{column.name}: the value {INEXACT}{kind}"))
+        return when(lost, constant(f"{column.name}: the value {INEXACT}{kind}"))
 
     def _is_exact(self, writer: WriterSchema, column: Column) -> bool:
         """Whether the value is used as decoded, and so can't be lost."""
@@ -255,13 +256,13 @@ class _Rows:
         told = f"{writer.decoded}.{'__unchanged' if writer.flat else 'unchanged'}"
         named = {field: name for name, field in writer.columns.items() if field != name}
         if named:
-            pairs = ", ".join(literal(part) for pair in named.items() for part in pair)
+            pairs = ", ".join(constant(part) for pair in named.items() for part in pair)
             told = f"transform({told}, field -> coalesce(try_element_at(map({pairs}), field), field))"
         told = named_now(told, self._schema)
         if not self._placeholder:
             return told
         held = [
-            when(self._held_of(c)(writer), literal(c.name))
+            when(self._held_of(c)(writer), constant(c.name))
             for c in self._schema.columns
             if c.toastable and self._holds(writer, c)
         ]
@@ -269,9 +270,11 @@ class _Rows:
 
     def _first(self, of: Callable[[WriterSchema], str], kind: str = "boolean") -> str:
         """The result of `of`, which is of this type, for the schema that the value was written under."""
+        if not self._writers:
+            return f"CAST(NULL AS {kind})"
         if len(self._writers) == 1:
             return of(self._writers[0])
-        return case([(f"id = {w.id}", of(w)) for w in self._writers], f"CAST(NULL AS {kind})")
+        return case([(f"id = {writer.id}", of(writer)) for writer in self._writers])
 
 
 def _row(writer: WriterSchema, side: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pgrelay.spark.names import literal, quoted
+from pgrelay.spark.names import constant, quoted
 from pgrelay.spark.records.sql import named, when
 from pgrelay.spark.schemas.schema import TableSchema
 
@@ -43,4 +43,4 @@ def unidentified(flat: str) -> str:
         "records.envelope: debezium, mirror from after that change (startingOffsets, a new checkpoint and "
         "target), and UPDATE every row, or in a table without a key TRUNCATE it and insert the rows again"
     )
-    return when(f"{flat} AND op = 'u' AND NOT has_key", literal(why))
+    return when(f"{flat} AND op = 'u' AND NOT has_key", constant(why))

@@ -10,15 +10,15 @@ from typing import Final
 from pyspark.sql.types import ArrayType, DecimalType, StringType
 
 from pgrelay.encode.types import JSON, NUMBER, array_of
-from pgrelay.spark.names import literal, quoted
+from pgrelay.spark.names import constant, quoted
 from pgrelay.spark.records.decimals import exact_decimal
 from pgrelay.spark.records.sql import from_json, named, when
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 
 # Signs that a document's number became a double: in its schema, or for arrays of mixed types in its text.
-_DOUBLE: Final = literal("(?:^|<|: )DOUBLE(?:$|,|>)")
-_EXPONENT: Final = literal(r"(?:^|[:\[,])-?[0-9.]+E")
+_DOUBLE: Final = constant("(?:^|<|: )DOUBLE(?:$|,|>)")
+_EXPONENT: Final = constant(r"(?:^|[:\[,])-?[0-9.]+E")
 
 
 def needs_document(column: Column) -> bool:

@@ -17,7 +17,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 
 from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
-from pgrelay.spark.names import literal, quoted
+from pgrelay.spark.names import constant, quoted
 from pgrelay.spark.records.change_columns import ABSENT, INEXACT, PLACED, SIDES, UNKNOWN, key_of, unidentified
 from pgrelay.spark.records.documents import document_of, documents_of, needs_document, value_of_document
 from pgrelay.spark.records.order import before, by_version
@@ -107,7 +107,7 @@ def _members(schema: TableSchema) -> list[str]:
         return f"try_cast(flat.{member} AS bigint)"
 
     def row(condition: str) -> str:
-        own = ", ".join(map(literal, sorted(FLAT_NAMES)))
+        own = ", ".join(map(constant, sorted(FLAT_NAMES)))
         row = f"map_filter(flat, (name, value) -> name NOT IN ({own}))"
         return when(f"{condition} AND flat.__truncate IS NULL", row)
 
@@ -171,7 +171,7 @@ def _unchanged(schema: TableSchema, placeholder: bool | None) -> str:
     """The names of unchanged columns; an empty array rather than null."""
     told = named_now(f"coalesce(told, {texts([])})", schema)
     held = [
-        when(f"{_written(schema, 'after', c)} = '{PLACEHOLDER}'", literal(c.name))
+        when(f"{_written(schema, 'after', c)} = '{PLACEHOLDER}'", constant(c.name))
         for c in schema.columns
         if c.toastable and placeholder
     ]
@@ -188,7 +188,7 @@ def _corrupt(schema: TableSchema, placeholder: bool | None) -> str:
     no_record = "malformed OR op IS NULL OR commit_lsn IS NULL OR seq IS NULL"
     reasons = [
         when("startswith(text, chr(0))", "'a record in Avro: pass the registry'"),
-        when(no_record, literal("no record of a table's change in JSON")),
+        when(no_record, constant("no record of a table's change in JSON")),
         unidentified("is_flat"),
     ]
     for side in ("after", "before"):
@@ -210,7 +210,7 @@ def _misnamed(side: str, schema: TableSchema) -> list[str]:
     return [
         when(
             f"{names} != {expected} AND size({which}) > 0",
-            f"concat({literal(why)}, array_join({which}, ', '))",
+            f"concat({constant(why)}, array_join({which}, ', '))",
         )
         for why, which in reasons.items()
     ]
@@ -227,11 +227,11 @@ def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool |
     """What may be wrong with a column's value; each is null if it is not."""
     text = _written(schema, side, column)
     if column.toastable and placeholder is None:
-        yield when(f"{text} = '{PLACEHOLDER}'", literal(doubtful(column.name)))
+        yield when(f"{text} = '{PLACEHOLDER}'", constant(doubtful(column.name)))
     if all(is_text(was) and not needs_document(was) for _, was in schema.lineage(column.name)):
         return
     lost = f"{text} IS NOT NULL AND {side}.{quoted(column.name)} IS NULL"
     if column.toastable and placeholder:
         lost += f" AND {text} != '{PLACEHOLDER}'"
-    told, kind = literal(f"{column.name}: '"), literal(f"' {INEXACT}{column.spark_type.simpleString()}")
+    told, kind = constant(f"{column.name}: '"), constant(f"' {INEXACT}{column.spark_type.simpleString()}")
     yield when(lost, f"concat({told}, {text}, {kind})")

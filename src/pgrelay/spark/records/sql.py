@@ -13,7 +13,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.column import Column as OfExpression
 
-from pgrelay.spark.names import literal, quoted
+from pgrelay.spark.names import constant, quoted
 
 # By default the parser refuses a number of a thousand digits, and a string of 20 MB.
 JSON_OPTIONS: Final = {"maxNumLen": "200000", "maxStringLen": str(2**31 - 1)}
@@ -47,13 +47,13 @@ def named(value: str, name: str) -> str:
 
 def from_json(text: str, schema: str, **options: str) -> str:
     """The value of a JSON text, of a type in Spark's DDL."""
-    pairs = (literal(part) for pair in (JSON_OPTIONS | options).items() for part in pair)
-    return f"from_json({text}, {literal(schema)}, map({', '.join(pairs)}))"
+    pairs = (constant(part) for pair in (JSON_OPTIONS | options).items() for part in pair)
+    return f"from_json({text}, {constant(schema)}, map({', '.join(pairs)}))"
 
 
 def texts(names: Iterable[str]) -> str:
     """An array of these texts."""
-    return array_of_texts(map(literal, names))
+    return array_of_texts(map(constant, names))
 
 
 def array_of_texts(values: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from pgrelay.encode.records import PLACEHOLDER
-from pgrelay.spark.names import literal
+from pgrelay.spark.names import constant
 from pgrelay.spark.records.order import before
 from pgrelay.spark.records.sql import case, when
 from pgrelay.spark.schemas.schema import TableSchema
@@ -25,7 +25,7 @@ def named_now(told: str, schema: TableSchema) -> str:
 
 
 def _map(names: dict[str, str | None]) -> str:
-    parts = ("NULL" if part is None else literal(part) for pair in names.items() for part in pair)
+    parts = ("NULL" if part is None else constant(part) for pair in names.items() for part in pair)
     return f"CAST(map({', '.join(parts)}) AS map<string, string>)"  # an empty map needs its type, too
 
 
