@@ -234,7 +234,7 @@ def test_relations_that_rows_need_are_kept_with_them(connection: Connections) ->
     connection.events(BEGIN, insert(1), truncate, PREPARE)
     connection.reconnect()
     out = connection.events(COMMIT)
-    assert out[1:-1] == [TYPE, relation(), relation(table=ITEMS), insert(1), truncate]
+    assert out[1:-1] == [TYPE, relation(table=ITEMS), relation(), insert(1), truncate]
 
 
 def test_each_row_keeps_the_relation_that_preceded_it(connection: Connections) -> None:

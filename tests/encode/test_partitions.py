@@ -1,16 +1,21 @@
 """Partitions published as a FULL root without being FULL: outside of the key their old rows are nulls."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Event
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded
 from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.errors import RecordError
+from tests.assembly.transactions import UNLIMITED, events
 from tests.encode.encoding import NOW, OPTIONS, Written, encoder_of, records_of, transaction
 from tests.wire import build
 from tests.wire.build import INT4, Column
@@ -123,6 +128,25 @@ def test_a_new_relation_of_the_root_keeps_its_partitions() -> None:
 def test_a_partition_whose_key_has_every_column_passes() -> None:
     relation = build.relation(LOW_OID, "public", "low", "i", ALL_KEY)
     assert relayed(ROOT, relation, DELETED) == ["d"]
+
+
+def test_tables_of_one_prepared_transaction_are_not_taken_for_partitions(tmp_path: Path) -> None:
+    """Its rows come long after their tables were described, which is then repeated."""
+    items = build.relation(LOW_OID, "public", "items", "d", COLUMNS)
+    spool, encoder = Spool(tmp_path), encoder_of()
+    assembler = Assembler(spool, PreparedStore(spool), UNLIMITED, two_phase=True)
+
+    def ops_of(*messages: bytes) -> list[str]:
+        frames = [build.xlog_data(message, 0x1000 + 16 * n) for n, message in enumerate(messages)]
+        return ops(encoder, events(assembler, frames))
+
+    item = build.insert(LOW_OID, ["1", "tea", "B"])
+    described = (build.begin(0x800), ROOT, INSERTED, items, item, build.commit(0x800, 0x808))
+    assert ops_of(*described) == ["c", "c"]
+    assert ops_of(build.begin_prepare(0x900, 0x908, 731, "g"), INSERTED, item, DELETED) == []
+    assert ops_of(build.prepare(0x900, 0x908, 731, "g")) == []
+    assert ops_of(build.commit_prepared(0xA00, 0xA08, 731, "g")) == ["c", "c", "d"]
+    assert ops_of(build.begin(0xB00), DELETED, build.commit(0xB00, 0xB08)) == ["d"]
 
 
 def test_tables_truncated_together_are_not_taken_for_partitions() -> None:

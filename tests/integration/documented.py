@@ -48,7 +48,7 @@ def _blocks() -> list[str]:
 
 def _in_force(commands: str, prefix: str) -> list[AclBinding]:
     lines = commands.replace("\\\n", "").splitlines()
-    assert all(re.search(r" (app\.|pgrelay-|spark-kafka-)", line) for line in lines)
+    assert all(re.search(r" (app\.|pgrelay-)", line) for line in lines)
     return [
         binding for line in lines for binding in _bindings(shlex.split(line.replace(" app.", f" {prefix}.")))
     ]

@@ -9,7 +9,7 @@ import pytest
 from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import BY_KEY, Record
-from pgrelay.errors import RecordRefused, SourceUnavailable
+from pgrelay.errors import ProtocolError, RecordRefused, SourceUnavailable
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
@@ -278,6 +278,14 @@ async def test_the_end_of_a_stream_comes_after_the_frames_before_it() -> None:
     await session.back_from_an_errand(commit=False)
     assert session.frames() == 4
     with pytest.raises(SourceUnavailable):
+        session.frames()
+
+
+async def test_a_keepalive_that_can_not_be_read_drops_no_frames_before_it() -> None:
+    """The session ends with them: read on, the stream would confirm past them."""
+    session = ReadingOn(*transactions(1), [b"w" * 30, build.keepalive(2)[:-1]], *transactions(1))
+    await session.back_from_an_errand(commit=False)
+    with pytest.raises(ProtocolError, match="PrimaryKeepalive"):
         session.frames()
 
 

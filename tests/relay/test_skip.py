@@ -8,11 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pgrelay.errors import Interrupted
-from pgrelay.relay.skip import StopRequests
+from pgrelay.relay.session import Session
+from pgrelay.relay.skip import Passing, StopRequests
 
 INTERRUPTED = 130
 NOBODY = 1  # a port on which no server ever listens
@@ -78,3 +81,22 @@ async def test_a_stop_does_not_wait_for_a_silent_postgres() -> None:
     assert done, "it does not stop"
     with pytest.raises(Interrupted):
         await ending
+
+
+def test_a_skip_ends_only_when_postgres_was_told() -> None:
+    """Kafka may take its time to keep the position, before which nothing is confirmed."""
+    passing = Passing(0x800, message=False)
+    session: Any = SimpleNamespace(
+        ledger=SimpleNamespace(flush_lsn=0x700),
+        server_poll=SimpleNamespace(wal_end=0x900),
+        encoder=SimpleNamespace(left_out=None),
+        confirmations=SimpleNamespace(confirmed_lsn=0x700),
+    )
+    passing.turned(cast(Session, session))
+    session.encoder.left_out = (2, 0x808)
+    session.ledger.flush_lsn = 0x808
+    passing.turned(cast(Session, session))
+    assert not passing.reached
+    session.confirmations.confirmed_lsn = 0x808
+    passing.turned(cast(Session, session))
+    assert (passing.reached, passing.changes, passing.begin) == (True, 2, 0x700)

@@ -335,13 +335,15 @@ class Assembler:
 
     def _prepare(self, transaction: OpenTransaction, prepare: transactions.Prepare) -> None:
         self._spill(transaction)
+        # The first row's Relation comes last: right before a row of another it would describe a partition.
+        relied_on = reversed(transaction.relied_on.values())
         self._prepared.keep(
             prepare.xid,
             prepare.gid,
             prepare.end_lsn,
             transaction.frames,
             streamed=False,
-            relations=[*self._relations.types.values(), *transaction.relied_on.values()],
+            relations=[*self._relations.types.values(), *relied_on],
         )
         self._preparing = None
         self._events.append(Reached(prepare.end_lsn))

@@ -255,27 +255,27 @@ class Session:
 
     def _read(self) -> bool:
         """Fetch what the socket has, up to a keepalive or, if we have fallen behind, past keepalives."""
-        self._frames = self._fetch()
+        self._frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
         self._taken = 0
+        self._answer(self._frames)
         size = sum(len(frame) for frame in self._frames) if self._behind else 0
         # So that the needs of many small transactions are met together.
         while self._behind and size < _SLICE_BYTES and len(self._frames) < _SLICE_FRAMES:
             try:
-                more = self._fetch()
+                more = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
             except PgrelayError:
                 # It is raised again, once the frames before it are taken.
                 break
             self._behind = bool(more)
             self._frames += more
             size += sum(len(frame) for frame in more)
+            self._answer(more)
         return bool(self._frames)
 
-    def _fetch(self) -> list[bytes]:
-        """Fetch what the socket has, up to a keepalive. Some keepalives want an answer at once."""
-        frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
+    def _answer(self, frames: list[bytes]) -> None:
+        """Some keepalives, which end what was fetched, want an answer at once."""
         if frames and frames[-1][0] == KEEPALIVE and PrimaryKeepalive.parse(frames[-1]).reply:
             self.confirmations.ask_for_one()
-        return frames
 
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""

@@ -156,11 +156,12 @@ class Passing:
         session.encoder.leave_out(self._lsn, self.message)
 
     def turned(self, session: Session) -> None:
-        flush_lsn = session.ledger.flush_lsn
-        self.begin = self.begin or flush_lsn
+        self.begin = self.begin or session.ledger.flush_lsn
         self.end = self.end or session.server_poll.wal_end
+        # What Postgres was told: the slot, from which the next run starts, must be past the transaction.
+        confirmed_lsn = session.confirmations.confirmed_lsn
         passed = False
         if session.encoder.left_out is not None:
             self.changes, end_lsn = session.encoder.left_out
-            passed = flush_lsn >= end_lsn
-        self.reached = passed or 0 < self.end <= flush_lsn
+            passed = confirmed_lsn >= end_lsn
+        self.reached = passed or 0 < self.end <= confirmed_lsn
