@@ -74,6 +74,21 @@ def test_a_prepared_transaction_committed_while_the_relay_is_down_arrives(
 
 
 @on_two_phase_versions
+def test_two_tables_of_one_prepared_transaction_are_no_root_and_partition(
+    database: Database, two_phase: Relay
+) -> None:
+    """The server described them before, and the relay repeats that right before the rows."""
+    database.execute("CREATE TABLE u (id int PRIMARY KEY, payload text); ALTER TABLE t REPLICA IDENTITY FULL")
+    database.execute("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+    database.execute("BEGIN; INSERT INTO t VALUES (2); INSERT INTO u VALUES (2); PREPARE TRANSACTION 'g'")
+    database.execute("COMMIT PREPARED 'g'")
+    database.execute("DELETE FROM t WHERE id = 1")
+    two_phase.caught_up()
+    assert [record.json["op"] for record in two_phase.records("t") if record.value] == ["c", "c", "c", "d"]
+    assert [record.json_key for record in two_phase.records("u")] == [{"id": 1}, {"id": 2}]
+
+
+@on_two_phase_versions
 @small_and_large
 def test_a_rolled_back_prepared_transaction_never_arrives(
     database: Database, two_phase: Relay, rows: int
