@@ -83,6 +83,11 @@ def allows_loss(options: Mapping[str, str] | None) -> bool:
     return given.get("failondataloss") == "false"
 
 
+def tells_start(options: Mapping[str, str] | None) -> bool:
+    """Whether these options say where a new checkpoint begins."""
+    return any(name.lower().startswith("starting") for name in options or {})
+
+
 def _unsplit(options: Mapping[str, str]) -> dict[str, str]:
     """The options without those that split a partition into several tasks, which is unsafe with losses.
 

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.kafka import read_topics
+from pgrelay.spark.kafka import read_topics, tells_start
 from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.tables import Using, lake_table
@@ -127,12 +127,11 @@ def _reading(
             raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
         if isinstance(columns, str):
             raise SetupError(f"text_columns: {topic} has {columns!r}: write a list of columns, [{columns!r}]")
-    told_start = any(name.lower().startswith("starting") for name in source.options or {})
     return Reading(
         None if registry is None else Registry(registry),
         placeholder,
         text_columns or {},
-        source.checkpoint if told_start else None,
+        source.checkpoint if tells_start(source.options) else None,
     )
 
 

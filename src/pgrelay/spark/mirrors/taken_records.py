@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError
 
 from pgrelay.errors import SetupError
 from pgrelay.spark.failures import reason
-from pgrelay.spark.kafka import allows_loss
+from pgrelay.spark.kafka import allows_loss, tells_start
 from pgrelay.spark.mirrors.checkpoint import Ends
 from pgrelay.spark.mirrors.query import QuerySource
 from pgrelay.spark.mirrors.removed_topics import FOR_ONCE
@@ -20,9 +20,7 @@ def warn_of_taken(source: QuerySource, topics: Iterable[str]) -> None:
 
     Not if `options` say where to start, or allow losses. If no broker answers, nothing is checked.
     """
-    options = source.options or {}
-    told_start = any(name.lower().startswith("starting") for name in options)
-    if source.checkpoint.read() or told_start or allows_loss(options):
+    if source.checkpoint.read() or tells_start(source.options) or allows_loss(source.options):
         return
     for topic, partitions in sorted(_firsts(source, topics).items()):
         if gone := sum(partitions.values()):

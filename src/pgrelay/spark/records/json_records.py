@@ -175,7 +175,8 @@ def _unchanged(schema: TableSchema, placeholder: bool | None) -> str:
         for c in schema.columns
         if c.toastable and placeholder
     ]
-    return f"filter(concat({told}, {array_of_texts(held)}), name -> name IS NOT NULL)"
+    listed = f"concat({told}, {array_of_texts(held)})" if held else told
+    return f"filter({listed}, name -> name IS NOT NULL)"
 
 
 def _written(schema: TableSchema, side: str, column: Column) -> str:
