@@ -75,6 +75,16 @@ def test_a_row_of_a_table_whose_name_another_took_is_read_by_its_relation() -> N
     assert afters(transaction(insert(3), insert(4, OTHER)), encoder) == [{"old": 3}, {"new": 4}]
 
 
+def test_a_truncate_of_two_tables_that_the_server_gives_one_name_is_a_record_of_each() -> None:
+    """Before version 16 a table whose schema was renamed keeps its old name, which another may have got."""
+    encoder = encoder_of()
+    truncate = build.truncate([OID, OTHER])
+    found = records_of(transaction(table("orders", "old"), table("orders", "new", OTHER), truncate), encoder)
+    assert [record.value["op"] for record in found] == ["t", "t"]
+    assert encoder.take_counts() == [("public.orders", "t", 1), ("public.orders", "t", 1)]
+    assert [record.value["op"] for record in records_of(transaction(truncate), encoder)] == ["t", "t"]
+
+
 def test_a_relation_that_came_with_a_prepare_outlives_the_loss_of_its_name() -> None:
     encoder = encoder_of()
     afters(transaction(table("orders", "old"), insert(1)), encoder)

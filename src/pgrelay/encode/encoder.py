@@ -52,6 +52,8 @@ class Encoder:
         # The current transaction's changes are passed over: delivered before, or left out on request.
         self._passing = False
         self._passed = 0
+        # The plans of a Truncate whose other relations still wait for theirs.
+        self._truncated: list[Plan | None] = []
         # What `leave_out` asked for, once it has come: how many changes it had, and where it ended.
         self.left_out: tuple[int, int] | None = None
         # What the next call of `encode` raises; whole transactions before it were returned first.
@@ -295,13 +297,8 @@ class Encoder:
                 pass
             case pgoutput.Origin():
                 self._changes.envelope.set_origin(message.name)
-            case pgoutput.Truncate() if any(self._must_wait(oid) for oid in message.relation_oids):
-                self._next -= 1
             case pgoutput.Truncate():
-                for oid in message.relation_oids:
-                    plan = self._relations.plans[oid]
-                    if plan is not None:
-                        self._changes.truncate(message, plan, frame)
+                self._truncate(message, frame)
             case pgoutput.Message():
                 if self._needs.lacks(self._topics.message, self._changes.envelope.opening):
                     self._next -= 1
@@ -309,3 +306,18 @@ class Encoder:
                     self._changes.message(message, frame)
             case _:
                 raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is not a change")
+
+    def _truncate(self, message: pgoutput.Truncate, frame: bytes) -> None:
+        """Make the records of a Truncate once each of its relations has a plan."""
+        plans = self._truncated
+        while len(plans) < len(message.relation_oids):
+            oid = message.relation_oids[len(plans)]
+            if self._must_wait(oid):
+                self._next -= 1
+                return
+            # Kept aside: a relation that the server describes by the same stale name takes its place.
+            plans.append(self._relations.plans[oid])
+        self._truncated = []
+        for plan in plans:
+            if plan is not None:
+                self._changes.truncate(message, plan, frame)
