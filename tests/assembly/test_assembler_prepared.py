@@ -34,7 +34,7 @@ class Connections:
 
     def _assembler(self, memory_limit: int, two_phase: bool = True) -> Assembler:
         store = PreparedStore(self.spool)
-        store.load()
+        list(store.load())
         return Assembler(self.spool, store, memory_limit, two_phase)
 
     def reconnect(self, memory_limit: int = UNLIMITED, two_phase: bool = True) -> None:

@@ -102,7 +102,7 @@ def assemblers(connections: list[list[bytes]], memory_limit: int) -> Iterator[tu
         for frames in connections:
             spool = Spool(Path(directory))
             prepared = PreparedStore(spool)
-            prepared.load()
+            list(prepared.load())
             assembler = Assembler(spool, prepared, memory_limit)
             yield assembler, frames
             assembler.close()

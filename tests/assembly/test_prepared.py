@@ -43,7 +43,7 @@ def keep(
 def loaded(spool: Spool) -> PreparedStore:
     """The store as the next run of the process finds it."""
     store = PreparedStore(spool)
-    store.load()
+    list(store.load())
     return store
 
 
@@ -151,7 +151,7 @@ def test_purge_removes_it_once_restart_lsn_has_passed_its_commit(
     entry = store.find(731, "g")
     assert entry is not None
     store.committed(entry, 0x930)
-    assert loaded(spool).purge(restart_lsn) == purged
+    assert loaded(spool).purge(restart_lsn, 10) == purged
     assert (loaded(spool).find(731, "g") is None) == bool(purged)
     assert files(spool) == (set() if purged else {f"{NAME}.frames", f"{NAME}.prepared"})
 
@@ -164,13 +164,13 @@ def test_purge_removes_a_few_at_a_time(store: PreparedStore, spool: Spool) -> No
         store.committed(entry, 0x900 + number)
     assert [store.purge(0x903, 3) for _ in range(3)] == [3, 1, 0]
     assert files(spool) != set()
-    assert store.purge(0x904) == 1
+    assert store.purge(0x904, 3) == 1
     assert files(spool) == set()
 
 
 def test_purge_keeps_an_uncommitted_transaction(store: PreparedStore, spool: Spool) -> None:
     keep(store, spool)
-    assert store.purge(2**63) == 0
+    assert store.purge(2**63, 3) == 0
     assert frames_of(loaded(spool)) == FRAMES
 
 
@@ -190,7 +190,7 @@ def test_loading_again_forgets_transactions_whose_files_are_gone(store: Prepared
     keep(store, spool)
     for path in spool.directory.iterdir():
         path.unlink()
-    store.load()
+    list(store.load())
     assert store.find(731, "g") is None
 
 
@@ -303,7 +303,7 @@ def read_only(*_: object, **__: object) -> None:
     raise OSError(errno.EROFS, "Read-only file system")
 
 
-@pytest.mark.parametrize("end", [lambda it: it.purge(0x930), lambda it: it.rolled_back(731, "g")])
+@pytest.mark.parametrize("end", [lambda it: it.purge(0x930, 3), lambda it: it.rolled_back(731, "g")])
 def test_files_that_can_not_be_removed_are_retried_and_stay_known(
     stuck: PreparedStore, end: Callable[[PreparedStore], object]
 ) -> None:
@@ -317,9 +317,9 @@ def test_files_that_can_not_be_removed_are_retried_and_stay_known(
 def test_leftovers_that_can_not_be_removed_are_retried(stuck: PreparedStore, spool: Spool, left: str) -> None:
     (spool.directory / left).touch()
     with pytest.raises(SpoolError, match=f"{left}: Read-only file system"):
-        stuck.load()
+        list(stuck.load())
 
 
 def test_a_directory_that_can_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(SpoolError, match="/gone: No such file or directory"):
-        PreparedStore(Spool(tmp_path / "gone")).load()
+        list(PreparedStore(Spool(tmp_path / "gone")).load())

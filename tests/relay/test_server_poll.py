@@ -52,9 +52,9 @@ class FakeStore(PreparedStore):
     def __init__(self) -> None:
         self.left = 25
 
-    def purge(self, restart_lsn: int, most: int | None = None) -> int:
+    def purge(self, restart_lsn: int, most: int) -> int:
         assert restart_lsn == WAL.restart_lsn
-        purged = min(self.left, most or self.left)
+        purged = min(self.left, most)
         self.left -= purged
         return purged
 

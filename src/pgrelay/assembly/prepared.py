@@ -80,12 +80,16 @@ class PreparedStore:
         self._directory = spool.directory
         self._known: dict[tuple[int, str], Prepared] = {}
 
-    def load(self) -> None:
-        """Read what earlier runs kept, and remove what never became valid. Raises SpoolError or GapError."""
+    def load(self) -> Iterator[None]:
+        """Read what earlier runs kept, a file with each step, and remove what never became valid.
+
+        It may be very many files, so the caller takes the steps. Raises SpoolError or GapError.
+        """
         self._known = {}
         for path in files_ending(self._directory, ".prepared"):
             entry = _read(path)
             self._known[entry.xid, entry.gid] = entry
+            yield
         names = {entry.name for entry in self._known.values()}
         for path in files_ending(self._directory, ".tmp"):
             remove_file(path)
@@ -145,7 +149,7 @@ class PreparedStore:
             self._remove(entry)
             del self._known[xid, gid]
 
-    def purge(self, restart_lsn: int, most: int | None = None) -> int:
+    def purge(self, restart_lsn: int, most: int) -> int:
         """Delete what was committed before `restart_lsn`: decoding never begins before that.
 
         At most `most`, since each takes some tenths of a millisecond. Returns how many.

@@ -212,7 +212,7 @@ class Source:
         return frames
 
     def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
-        """Send a StandbyStatusUpdate; `flush_lsn` moves the slot. False if it can't be sent now."""
+        """Send a StandbyStatusUpdate; `flush_lsn` moves the slot, 0 leaves it. False if it can't be sent."""
         if self._ended_by is not None:
             return False
         update = StandbyStatusUpdate(received_lsn, flush_lsn, flush_lsn, time.time_ns() // 1000)

@@ -11,8 +11,6 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
-from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.spool import Spool, slot_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
@@ -40,6 +38,7 @@ from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
+from pgrelay.relay.spooling import open_spool
 from pgrelay.relay.supply import Supply
 
 _log = structlog.get_logger(__name__)
@@ -185,7 +184,7 @@ class Starts:
         )
         encoder = Encoder(records, topics_of(config))
         ledger = Ledger(self.resume_point.flush_lsn)
-        spool, prepared = _open_spool(config, systemid, slot)
+        spool, prepared = await open_spool(config, systemid, source, status_interval_s)
         commits = positions = None
         upstream = server.upstream(slot)
         if isinstance(sink, TransactionalSink):
@@ -220,25 +219,6 @@ class Starts:
             await sink.topics.require(topics.transaction, "transactions")
         if self._config.errors.on_record == "dead_letter":
             await sink.topics.require(topics.dead_letter, "dead letters")
-
-
-def _open_spool(config: Config, systemid: str, slot: Slot) -> tuple[Spool, PreparedStore]:
-    """Open the slot's spool. Whoever has the slot owns its directory, so what an earlier run left is removed.
-
-    A slot of the same name on another server of the cluster is another slot; it can't share this directory.
-    """
-    spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
-    spool.open()
-    try:
-        spool.remove_stale()
-        prepared = PreparedStore(spool)
-        prepared.load()
-        prepared.purge(slot.restart_lsn or 0)
-    except BaseException:
-        # Nobody else would close it.
-        spool.close()
-        raise
-    return spool, prepared
 
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:

@@ -1,0 +1,36 @@
+"""Opening what a slot keeps on disk, once its stream has begun."""
+
+import asyncio
+import time
+
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool, slot_directory
+from pgrelay.config import Config
+from pgrelay.postgres.source import Source
+
+
+async def open_spool(
+    config: Config, systemid: str, source: Source, status_interval_s: float
+) -> tuple[Spool, PreparedStore]:
+    """Open the slot's spool. Whoever has the slot owns its directory: what an earlier run left is removed.
+
+    A slot of the same name on another server of the cluster is another slot; it can't share this directory.
+    Raises SpoolError, GapError or SourceUnavailable.
+    """
+    spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
+    spool.open()
+    try:
+        spool.remove_stale()
+        prepared = PreparedStore(spool)
+        due = time.monotonic() + status_interval_s
+        for _ in prepared.load():
+            # Very many may be kept, and the server cuts a client that is silent.
+            if time.monotonic() >= due:
+                source.send_status(0, 0)
+                due = time.monotonic() + status_interval_s
+            await asyncio.sleep(0)
+    except BaseException:
+        # Nobody else would close it.
+        spool.close()
+        raise
+    return spool, prepared
