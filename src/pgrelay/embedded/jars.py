@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgrelay.embedded.cache import cache_lock
-from pgrelay.errors import SetupError
+from pgrelay.errors import PgrelayError, SetupError
 
 if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
@@ -25,6 +25,12 @@ _AT_ONCE = 4
 
 class Unavailable(SetupError):
     """A part of an embedded server or of Spark is not available: the package, network or artefact."""
+
+
+class NotFetched(Unavailable):
+    """A download broke off or did not begin; unlike a jar that nobody has, that may pass."""
+
+    exit_code = PgrelayError.exit_code
 
 
 def extra_missing(package: str) -> Unavailable:
@@ -48,7 +54,7 @@ def fetch_jars(coordinates: Sequence[str], progress: Progress | None = None) -> 
 
     A coordinate is `group:artifact:version`, followed by `:packaging:classifier` if it is not a plain jar.
 
-    Raises Unavailable, which says what could not be fetched; files that were fetched are kept.
+    Raises NotFetched or Unavailable, which say what could not be fetched; files that were fetched are kept.
     """
     context = _maven()
     if progress is not None:
@@ -105,7 +111,7 @@ def _fetch(artifact: "Artifact", progress: Progress | None) -> Path:
     except BaseException as error:
         path.unlink(missing_ok=True)  # jgo writes in place: the next run would take half a jar for complete
         if isinstance(error, OSError | RuntimeError):
-            raise Unavailable(
+            raise (NotFetched if isinstance(error, OSError) else Unavailable)(
                 f"can't fetch {path.name}: {error}; run again with access to Maven Central, or to a "
                 "repository that jgo.conf names"
             ) from error
