@@ -68,7 +68,14 @@ class RecordError(PgrelayError):
 
 
 class RecordRefused(RecordError):
-    """Kafka refuses a record because of what it is; no retry helps."""
+    """Kafka refuses a record because of what it is; no retry helps.
+
+    `by_broker`: it refused a whole batch, and `commit_lsn` is 0 if it is not known for which transaction's
+    record. `keyless`: what it refused may be that the record has no key.
+    """
+
+    by_broker = False
+    keyless = False
 
 
 class ProtocolError(PgrelayError):

@@ -8,14 +8,16 @@ import pytest
 
 from pgrelay.config import SinkConfig
 from pgrelay.embedded.kafka import Kafka
-from pgrelay.encode.records import BY_KEY
+from pgrelay.encode.records import BY_KEY, Record
+from pgrelay.errors import PgrelayError, RecordRefused
 from pgrelay.kafka.cluster import Cluster
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight
 from tests.integration.proxy import Proxy
 from tests.integration.servers import KafkaServer
-from tests.integration.topics import read_topic
+from tests.integration.topics import create_topic, read_topic
 from tests.integration.waiting import eventually
 from tests.kafka.sinks import produce
 from tests.threads import without_collections
@@ -112,3 +114,40 @@ def test_published_records_have_their_headers(kafka: KafkaServer) -> None:
 
     asyncio.run(run())
     assert [record.headers for record in read_topic(kafka.bootstrap, topic)] == [(("op", b"c"),)]
+
+
+def sink_of(kafka: KafkaServer, delivery: str) -> Sink:
+    config = SinkConfig(kafka={"bootstrap.servers": kafka.bootstrap})
+    if delivery == "at_least_once":
+        return Sink(config)
+    name = f"sink.{uuid.uuid4().hex}"
+    return TransactionalSink(config, Offsets(config, name, Identity("7", "db", name)))
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+async def test_a_refusal_is_told_as_it_is_while_much_more_is_produced(
+    kafka: KafkaServer, delivery: str
+) -> None:
+    """A transaction that has failed refuses what is produced next, before the refused record is reported."""
+    topic = f"sink.{uuid.uuid4().hex}"
+    create_topic(kafka.bootstrap, topic, max_message_bytes="10000")
+    sink = sink_of(kafka, delivery)
+    try:
+        if isinstance(sink, TransactionalSink):
+            await sink.recover()
+        await sink.topics.require(topic)
+        records: list[Record] = [(topic, b"k", uuid.uuid4().bytes * 2_000, None, BY_KEY)]
+        small: list[Record] = [(topic, b"k", b"v", None, BY_KEY)] * 50
+        failure: PgrelayError | None = None
+        while failure is None:
+            try:
+                sink.produce(records, 0, sink.delivery(InFlight(None, len(records)), 1))
+                sink.poll()
+            except PgrelayError as error:
+                failure = error
+            records = small
+            await asyncio.sleep(0)
+    finally:
+        await sink.close()
+    assert isinstance(failure, RecordRefused), failure
+    assert (failure.topic, failure.by_broker) == (topic, True)

@@ -68,3 +68,54 @@ async def test_limits_that_we_may_not_see_are_given_up(
 
     monkeypatch.setattr(Cluster, "topic_config", topic_config)
     assert not await Refusals(Config.model_validate(SECTIONS)).learn(too_large("t0"))
+
+
+async def configured(self: Cluster, name: str) -> TopicConfig:
+    return TopicConfig(10_000, 1, "compact" if name == "compacted" else "delete", -1)
+
+
+def refused_by_broker(topic: str, keyless: bool = False) -> RecordRefused:
+    error = too_large(topic)
+    error.by_broker, error.keyless = True, keyless
+    return error
+
+
+async def test_if_the_policy_is_to_stop_the_record_in_a_refused_batch_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Cluster, "topic_config", configured)
+    refusals = Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": "stop"}}))
+    assert not await refusals.learn(too_large("t")), "a single record that the producer refuses is known"
+    assert await refusals.learn(refused_by_broker("t"))
+    assert refusals.dead_letters is None
+    # What might pass must not end the relay: it is sent alone.
+    assert refusals.limits["t"].most_bytes == 10_000
+    assert refusals.sink_config.kafka["batch.size"] == str(10_000 - 1_024)
+    assert not await refusals.learn(refused_by_broker("t")), "it was sent alone"
+
+
+@pytest.mark.parametrize("policy", ["stop", "dead_letter"])
+async def test_a_topic_whose_limits_have_changed_is_learnt_again(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = [10_000, 5_000]
+
+    async def topic_config(self: Cluster, name: str) -> TopicConfig:
+        return TopicConfig(most.pop(0), 1, "delete", -1)
+
+    monkeypatch.setattr(Cluster, "topic_config", topic_config)
+    refusals = Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": policy}}))
+    assert [await refusals.learn(refused_by_broker("t")) for _ in range(2)] == [True, True]
+    assert refusals.limits["t"].most_bytes <= 5_000
+
+
+async def test_a_topic_that_needs_no_key_did_not_refuse_for_want_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two wrong timestamps have the same code."""
+    monkeypatch.setattr(Cluster, "topic_config", configured)
+    refusals = Refusals(Config.model_validate(SECTIONS))
+    with pytest.raises(KafkaUnavailable, match="correct the wrong clock"):
+        await refusals.learn(refused_by_broker("t", keyless=True))
+    assert await refusals.learn(refused_by_broker("compacted", keyless=True))
+    assert refusals.limits["compacted"].keyed

@@ -32,6 +32,7 @@ class FakeSink(Sink):
         self._waiting = [entry]
         self.shut_out = False
         self._failure = RecordRefused("refused") if broker_refused else None
+        self._refused_batch = None
 
     @property
     def in_queue(self) -> int:

@@ -37,6 +37,7 @@ from pgrelay.kafka.errors import (
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
+from pgrelay.kafka.refused_batch import RefusedBatch
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
 from pgrelay.progress import InFlight
@@ -62,6 +63,7 @@ class Sink:
         """`more`: options of librdkafka that a kind of sink needs."""
         self._config = config
         self._failure: PgrelayError | None = None
+        self._refused_batch: RefusedBatch | None = None
         self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
         self.problem: str | None = None
         self._failures = 0
@@ -103,7 +105,7 @@ class Sink:
     @property
     def failed(self) -> bool:
         """A record was refused for good, or we are; `poll` raises that error each time."""
-        return self._failure is not None
+        return self._failure is not None or self._refused_batch is not None
 
     @property
     def in_queue(self) -> int:
@@ -136,8 +138,10 @@ class Sink:
         try:
             events = take_reports(serve, timeout_s)
         except KafkaException as error:
+            self._judge()
             # An error that is fatal to the producer is raised by the client, not passed to `error_cb`.
             raise self._failure or self._lost(error.args[0]) from error
+        self._judge()
         if self._failure is not None and self._failure is not known:
             raise self._failure
         return events
@@ -167,7 +171,16 @@ class Sink:
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         """Note that a record was refused for good."""
-        self._fail(delivery_error(error, message.topic() or "?", commit_lsn))
+        self._failures += 1
+        if self._failure is None:
+            self._refused_batch = self._refused_batch or RefusedBatch()
+            self._refused_batch.add(error, message, commit_lsn)
+
+    def _judge(self) -> None:
+        """Once all reports of a refused batch are here: what has failed is what refused it."""
+        if self._refused_batch is not None:
+            self._failure = self._failure or self._refused_batch.reason()
+            self._refused_batch = None
 
     def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
         """Hand over the records from index `start`; returns the index of the first that found no room.
@@ -183,10 +196,15 @@ class Sink:
             return end
         if not isinstance(reason, KafkaException):
             raise reason
-        if reason.args[0].code() == KafkaError._FATAL:
-            self.poll()  # raises what was fatal, which says more
         topic, key, *_ = records[index]
-        raise delivery_error(reason.args[0], topic, delivery.commit_lsn, key) from reason
+        failure = delivery_error(reason.args[0], topic, delivery.commit_lsn, key)
+        raise self._behind(reason.args[0], failure) from reason
+
+    def _behind(self, reason: KafkaError, failure: PgrelayError) -> PgrelayError:
+        """What is behind librdkafka's refusal to take a record: the `failure`, unless something says more."""
+        if reason.code() == KafkaError._FATAL:
+            self.poll()  # raises what was fatal
+        return failure
 
     async def publish(self, records: Sequence[Record]) -> None:
         """Send records and return once all are acknowledged, however long that takes.

@@ -29,6 +29,8 @@ from pgrelay.progress import InFlight
 _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 _CALL_REST_S: Final = 0.01
+# How long the report on a refused record is waited for, once its transaction has failed.
+_REPORT_S, _REPORT_TRIES = 0.1, 10
 
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # Brokers send a producer these if another was initialised, and also if its transaction timed out.
@@ -51,6 +53,8 @@ class TransactionalSink(Sink):
         self._begun = False
         self._calling = False
         self._spent_by: PgrelayError | None = None
+        # A record that librdkafka dropped because its transaction has failed, if we know no more yet.
+        self._purged: PgrelayError | None = None
         # When the current transaction began, by the monotonic clock.
         self._begun_s = 0.0
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
@@ -71,16 +75,47 @@ class TransactionalSink(Sink):
         events = super()._serve(serve, timeout_s, known)
         if self._spent_by is not None:
             raise self._spent_by
+        if self._purged is not None:
+            raise self._spoilt(self._purged)
         return events
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         if error.code() in _PURGED:
-            # It failed with its transaction, whose own error says more if a transactional call raises it.
-            self._spent_by = (
-                self._spent_by or self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
+            self._purged = (
+                self._purged or self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
             )
         else:
             super().refused(error, message, commit_lsn)
+
+    def _behind(self, reason: KafkaError, failure: PgrelayError) -> PgrelayError:
+        if reason.code() == KafkaError._STATE:
+            # Unlike its reports, a transaction's failure is known to librdkafka at once.
+            return self._spoilt(failure)
+        return super()._behind(reason, failure)
+
+    def _spoilt(self, failure: PgrelayError) -> PgrelayError:
+        """The error of a transaction that has failed: its own, or `failure` if librdkafka knows of none."""
+        return self._given_up(self._own_failure() or failure)
+
+    def _given_up(self, failure: PgrelayError) -> PgrelayError:
+        """Keep the error of a transaction. Raises that of a refused record, which names its topic."""
+        self._spent_by = failure
+        super()._serve(self._producer.poll, 0)
+        if isinstance(failure, RecordRefused):
+            for _ in range(_REPORT_TRIES):
+                super()._serve(self._producer.poll, _REPORT_S)
+        return failure
+
+    def _own_failure(self) -> PgrelayError | None:
+        """Why the open transaction has failed; None if it has not."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            # One is open, so it is refused: by the open one's own error, if that has failed.
+            reason: KafkaError = error.args[0]
+        else:
+            return None
+        return None if reason.code() == KafkaError._STATE else self._lost(reason)
 
     async def _await_report(self, timeout_s: float, known: PgrelayError | None = None) -> None:
         if self._calling:
@@ -154,10 +189,7 @@ class TransactionalSink(Sink):
             finally:
                 self._calling = False
             if not reason.retriable():
-                self._spent_by = self._lost(reason)
-                # The report on a refused record says more, and names its topic.
-                super()._serve(self._producer.poll, 0)
-                raise self._spent_by
+                raise self._given_up(self._lost(reason))
 
 
 def _transaction_error(error: KafkaError) -> PgrelayError:

@@ -119,8 +119,7 @@ class Daemon:
         try:
             await self._session()
         except Exception as error:
-            refused = isinstance(error, RecordRefused) and self._refusals.dead_letters is not None
-            if verdict(error) is Verdict.STOP and not refused:
+            if verdict(error) is Verdict.STOP and not isinstance(error, RecordRefused):
                 raise
             if self._stop.is_set():
                 # The next run meets the trouble again, and has time to wait it out.
@@ -131,7 +130,7 @@ class Daemon:
                 await self._recover(error)
 
     async def _learn(self, error: RecordRefused) -> None:
-        """Make sure that the next session sets such a record aside. Raises the error if it would not."""
+        """Make sure that the next session knows such a record before. Raises the error if it would not."""
         try:
             learnt = await self._refusals.learn(error)
         except KafkaUnavailable as away:

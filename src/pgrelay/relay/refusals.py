@@ -1,20 +1,22 @@
-"""What topics have refused, so that `errors.on_record: dead_letter` can set such records aside beforehand.
+"""What topics have refused, so that the encoder knows such records beforehand.
 
 A broker refuses a whole batch, and says neither which of its records was too large nor how large one may be.
-So a topic that refused is asked for its limits. With these, the encoder knows before it writes, and the
-producer makes batches so small that no record is refused because of the others in its batch.
+So a topic that refused is asked for its limits. With these, the encoder sets aside the record that can't be
+delivered, or stops at it and names it, and the producer makes batches so small that no record is refused
+because of the others in its batch.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Config, SinkConfig
-from pgrelay.encode.options import DeadLetterOptions, Limits
+from pgrelay.encode.options import Limits
 from pgrelay.errors import KafkaUnavailable, RecordRefused
-from pgrelay.kafka.cluster import Cluster
-from pgrelay.kafka.errors import passes
+from pgrelay.kafka.cluster import Cluster, TopicConfig
+from pgrelay.kafka.errors import FAILED_CHECKS, passes
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 
 _log = structlog.get_logger(__name__)
@@ -28,33 +30,47 @@ class Refusals:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._limits: dict[str, Limits] = {}
+        self._found: dict[str, TopicConfig] = {}
 
     @property
-    def dead_letters(self) -> DeadLetterOptions | None:
-        """What the encoder sets aside; None if the policy is to stop."""
+    def dead_letters(self) -> Limits | None:
+        """The limits past which a record of any topic is set aside; None if the policy is to stop."""
         if self._config.errors.on_record == "stop":
             return None
-        most = largest_record(self._config.sink.kafka)
-        return DeadLetterOptions(Limits(most_bytes=most, by_producer=True), dict(self._limits))
+        return Limits(most_bytes=largest_record(self._config.sink.kafka), by_producer=True)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Those of the topics that have refused a record."""
+        return {topic: self._limits(found) for topic, found in self._found.items()}
+
+    def _limits(self, found: TopicConfig) -> Limits:
+        passing = largest_record(self._config.sink.kafka)
+        # To set aside too much loses nothing, while one that might pass must not end the relay. If that is
+        # too large, it is refused alone.
+        spare = 0 if self._config.errors.on_record == "stop" else _FRAMING
+        taken = max(found.message_bytes - spare, 1)
+        return Limits(min(taken, passing), found.compacted, by_producer=passing < taken)
 
     @property
     def sink_config(self) -> SinkConfig:
         """The sink's configuration, with batches no larger than each of these topics takes."""
         sink = self._config.sink
-        if not self._limits:
+        if not self._found:
             return sink
-        least = min(limits.most_bytes for limits in self._limits.values())
-        batch = min(least, largest_batch(sink.kafka))
+        least = min(found.message_bytes for found in self._found.values())
+        batch = min(max(least - _FRAMING, 1), largest_record(sink.kafka), largest_batch(sink.kafka))
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
     async def learn(self, error: RecordRefused) -> bool:
-        """Ask for the limits of the topic that refused; false if they can't be had, or were known before.
+        """Ask for the limits of the topic that refused; false if that helps nothing.
 
-        Raises KafkaUnavailable if they can't be had yet.
+        That is, they can't be had or are no others than before, or a single record was refused and the policy
+        is to stop. Raises KafkaUnavailable if they can't be had yet, or if the record's want of a key is no
+        reason.
         """
         topic = error.topic
-        if self._config.errors.on_record == "stop" or not topic or topic in self._limits:
+        if not topic or (self._config.errors.on_record == "stop" and not error.by_broker):
             return False
         try:
             async with Cluster(self._config.sink) as cluster:
@@ -66,14 +82,24 @@ class Refusals:
                     f"topic {topic} refused a record, and does not say yet what it accepts: {reason.str()}"
                 ) from failure
             return False
-        passing = largest_record(self._config.sink.kafka)
-        taken = max(found.message_bytes - _FRAMING, 1)
-        self._limits[topic] = Limits(min(taken, passing), found.compacted, by_producer=passing < taken)
+        if error.keyless and not found.compacted:
+            raise KafkaUnavailable(f"topic {topic} refused a batch: {FAILED_CHECKS}")
+        before = self._found.get(topic)
+        self._found[topic] = found
+        limits = self._limits(found)
+        if before is not None and limits == self._limits(before):
+            return False
         _log.warning(
-            "a topic refused a record; what it can't take becomes a dead letter from now on",
+            f"a topic refused a record; {self._consequence}",
             topic=topic,
-            most_bytes=self._limits[topic].most_bytes,
-            needs_key=found.compacted,
+            most_bytes=limits.most_bytes,
+            needs_key=limits.keyed,
             reason=str(error),
         )
         return True
+
+    @property
+    def _consequence(self) -> str:
+        if self._config.errors.on_record == "stop":
+            return "what it refused is sent again in smaller batches"
+        return "what it can't take becomes a dead letter from now on"

@@ -180,7 +180,12 @@ class Starts:
         # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
         records = record_options(
-            config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
+            config,
+            catalog.database,
+            systemid,
+            source.server_encoding,
+            self._refusals.dead_letters,
+            self._refusals.limits,
         )
         encoder = Encoder(records, topics_of(config))
         ledger = Ledger(self.resume_point.flush_lsn)
