@@ -124,6 +124,7 @@ def test_variables_without_a_double_underscore_are_not_overrides() -> None:
     ("variable", "line"),
     [
         ("PGRELAY_SOURCE__SLTO", "source.slto: unknown key; did you mean slot?"),
+        ("PGRELAY__DSN", "names no key; write PGRELAY_SECTION__KEY, such as PGRELAY_SOURCE__DSN"),
         ("PGRELAY_LOG__", "log.: unknown key; known keys: level"),
         ("PGRELAY_SINKS__KAFKA", "sinks: unknown key; did you mean sink?"),
         (

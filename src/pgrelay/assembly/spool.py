@@ -81,7 +81,7 @@ class Spool:
 
         Raises SetupError if it can never be ours, SpoolError if the disk fails or another relay has it.
         """
-        self._make()
+        self.create()
         self._lock = _locked(self.directory)
 
     def close(self) -> None:
@@ -90,7 +90,8 @@ class Spool:
             os.close(self._lock)
         self._lock = None
 
-    def _make(self) -> None:
+    def create(self) -> None:
+        """Create the directory if it is missing. Raises SetupError if it can never be ours, or SpoolError."""
         try:
             _make_private(self.directory)
         except OSError as error:

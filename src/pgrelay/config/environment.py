@@ -59,7 +59,11 @@ def find_overrides(environ: Mapping[str, str], model: type[BaseModel]) -> list[O
 
 
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
-    section, key, *entry = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
+    section, *rest = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
+    if not rest:
+        example = f"{_PREFIX}SOURCE{_LEVEL}DSN"
+        raise SetupError(f"{variable}: names no key; write {_PREFIX}SECTION{_LEVEL}KEY, such as {example}")
+    key, *entry = rest
     kinds = _kinds(model)
     if section not in kinds:
         raise SetupError(f"{variable}: {section}: {unknown_key(section, list(kinds))}")

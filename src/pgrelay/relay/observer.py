@@ -96,6 +96,13 @@ class Observer:
         self._metrics.set_slot(server=wal.wal_end, confirmed=wal.confirmed_lsn)
         self._metrics.set_slot_wal(retained=wal.retained, safe=wal.safe)
 
+    def creates_slot(self, slot: str) -> None:
+        """Report that a slot is being created, which takes the server as long as any transaction."""
+        self._health.waiting(
+            f"slot {slot} is being created: Postgres waits until the transactions that run now have ended; "
+            "pg_stat_activity has them"
+        )
+
     @property
     def spool_failing(self) -> bool:
         """No session has got past the point at which the spool's disk last failed."""

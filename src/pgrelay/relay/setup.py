@@ -21,8 +21,8 @@ async def prepare(
     publications: Publications,
     resume_point: ResumePoint,
     slot: Slot | None,
-) -> Slot:
-    """Create the publication and the slot if the configuration says so, and return the slot.
+) -> None:
+    """Create the publication if the configuration says so, and check what the slot needs.
 
     `slot` is the slot as it was found, None if there is none. Raises SetupError if something is missing or
     wrong, GapError if the slot is gone.
@@ -36,7 +36,6 @@ async def prepare(
         check_kind(slot, config.slot, catalog.database)
     await publications.require(catalog, slot)
     await publications.check(catalog, resume_point.flush_lsn)
-    return slot or await _make_slot(catalog, config)
 
 
 async def check_topics(catalog: Catalog, config: Config) -> None:
@@ -51,7 +50,11 @@ async def check_topics(catalog: Catalog, config: Config) -> None:
             topics.claim(schema, table)
 
 
-async def _make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
+async def make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
+    """Create the slot if the configuration says so; that takes as long as any transaction that runs now.
+
+    Raises SetupError.
+    """
     if not config.create:
         raise SetupError(
             f"source.slot: {config.slot} does not exist; create it with SELECT "

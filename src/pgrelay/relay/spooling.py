@@ -1,4 +1,4 @@
-"""Opening what a slot keeps on disk, once its stream has begun."""
+"""What a slot keeps on disk: where it is, and how it is opened once the stream has begun."""
 
 import asyncio
 import time
@@ -9,6 +9,11 @@ from pgrelay.config import Config
 from pgrelay.postgres.source import Source
 
 
+def spool_of(config: Config, systemid: str) -> Spool:
+    """The spool of the configured slot, not opened yet."""
+    return Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
+
+
 async def open_spool(
     config: Config, systemid: str, source: Source, status_interval_s: float
 ) -> tuple[Spool, PreparedStore]:
@@ -17,7 +22,7 @@ async def open_spool(
     A slot of the same name on another server of the cluster is another slot; it can't share this directory.
     Raises SpoolError, GapError or SourceUnavailable.
     """
-    spool = Spool(slot_directory(config.transactions.spool_dir, systemid, config.source.slot))
+    spool = spool_of(config, systemid)
     spool.open()
     try:
         spool.remove_stale()

@@ -14,7 +14,7 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
-from pgrelay.errors import KafkaUnavailable, PositionError, SetupError
+from pgrelay.errors import KafkaUnavailable, PositionError, RegistryUnavailable, SetupError, SpoolError
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
@@ -37,8 +37,8 @@ from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_own, check_same, check_topics, prepare
-from pgrelay.relay.spooling import open_spool
+from pgrelay.relay.setup import check_own, check_same, check_topics, make_slot, prepare
+from pgrelay.relay.spooling import open_spool, spool_of
 from pgrelay.relay.supply import Supply
 
 _log = structlog.get_logger(__name__)
@@ -87,10 +87,11 @@ class Starts:
             await self._hold_against_kafka(server, self._sink, slot)
         delivered = self.resume_point.delivered
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
+        session = await self._make_session(server, source, self._sink, slot, delivered)
         if not self._observer.spool_failing:
             start = format_lsn(self.resume_point.flush_lsn)
             _log.info("streaming", slot=config.source.slot, start=start, **dict(options.pairs()))
-        return await self._make_session(server, source, self._sink, slot, delivered)
+        return session
 
     def ended(self, session: Session) -> None:
         """Keep what a session has learnt about the position, whatever ended it."""
@@ -130,8 +131,12 @@ class Starts:
                     await self._require_topics(sink)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
-        slot = await prepare(catalog, config.source, self._publications, self.resume_point, found)
+        await prepare(catalog, config.source, self._publications, self.resume_point, found)
         await check_topics(catalog, config)
+        if found is None:
+            await self._check_rest(server.system.systemid)
+            self._observer.creates_slot(config.source.slot)
+        slot = found or await make_slot(catalog, config.source)
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.
@@ -141,6 +146,14 @@ class Starts:
         if self._registry is not None:
             await self._registry.connect()
         return slot
+
+    async def _check_rest(self, systemid: str) -> None:
+        """Before the slot is created: check what may refuse the start after that. Raises SetupError."""
+        with contextlib.suppress(SpoolError):
+            spool_of(self._config, systemid).create()
+        if self._registry is not None:
+            with contextlib.suppress(RegistryUnavailable):
+                await self._registry.connect()
 
     async def _hold_against_kafka(self, server: Server, sink: Sink, slot: Slot) -> None:
         """At least once: check that the slot skips nothing. Raises GapError, PositionError.

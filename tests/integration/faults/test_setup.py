@@ -121,3 +121,31 @@ def test_topics_that_can_not_be_created_end_the_relay(database: Database, new_re
     relay = new_relay(sink={"replication_factor": 3}).start()
     assert "replication" in last_words(relay, WRONG).lower()
     assert not exists(database, relay.prefix)
+
+
+REFUSED_LATE = {
+    "spool": ({"transactions": {"spool_dir": "/dev/null"}}, "transactions.spool_dir: /dev/null"),
+    "topics": ({"records": {"topic": "{prefix}.{table}"}}, "public.t"),
+}
+
+
+@pytest.mark.parametrize(("sections", "complaint"), REFUSED_LATE.values(), ids=REFUSED_LATE)
+def test_what_refuses_a_start_refuses_it_before_the_slot_is_created(
+    database: Database, new_relay: NewRelay, sections: dict[str, dict[str, str]], complaint: str
+) -> None:
+    """A slot that nobody reads would hold back WAL for ever."""
+    database.execute("CREATE SCHEMA other; CREATE TABLE t (id int); CREATE TABLE other.t (id int)")
+    relay = new_relay(**sections).start()
+    assert complaint in last_words(relay, WRONG)
+    assert not exists(database, relay.prefix)
+
+
+def test_readyz_says_that_the_slot_waits_for_a_transaction(database: Database, new_relay: NewRelay) -> None:
+    with database.connect() as connection:
+        connection.execute(b"BEGIN")
+        connection.execute(b"CREATE TABLE t ()")
+        relay = new_relay().start()
+        waits = f"slot {relay.prefix} is being created: Postgres waits"
+        relay.wait_for(lambda: waits in relay.get("/readyz")[1], "the reason on /readyz")
+        connection.execute(b"COMMIT")
+        relay.wait_streaming()
