@@ -168,3 +168,17 @@ def test_added_partitions_are_counted_when_asked() -> None:
 def test_a_record_for_one_partition_is_not_copied() -> None:
     record: Record = ("nowhere", b"k", b"v", None, BY_KEY)
     assert known(Cluster()).to_every_partition([record]) == [record]
+
+
+def test_the_offsets_topic_is_created_without_small_segments_if_those_are_refused() -> None:
+    cluster = Cluster({"o": [KafkaError.POLICY_VIOLATION]})
+    topics = known(cluster)
+    asyncio.run(topics.require("o", "offsets"))
+    assert cluster.tried == [["o"], ["o"]]
+    assert "o" in topics
+
+
+def test_if_the_plainer_offsets_topic_is_refused_too_that_is_the_error() -> None:
+    cluster = Cluster({"o": [KafkaError.POLICY_VIOLATION] * 2})
+    with pytest.raises(SetupError, match="topic o can't be created"):
+        asyncio.run(known(cluster).require("o", "offsets"))

@@ -1,9 +1,10 @@
 """How topics are created: as configured, except those that are read from their beginning."""
 
 import pytest
+from confluent_kafka import KafkaError
 
 from pgrelay.config import SinkConfig
-from pgrelay.kafka.topics import TopicOf, lasting, new_topic
+from pgrelay.kafka.topics import TopicOf, lasting, new_topic, plainer
 
 CONFIG = SinkConfig(
     kafka={"bootstrap.servers": "b"}, partitions=6, replication_factor=3, topic_config={"retention.ms": "1"}
@@ -31,6 +32,23 @@ def test_the_offsets_topic_is_compacted() -> None:
     assert made.config is not None
     assert made.config["cleanup.policy"] == "compact"
     assert lasting("offsets")
+
+
+@pytest.mark.parametrize("code", [KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG])
+def test_a_cluster_that_refuses_small_segments_is_asked_without(code: int) -> None:
+    """Confluent Cloud takes none below 50 MB."""
+    new = new_topic("t", "offsets", CONFIG)
+    plain = plainer(new, KafkaError(code))
+    assert plain is not None
+    assert (plain.topic, plain.num_partitions, plain.replication_factor) == ("t", 1, 3)
+    assert plain.config == {"cleanup.policy": "compact"}
+    assert plainer(plain, KafkaError(code)) is None
+
+
+def test_no_other_refusal_and_no_other_topic_leads_to_a_plainer_one() -> None:
+    offsets, rows = new_topic("t", "offsets", CONFIG), new_topic("t", "rows", CONFIG)
+    assert plainer(offsets, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)) is None
+    assert plainer(rows, KafkaError(KafkaError.POLICY_VIOLATION)) is None
 
 
 @pytest.mark.parametrize("of", ["schemas", "dead letters", "offsets"])

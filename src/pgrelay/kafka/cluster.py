@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.topics import portions
+from pgrelay.kafka.topics import plainer, portions
 from pgrelay.kafka.tries import tries
 
 _TIMEOUT_S: Final = 8.0
@@ -185,13 +185,20 @@ class Cluster:
     async def uncreatable(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
         """Have the cluster validate topics as if it created them. Returns those that it refuses, and why."""
         refused = {}
+        again = []
         for portion in portions(topics):
             futures = self._admin.create_topics(portion, validate_only=True, request_timeout=_TIMEOUT_S)
-            for name, future in futures.items():
+            for new in portion:
                 try:
-                    await _result(future)
+                    await _result(futures[new.topic])
                 except KafkaException as error:
-                    refused[name] = error.args[0]
+                    refused[new.topic] = error.args[0]
+                    if (plain := plainer(new, error.args[0])) is not None:
+                        again.append(plain)
+        if again:
+            for plain in again:
+                del refused[plain.topic]
+            refused |= await self.uncreatable(again)
         return refused
 
 

@@ -1,7 +1,7 @@
 """Which topics exist, as far as a producer has been told, and how missing ones are created."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from pgrelay.config import SinkConfig
 from pgrelay.encode.records import EVERY, Record
 from pgrelay.errors import PgrelayError, SetupError, Verdict, verdict
 from pgrelay.kafka.errors import too_few_brokers, uncreated, unheard
-from pgrelay.kafka.topics import TopicOf, new_topic, portions
+from pgrelay.kafka.topics import TopicOf, new_topic, plainer, portions
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _CREATE_RETRY_S: Final = 0.2
@@ -119,6 +119,9 @@ class KnownTopics:
                     exist.append(topic)
                 else:
                     refusals[topic] = reason
+        again = [plain for new in wanted if (plain := _plainer(new, refusals)) is not None]
+        for plain in again:
+            del refusals[plain.topic]
         enough = any(map(too_few_brokers, refusals.values())) and await self._has_enough_brokers()
         failures = {topic: uncreated(topic, reason, enough) for topic, reason in refusals.items()}
         if exist:
@@ -126,7 +129,7 @@ class KnownTopics:
         for topic in exist:
             if topic not in self._partitions and await self._is_unheard(topic):
                 failures[topic] = unheard(topic)
-        return failures
+        return {**failures, **await self._try_to_create(again, timeout_s)} if again else failures
 
     async def _has_enough_brokers(self) -> bool:
         """Whether the cluster has as many brokers as a topic is to have replicas, even if some are away."""
@@ -143,3 +146,8 @@ class KnownTopics:
         """Whether the broker that is asked does not know the topic, rather than hiding it from us."""
         error = (await self._ask(topic)).topics[topic].error
         return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def _plainer(new: NewTopic, refusals: Mapping[str, KafkaError]) -> NewTopic | None:
+    reason = refusals.get(new.topic)
+    return None if reason is None else plainer(new, reason)

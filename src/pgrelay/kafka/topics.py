@@ -3,21 +3,25 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
+from confluent_kafka import KafkaError
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
 
 TopicOf = Literal["rows", "schemas", "transactions", "offsets", "messages", "dead letters"]
 
+# Only closed segments are compacted, and a reader goes through the rest: so these are small.
+_SMALL_SEGMENTS: Final[Mapping[str, str]] = {"segment.bytes": "1048576", "segment.ms": "3600000"}
 # These are read from their beginning, so the configured cleanup is only for the others.
 _KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
     "schemas": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "dead letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
-    # Only closed segments are compacted, and a reader goes through the rest: so segments are small.
-    "offsets": {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "3600000"},
+    "offsets": {"cleanup.policy": "compact", **_SMALL_SEGMENTS},
 }
 # The configured safety of records holds for all topics: a position that is lost is a gap.
 _SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+
+_OPTIONS_REFUSED: Final = frozenset({KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG})
 
 # Controllers refuse a request for over 10,000 partitions; those of 3.x also one for as many metadata records.
 _MOST_PARTITIONS: Final = 1_000
@@ -43,6 +47,20 @@ def new_topic(name: str, of: TopicOf, config: SinkConfig) -> NewTopic:
         num_partitions=1 if lasting(of) else config.partitions,
         replication_factor=config.replication_factor,
         config=made_with(of, config),
+    )
+
+
+def plainer(new: NewTopic, reason: KafkaError) -> NewTopic | None:
+    """The topic without options of ours that it can do without, if those may be what a cluster refuses.
+
+    A hosted one may have its own least size of segments. None if there are none, or `reason` is another.
+    """
+    options = new.config or {}
+    if reason.code() not in _OPTIONS_REFUSED or not _SMALL_SEGMENTS.items() <= options.items():
+        return None
+    rest = {name: value for name, value in options.items() if name not in _SMALL_SEGMENTS}
+    return NewTopic(
+        new.topic, num_partitions=new.num_partitions, replication_factor=new.replication_factor, config=rest
     )
 
 
