@@ -1,6 +1,7 @@
 """Mistakes in a call are one-line errors before any broker is contacted."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
+from tests.spark.handmade_records import table
 
 TABLES = {"p.a": "lake.a"}
 
@@ -38,6 +40,40 @@ def test_an_argument_of_the_wrong_kind_is_refused(
 ) -> None:
     with pytest.raises(SetupError, match=told):
         call(spark, "nowhere", TABLES, prefix="p", checkpoint=tmp_path, **choice)
+
+
+@pytest.mark.parametrize("tables", [["p.a"], {}])
+def test_targets_are_given_by_topic(spark: SparkSession, tmp_path: Path, tables: Any) -> None:
+    with pytest.raises(SetupError, match=r"tables=.*: give a target for each topic"):
+        pg.mirror(spark, "nowhere", tables, prefix="p", checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("schema", [{}, None], ids=["all of them", "none"])
+def test_one_tables_schema_is_needed(spark: SparkSession, schema: Any) -> None:
+    told = r"schema: a (dict|NoneType) is no TableSchema: write schema=table_schemas\(\.\.\.\)\[topic\]"
+    with pytest.raises(SetupError, match=told):
+        pg.read_changes(spark, "nowhere", "p.a", schema=schema)
+    with pytest.raises(SetupError, match=told):
+        pg.apply_changes(spark.range(1), "lake.a", schema=schema)
+
+
+def test_changes_are_those_of_one_topic(spark: SparkSession) -> None:
+    topics: Any = ["p.a", "p.b"]
+    with pytest.raises(SetupError, match=r"topic=\['p\.a', 'p\.b'\]: write one topic"):
+        pg.read_changes(spark, "nowhere", topics, schema=table("p.a"))
+
+
+def test_a_target_is_named(spark: SparkSession) -> None:
+    target: Any = None
+    with pytest.raises(SetupError, match="None is not a table name"):
+        pg.apply_changes(spark.range(0).selectExpr("struct() AS after"), target, schema=table("p.a"))
+
+
+@pytest.mark.parametrize("older_than", [7, timedelta(days=-1)], ids=["number", "negative"])
+def test_an_age_is_a_timedelta(spark: SparkSession, older_than: Any) -> None:
+    """A negative one would remove every version but the last."""
+    with pytest.raises(SetupError, match=r"older_than=.*: write a timedelta, such as timedelta\(days=7\)"):
+        pg.purge(spark, "lake.a", using="iceberg", older_than=older_than)
 
 
 def test_a_second_listener_on_the_same_registry_is_refused(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from pgrelay.spark.schemas.registry import Registry
 
 TABLES = {"public.a": "app.public.a", "public.b": "app.public.b"}
 A, B = TABLES.values()
+BOUNDARIES = "app.transaction"
 SHAPE = (
     "topic string, partition int, offset long, commit_lsn long, seq long, ts_ms long, is_new boolean, "
     "boundary struct<status: string, commit_lsn: long, ts_ms: long, "
@@ -25,12 +26,12 @@ def row(topic: str, lsn: int, seq: int = 0, partition: int = 0, *, is_new: bool 
 
 
 def begin(lsn: int) -> Record:
-    return ("app.transaction", 0, None, lsn, None, lsn * 1000, True, ("BEGIN", lsn, lsn * 1000, None))
+    return (BOUNDARIES, 0, None, lsn, None, lsn * 1000, True, ("BEGIN", lsn, lsn * 1000, None))
 
 
 def end(lsn: int, offset: int = 0, **events: int) -> Record:
     told = [(f"public.{table}", count) for table, count in events.items()]
-    return ("app.transaction", 0, offset, lsn, None, lsn * 1000, True, ("END", lsn, lsn * 1000, told))
+    return (BOUNDARIES, 0, offset, lsn, None, lsn * 1000, True, ("END", lsn, lsn * 1000, told))
 
 
 def whole(lsn: int, **events: int) -> list[Record]:
@@ -113,12 +114,30 @@ def test_a_topic_is_read_past_the_lsn_that_all_its_partitions_passed(spark: Spar
 def test_waiting_rows_are_counted_and_dated(spark: SparkSession) -> None:
     """By rows, since nothing else shows a transaction without boundaries."""
     records = frame(spark, [row(A, 100), row(B, 110, is_new=False), row(A, 120, is_new=False)])
-    assert rest_of(records, 0) == Rest(rows=3, new=True, oldest_s=100.0, untold=(100, A))
-    assert rest_of(records, 100) == Rest(rows=2, new=False, oldest_s=110.0, untold=(110, B))
-    assert rest_of(records, 120) == Rest(rows=0, new=False, oldest_s=None, untold=None)
+    assert rest_of(records, 0, BOUNDARIES) == Rest(rows=3, new=True, oldest_s=100.0, first=(100, A))
+    assert rest_of(records, 100, BOUNDARIES) == Rest(rows=2, new=False, oldest_s=110.0, first=(110, B))
+    assert rest_of(records, 120, BOUNDARIES) == Rest()
+    assert rest_of(records, 0, BOUNDARIES).untold == (100, A)
 
 
 def test_a_transaction_with_a_begin_does_not_lack_boundaries(spark: SparkSession) -> None:
-    rest = rest_of(frame(spark, [row(A, 100), begin(100), begin(110)]), 0)
-    assert (rest.rows, rest.untold) == (1, None)
-    assert rest_of(frame(spark, [begin(110)]), 0).untold is None
+    rest = rest_of(frame(spark, [row(A, 100), begin(100), begin(110)]), 0, BOUNDARIES)
+    assert (rest.rows, rest.boundaries, rest.ends, rest.untold) == (1, 2, 0, None)
+    assert rest_of(frame(spark, [begin(110)]), 0, BOUNDARIES).untold is None
+
+
+def test_a_boundary_that_can_not_be_read_is_told(spark: SparkSession) -> None:
+    """Also one of a batch whose other records are all applied."""
+    unread = [(BOUNDARIES, 0, offset, None, None, None, True, None) for offset in (8, 7)]
+    records = frame(spark, [row(A, 100), *whole(100, a=1), *unread, (A, 0, 3, None, None, None, True, None)])
+    assert rest_of(records, 100, BOUNDARIES) == Rest(unread=(0, 7))
+
+
+def test_the_summary_of_two_batches_is_that_of_their_records(spark: SparkSession) -> None:
+    held = [row(B, 110, is_new=False), row(A, 120, is_new=False)]
+    came = [row(A, 100), begin(100), *whole(130, a=1)]
+    both = rest_of(frame(spark, held + came), 0, BOUNDARIES)
+    one, other = (rest_of(frame(spark, records), 0, BOUNDARIES) for records in (held, came))
+    assert one.and_later(other) == both
+    assert one.and_later(Rest()) == one
+    assert Rest().and_later(other) == other

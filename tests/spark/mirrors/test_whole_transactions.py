@@ -186,6 +186,9 @@ def test_ends_may_be_read_long_before_a_large_transactions_rows(
 
 
 def test_a_table_that_is_not_mirrored_whole_has_no_position(spark: SparkSession, target: str) -> None:
+    with pytest.raises(SetupError, match=r"no such iceberg table; correct the name, or pass using='delta'"):
+        pg.mirror_position(spark, target, using="iceberg")
+    spark.sql(f"CREATE TABLE {target} (id int) USING iceberg")
     with pytest.raises(SetupError, match="is not a target of a mirror"):
         pg.mirror_position(spark, target, using="iceberg")
 

@@ -249,6 +249,7 @@ def test_a_setting_for_backslashes_changes_no_value(spark: SparkSession) -> None
     finally:
         spark.conf.unset("spark.sql.parser.escapedStringLiterals")
     assert first.corrupt.startswith('d: \'[1,"x",1')
+    assert "' is not a document that Spark keeps exactly, in {" in first.corrupt
     assert (second.corrupt, tuple(second.after)) == (None, (1, "v", None, None, "{}"))
     assert second.unchanged == list(names[1:])
 

@@ -185,3 +185,18 @@ def test_reading_an_unknown_column_as_text_is_refused() -> None:
 def test_a_schema_prints_as_its_columns() -> None:
     known = table("app.public.t", ID, PRICE)
     assert str(known) == "app.public.t from 0/1: id int, price decimal(8,2); key (id)"
+
+
+@pytest.mark.parametrize(
+    ("column", "toastable"),
+    [
+        (Column("c", "money", type_oid=790), False),
+        (Column("c", "money"), False),
+        (Column("c", "money", type_oid=16_384), True),
+        (Column("c", "text", type_oid=25), True),
+        (Column("c", "text", type_oid=25, key=True), False),
+    ],
+)
+def test_a_type_of_ones_own_may_be_large_whatever_its_name(column: Column, toastable: bool) -> None:
+    """CREATE TYPE app.money AS (amount numeric, note text), whose value an update may leave out."""
+    assert column.toastable == toastable

@@ -52,10 +52,10 @@ from pgrelay.spark.lake.summary import Summary, summarize
 from pgrelay.spark.lake.tables import TAKEN, LakeTable, Using, lake_table
 from pgrelay.spark.lake.unkeyed import append_once, apply_multiset, missing_records
 from pgrelay.spark.names import COMMIT_LSN, END_LSN, SEQ, carried, quoted
-from pgrelay.spark.records.change_columns import INEXACT, OUTDATED
+from pgrelay.spark.records.change_columns import INEXACT, INEXACT_DOCUMENT, OUTDATED
 from pgrelay.spark.records.order import after, before
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.schemas.schema import Position, TableSchema
+from pgrelay.spark.schemas.schema import Position, TableSchema, require_schema
 
 OnMissing = Literal["fail", "null"]
 
@@ -88,6 +88,7 @@ def apply_changes(
     target holds rows of another Postgres cluster. A failure of Delta or Iceberg is raised as a PgrelayError.
     """
     refuse_other_choice(on_missing)
+    require_schema(schema)
     schema.refuse_sharing()
     _refuse_other_schema(batch, schema)
     table = lake_table(batch.sparkSession, target, using)
@@ -346,6 +347,8 @@ class Target:
 
 def _better_cure(reason: str) -> str:
     """What to try with a record that can't be read, before it is set aside for good."""
+    if INEXACT_DOCUMENT in reason:
+        return "set records.json: string in the relay for later ones, or "
     if INEXACT in reason:
         return (
             "if the column was changed, read table_schemas again and restart the stream; otherwise read it "

@@ -300,6 +300,8 @@ def lake_table(spark: SparkSession, target: str, using: Using) -> LakeTable:
     """
     if using not in _PROPERTIES:
         raise SetupError(f"using={using!r}: write delta or iceberg")
+    if not isinstance(target, str):
+        raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")
     parts = [part[0].replace("``", "`") or part[1] for part in _PART.findall(target)]
     if not _NAME.fullmatch(target):
         raise SetupError(f"{target!r} is not a table name: write orders, lake.orders or catalog.lake.orders")

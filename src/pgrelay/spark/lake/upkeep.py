@@ -36,9 +36,11 @@ def compact(spark: SparkSession, target: str, *, using: Using = "delta") -> None
 def purge(spark: SparkSession, target: str, *, using: Using = "delta", older_than: timedelta = _KEPT) -> None:
     """Delete the files that only versions older than this need; `VERSION AS OF` can't read those any more.
 
-    With Delta, raises SetupError for less than seven days, unless the session's
-    `spark.databricks.delta.retentionDurationCheck.enabled` is false.
+    Raises SetupError if `older_than` is no timedelta or less than nothing, and with Delta if it is less than
+    seven days, unless the session's `spark.databricks.delta.retentionDurationCheck.enabled` is false.
     """
+    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+        raise SetupError(f"older_than={older_than!r}: write a timedelta, such as timedelta(days=7)")
     table = _existing(spark, target, using)
     if using == "delta":
         checked = spark.conf.get("spark.databricks.delta.retentionDurationCheck.enabled", "true") != "false"

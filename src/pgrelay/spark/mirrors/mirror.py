@@ -138,9 +138,9 @@ def _reading(
 def _targets(
     spark: SparkSession, tables: Mapping[str, str], using: Using, corrupt_to: str | None
 ) -> dict[str, str]:
-    if not tables:
+    if not isinstance(tables, Mapping) or not tables:
         raise SetupError(
-            "tables is empty: give a target for each topic, {'app.public.orders': 'lake.orders'}"
+            f"tables={tables!r}: give a target for each topic, {{'app.public.orders': 'lake.orders'}}"
         )
     taken = dict[str, str]()  # the topic, by the target's plain name
     for topic, target in tables.items():

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -35,6 +35,8 @@ _BOUNDARY: Final = (
     .add("data_collections", ArrayType(_COUNT))
 )
 _OF_BOUNDARY: Final = set(_BOUNDARY.names)
+T = TypeVar("T")
+
 # What `with_positions` returns.
 POSITIONED: Final = (
     StructType()
@@ -80,16 +82,42 @@ class Reach:
 class Rest:
     """The records after the last whole transaction.
 
-    rows      the number of tables' records
-    new       whether any record came in this batch
-    oldest_s  the oldest commit time, in seconds since 1970; None if there are no records
-    untold    the first row's commit LSN and topic, if no record of the transaction topic is among them
+    rows        the number of tables' records
+    new         whether any record came in this batch
+    oldest_s    the oldest commit time, in seconds since 1970; None if there are no records
+    first       the first row's commit LSN and topic; None if there are no rows
+    boundaries  the number of records of the transaction topic, and of `ends` among them
+    unread      partition and offset of the first record of that topic that can't be read; None if all can
     """
 
-    rows: int
-    new: bool
-    oldest_s: float | None
-    untold: tuple[int, str] | None
+    rows: int = 0
+    new: bool = False
+    oldest_s: float | None = None
+    first: tuple[int, str] | None = None
+    boundaries: int = 0
+    ends: int = 0
+    unread: tuple[int, int] | None = None
+
+    @property
+    def untold(self) -> tuple[int, str] | None:
+        """The first row, if no record of the transaction topic is there."""
+        return None if self.boundaries else self.first
+
+    def and_later(self, later: "Rest") -> "Rest":
+        """The summary of these records and of those that came since, of which `later` is one."""
+        return Rest(
+            self.rows + later.rows,
+            later.new,
+            _least(self.oldest_s, later.oldest_s),
+            _least(self.first, later.first),
+            self.boundaries + later.boundaries,
+            self.ends + later.ends,
+            later.unread,
+        )
+
+
+def _least(one: T | None, other: T | None) -> T | None:
+    return min((each for each in (one, other) if each is not None), default=None)  # type: ignore[type-var]
 
 
 def transaction_topic(prefix: str) -> str:
@@ -162,18 +190,31 @@ def reach(records: DataFrame, tables: Mapping[str, str], since: int, past: Mappi
     )
 
 
-def rest_of(records: DataFrame, until: int) -> Rest:
-    """A summary of the records after an LSN. They are those of `reach`, with `ts_ms` and `is_new`."""
-    first = F.min(F.when(F.col("seq").isNotNull(), F.struct("commit_lsn", "topic")))
-    later = records.where(F.col("commit_lsn") > until)
-    [rows, boundaries, new, oldest_ms, row] = later.agg(
-        F.count("seq"), F.count("boundary"), F.max("is_new"), F.min("ts_ms"), first
+def rest_of(records: DataFrame, until: int, boundaries: str) -> Rest:
+    """A summary of the records after an LSN. They are those of `reach`, with `ts_ms` and `is_new`.
+
+    `boundaries` is the transaction topic.
+    """
+    is_boundary = F.col("topic") == boundaries
+    is_unread = is_boundary & F.col("commit_lsn").isNull()
+    later = records.where((F.col("commit_lsn") > until) | is_unread)
+    told = later.agg(
+        F.count("seq").alias("rows"),
+        F.max(F.when(~is_unread, F.col("is_new"))).alias("new"),
+        F.min("ts_ms").alias("oldest_ms"),
+        F.min(F.when(F.col("seq").isNotNull(), F.struct("commit_lsn", "topic"))).alias("first"),
+        F.count_if(is_boundary & ~is_unread).alias("boundaries"),
+        F.count_if(F.col("boundary.status") == "END").alias("ends"),
+        F.min(F.when(is_unread, F.struct("partition", "offset"))).alias("unread"),
     ).collect()[0]
     return Rest(
-        rows=rows,
-        new=bool(new),
-        oldest_s=None if oldest_ms is None else oldest_ms / 1000,
-        untold=(row["commit_lsn"], row["topic"]) if rows and not boundaries else None,
+        told["rows"],
+        bool(told["new"]),
+        None if told["oldest_ms"] is None else told["oldest_ms"] / 1000,
+        None if told["first"] is None else tuple(told["first"]),
+        told["boundaries"],
+        told["ends"],
+        None if told["unread"] is None else tuple(told["unread"]),
     )
 
 

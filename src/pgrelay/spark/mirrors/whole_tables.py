@@ -62,7 +62,10 @@ def mirror_position(spark: SparkSession, target: str, *, using: Using = "delta")
     such mirror.
     """
     table = lake_table(spark, target, using)
-    named = table.properties().get(_MIRROR) if table.exists() else None
+    if not table.exists():
+        other = "iceberg" if using == "delta" else "delta"
+        raise SetupError(f"{target}: no such {using} table; correct the name, or pass using={other!r}")
+    named = table.properties().get(_MIRROR)
     if named is None:
         raise SetupError(f"{target} is not a target of a mirror(..., whole_transactions=True)")
     own = lake_table(spark, named, using)

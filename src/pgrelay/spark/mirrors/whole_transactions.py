@@ -6,14 +6,14 @@ own, on disk, so that a transaction may be larger than memory. The rest is appli
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pgrelay.errors import SetupError
+from pgrelay.errors import RecordError, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.spark.failures import told_of
 from pgrelay.spark.lake.tables import LakeTable
@@ -47,12 +47,17 @@ _UNTOLD_CURE: Final = (
     "transaction releases them"
 )
 
+_UNREAD_CURE: Final = "pass the registry if the relay writes Avro"
+_UNKNOWN_CURE: Final = "give the registry back the schema that it was written under"
+
 # For a transaction's begin: it is in another topic than the rows, and may become visible after them.
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.2
 
 _SWEEP_EVERY: Final = 10  # batches; until then applied records stay in the table, and are skipped
 _REMOVE_EVERY: Final = 500  # batches, whose files take little room
+
+_MANY: Final = 100_000  # held rows, which take longer to read than one more look at what came
 
 # The columns of records that are read more than once.
 _LOOKED_AT: Final = ("topic", "partition", "offset", "commit_lsn", "seq", "ts_ms", "boundary")
@@ -108,6 +113,8 @@ class WholeTransactions:
         self._added_topics = AddedTopics(source, writing.tables)
         self._lacking = Standstill()
         self._untold = Standstill()
+        # What the last batch left, if no transaction's end is among it.
+        self._held: Rest | None = None
 
     def apply(self, batch: DataFrame, number: int) -> None:
         """Apply whole transactions, and hold the rest back; a batch may be repeated."""
@@ -132,26 +139,40 @@ class WholeTransactions:
         values = records.where(F.col("value").isNotNull())
         new = with_positions(values, self._reading.registry, self.topic).persist()
         batch = _Batch(number, schemas, own, new, own.held(since))
+        try:
+            found, rest = self._look(batch, since)
+            if not found.until and rest.rows:
+                self._refuse_unwritten(batch)
+            self._apply_until(
+                batch if found.until > since else replace(batch, held=batch.held.limit(0)), found.until
+            )
+            if rest.new:
+                own.hold(new.where(F.col("commit_lsn") > found.until), again=again)
+            if number % _SWEEP_EVERY == 0:
+                own.sweep(found.until)
+            if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
+                own.remove_old_files()
+            self._tell(found, rest, moved=found.until > since)
+            holds(self._source.session, self._query, rest.oldest_s)
+            self._held = None if found.waiting else rest
+        finally:
+            new.unpersist()
+
+    def _look(self, batch: _Batch, since: int) -> tuple[Reach, Rest]:
+        """Up to which commit transactions are whole now, and what is left. Raises RecordError."""
+        came = batch.new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
+        if self._held is not None and self._held.rows > _MANY:
+            # Of a large transaction that goes on: without an end, nothing that is held back gets whole.
+            rest = self._refuse_unread(rest_of(came, since, self.topic))
+            if not rest.ends:
+                return Reach(since), self._held.and_later(rest)
         # If a batch is repeated, some records are there twice, which does no harm.
-        came = new.select(*_LOOKED_AT, F.lit(True).alias("is_new"))
         pending = came.unionByName(batch.held.select(*_LOOKED_AT, F.lit(False).alias("is_new"))).persist()
         try:
             found = self._reach(batch, pending, since)
-            until, rest = found.until, rest_of(pending, found.until)
-            if not until and rest.rows:
-                self._refuse_unwritten(batch)
-            self._apply_until(batch, until)
-            if rest.new:
-                own.hold(new.where(F.col("commit_lsn") > until), again=again)
-            if number % _SWEEP_EVERY == 0:
-                own.sweep(until)
-            if number % _REMOVE_EVERY == _REMOVE_EVERY - 1:
-                own.remove_old_files()
-            self._tell(found, rest, moved=until > since)
-            holds(self._source.session, self._query, rest.oldest_s)
+            return found, self._refuse_unread(rest_of(pending, found.until, self.topic))
         finally:
             pending.unpersist()
-            new.unpersist()
 
     def _tables(self, spark: SparkSession) -> WholeTables:
         self._query = self._source.checkpoint.query_id()
@@ -209,6 +230,17 @@ class WholeTransactions:
                     "again after the relay's next transaction"
                 )
             time.sleep(_PAUSE_S)
+
+    def _refuse_unread(self, rest: Rest) -> Rest:
+        """Raise RecordError: without that begin or end, half a transaction would pass for a whole one."""
+        if rest.unread is not None:
+            partition, offset = rest.unread
+            cure = _UNREAD_CURE if self._reading.registry is None else _UNKNOWN_CURE
+            raise RecordError(
+                f"{self.topic} partition {partition} offset {offset}: not the begin or end of a transaction "
+                f"that can be read; {cure}"
+            )
+        return rest
 
     def _claim(self, batch: _Batch, but: Collection[str] = ()) -> dict[str, LakeTable]:
         """Claim the existing targets, except those in `but`. Returns them by the names given to the mirror.

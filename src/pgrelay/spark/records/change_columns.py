@@ -15,6 +15,7 @@ SIDES: Final = ("before", "after")
 
 # Why a change is corrupt: a column has such a value.
 INEXACT: Final = "is not exactly a "
+INEXACT_DOCUMENT: Final = "is not a document that Spark keeps exactly"
 
 # Or it has other columns, or another writer schema, than the reader knows.
 UNKNOWN: Final = "columns that the schema does not have: "

@@ -7,11 +7,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pgrelay.errors import SetupError
 from pgrelay.spark.kafka import read_topics
 from pgrelay.spark.records.avro_records import AvroRecords, schema_id
 from pgrelay.spark.records.json_records import JsonRecords
 from pgrelay.spark.schemas.registry import Registry
-from pgrelay.spark.schemas.schema import TableSchema
+from pgrelay.spark.schemas.schema import TableSchema, require_schema
 
 _JSON: Final = -1  # in place of a schema's id
 
@@ -46,6 +47,9 @@ def read_changes(
     created. `options` are those of Spark's Kafka source. Pass `placeholder=True` if the relay has
     `records.unchanged: placeholder`; False reads a placeholder as text, and by default it is corrupt.
     """
+    require_schema(schema)
+    if not isinstance(topic, str):
+        raise SetupError(f"topic={topic!r}: write one topic: another has other columns")
     schema.refuse_clash()
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:

@@ -25,6 +25,11 @@ def needs_document(column: Column) -> bool:
     """Whether a column's values have to be parsed as variants."""
     if column.encoding in (NUMBER, array_of(NUMBER)):
         return column.type_name.removeprefix("_") == "numeric"
+    return is_document(column)
+
+
+def is_document(column: Column) -> bool:
+    """Whether a column's values are documents in the record, whose own words are not kept."""
     return column.encoding in (JSON, array_of(JSON))
 
 

@@ -18,8 +18,23 @@ from pyspark.sql import DataFrame
 
 from pgrelay.encode.records import FLAT_NAMES, PLACEHOLDER
 from pgrelay.spark.names import constant, quoted
-from pgrelay.spark.records.change_columns import ABSENT, INEXACT, PLACED, SIDES, UNKNOWN, key_of, unidentified
-from pgrelay.spark.records.documents import document_of, documents_of, needs_document, value_of_document
+from pgrelay.spark.records.change_columns import (
+    ABSENT,
+    INEXACT,
+    INEXACT_DOCUMENT,
+    PLACED,
+    SIDES,
+    UNKNOWN,
+    key_of,
+    unidentified,
+)
+from pgrelay.spark.records.documents import (
+    document_of,
+    documents_of,
+    is_document,
+    needs_document,
+    value_of_document,
+)
 from pgrelay.spark.records.order import before, by_version
 from pgrelay.spark.records.sql import array_of_texts, case, from_json, named, parsed, texts, when
 from pgrelay.spark.records.unchanged import doubtful, named_now
@@ -234,5 +249,6 @@ def _inexact(side: str, schema: TableSchema, column: Column, placeholder: bool |
     lost = f"{text} IS NOT NULL AND {side}.{quoted(column.name)} IS NULL"
     if column.toastable and placeholder:
         lost += f" AND {text} != '{PLACEHOLDER}'"
-    told, kind = constant(f"{column.name}: '"), constant(f"' {INEXACT}{column.spark_type.simpleString()}")
+    kind = INEXACT_DOCUMENT if is_document(column) else f"{INEXACT}{column.spark_type.simpleString()}"
+    told, kind = constant(f"{column.name}: '"), constant(f"' {kind}")
     yield when(lost, f"concat({told}, {text}, {kind})")

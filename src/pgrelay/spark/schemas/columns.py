@@ -106,6 +106,9 @@ _INLINE: Final = frozenset(
     ]
 )
 
+# From this OID on, types are a database's own: one may be called money or line, and be large.
+_FIRST_OF_USERS: Final = 16_384
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -154,7 +157,7 @@ class Column:
     @property
     def toastable(self) -> bool:
         """Whether an update may leave the value out."""
-        return not self.key and self.type_name not in _INLINE
+        return not self.key and (self.type_name not in _INLINE or self.type_oid >= _FIRST_OF_USERS)
 
     def _numeric(self) -> DataType:
         if self.encoding == "double":  # Avro's, under `numeric: double`

@@ -89,4 +89,4 @@ def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Enco
         encoding = avro_type(of, choices, dimensions).name
     else:
         encoding = text_encoding(of, choices).name
-    return Column(row["name"], of.name, of.typmod, row["key"], encoding)
+    return Column(row["name"], of.name, of.typmod, row["key"], encoding, type_oid=row["oid"])

@@ -273,3 +273,12 @@ def _doubt(was: TableVersion, now: TableVersion, renames: Renames) -> str | None
             told = f"column {became.name!r} is {declared(became)} and was {declared(column)}"
             return f"{told}, so existing values may have changed"
     return None
+
+
+def require_schema(schema: object) -> None:
+    """Raise SetupError for what is no TableSchema, such as all that `table_schemas` returns."""
+    if not isinstance(schema, TableSchema):
+        kind = type(schema).__name__
+        raise SetupError(
+            f"schema: a {kind} is no TableSchema: write schema=table_schemas(...)[topic] for one topic"
+        )
