@@ -32,6 +32,26 @@ def kustomization(folder: Path = BASE) -> dict[str, Any]:
     return document
 
 
+def durable() -> dict[str, Any]:
+    """The StatefulSet of durable-spool."""
+    [patch] = kustomization(FOLDER / "durable-spool")["patches"]
+    return dict(merged(manifest("StatefulSet"), yaml.safe_load(patch["patch"])))
+
+
+def merged(given: Any, patch: Any) -> Any:
+    """Kubernetes's strategic merge, as far as our patches need it: objects in a list are the same by name."""
+    if isinstance(patch, dict):
+        result = {key: value for key, value in (given or {}).items() if patch.get(key, value) is not None}
+        return result | {
+            key: merged(result.get(key), value) for key, value in patch.items() if value is not None
+        }
+    if not all(isinstance(each, dict) and "name" in each for each in patch):
+        return patch
+    named = {each["name"]: each for each in given or []}
+    named |= {each["name"]: merged(named.get(each["name"]), each) for each in patch}
+    return [each for each in named.values() if each.get("$patch") != "delete"]
+
+
 def pod() -> dict[str, Any]:
     """The pod template's spec."""
     spec: dict[str, Any] = manifest("StatefulSet")["spec"]["template"]["spec"]

@@ -11,15 +11,18 @@ import pytest
 import yaml
 
 from pgrelay import config
+from pgrelay.arguments import parser
 from tests.deploy.compose import ROOT
 from tests.deploy.manifests import (
     BASE,
     FOLDER,
     MONITORED,
     container,
+    durable,
     kustomization,
     manifest,
     manifests,
+    merged,
     pod,
     secret,
 )
@@ -27,6 +30,7 @@ from tests.deploy.manifests import (
 OURS = manifests(BASE)
 LABELS = {"app.kubernetes.io/name": "pgrelay"}
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DEPLOY = (ROOT / "docs/deploy.md").read_text()
 
 
 @pytest.fixture
@@ -158,6 +162,29 @@ def test_the_durable_spool_replaces_the_pods_own() -> None:
     [claim] = patch["spec"]["volumeClaimTemplates"]
     assert claim["metadata"]["name"] == "spool"
     kubernetes_validate.validate(claim, "1.37", strict=True)
+    kubernetes_validate.validate(durable(), "1.37", strict=True)
+    assert [volume["name"] for volume in durable()["spec"]["template"]["spec"]["volumes"]] == ["config"]
+
+
+@pytest.mark.parametrize("relays", [manifest("StatefulSet"), durable()], ids=["base", "durable-spool"])
+def test_a_held_pod_has_all_of_the_relays_but_the_relay(relays: dict[str, Any]) -> None:
+    held = merged(relays, yaml.safe_load((FOLDER / "hold.yaml").read_text()))
+    kubernetes_validate.validate(held, "1.37", strict=True)
+    [container] = relays["spec"]["template"]["spec"]["containers"]
+    [holds] = held["spec"]["template"]["spec"]["containers"]
+    # Probes would fail, and the first one would kill the pod in the middle of a command.
+    kept = {key: value for key, value in container.items() if not key.endswith("Probe")}
+    assert holds == {**kept, "command": ["sleep", "infinity"]}
+    held["spec"]["template"]["spec"]["containers"] = [container]
+    assert held == relays
+
+
+def test_the_documented_commands_hold_the_pod_and_are_ours() -> None:
+    [file] = re.findall(r"^kubectl patch statefulset pgrelay --patch-file (\S+)$", DEPLOY, re.MULTILINE)
+    assert ROOT / file == FOLDER / "hold.yaml"
+    [words] = re.findall(r"^kubectl exec pgrelay-0 -- pgrelay (.*)$", DEPLOY, re.MULTILINE)
+    arguments = parser().parse_args(words.split())
+    assert f'"{arguments.config}"' in DOCKERFILE
 
 
 def _gibibytes(quantity: str) -> int:
