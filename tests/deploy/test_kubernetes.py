@@ -109,6 +109,12 @@ def test_the_port_is_the_images_and_used_everywhere() -> None:
     assert ingress["ports"] == [{"port": port["containerPort"]}]
 
 
+def test_the_documented_address_for_ipv6_is_on_that_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    [listen] = re.findall(r'`PGRELAY_HTTP__LISTEN: "(.*)"`', DEPLOY)
+    monkeypatch.setenv("PGRELAY_HTTP__LISTEN", listen)
+    assert config.load(BASE / "relay.yaml").http.address == ("::", container()["ports"][0]["containerPort"])
+
+
 def test_the_user_is_the_images() -> None:
     context = pod()["securityContext"]
     assert f"\nUSER {context['runAsUser']}:{context['runAsGroup']}\n" in DOCKERFILE
