@@ -94,6 +94,11 @@ class MirrorCommand:
     def wait_event(self, name: str) -> None:
         self._wait(lambda: bool(self.events(name)), f"event {name!r}")
 
+    def wait_more_events(self, name: str) -> None:
+        """Wait for another event of that name."""
+        count = len(self.events(name))
+        self._wait(lambda: len(self.events(name)) > count, f"event {name!r}")
+
     def wait_metric(self, sample: str, value: float) -> None:
         """Wait until a sample, in Prometheus's notation, has this value."""
         self._wait(lambda: self._metric(sample) == value, f"{sample} {value:g}")

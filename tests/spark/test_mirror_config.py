@@ -65,6 +65,7 @@ def test_configurations_in_the_documentation_load(tmp_path: Path) -> None:
         (LEAST + "  using: hudi", "lake.using: got 'hudi'; write delta or iceberg"),
         (LEAST + "  usign: delta", "lake.usign: unknown key; did you mean using?"),
         (LEAST + "  every_s: 0", "lake.every_s: got '0'; write more than 0"),
+        (LEAST + "  upkeep_every_h: 0", "lake.upkeep_every_h: got '0'; write more than 0"),
         (
             LEAST + "  text_columns: {app.public.order: [at]}",
             "lake.text_columns.app.public.order: no such topic",

@@ -78,6 +78,24 @@ def test_it_mirrors_and_reports_until_asked_to_stop(
 
 
 @long
+def test_it_compacts_its_targets_between_batches_and_goes_on(
+    spark: SparkSession, relay_of_orders: Any, database: Database, tmp_path: Path
+) -> None:
+    relay = relay_of_orders
+    orders = f'{{table="{relay.topic("orders")}"}}'
+    with MirrorCommand(relay, tmp_path, ["orders"], lake={"upkeep_every_h": 0.001}) as mirror:
+        mirror.start()
+        for deleted, records in ((30, 39), (20, 59)):
+            database.execute(f"DELETE FROM orders WHERE id > {deleted}")
+            relay.caught_up()
+            mirror.wait_metric(f"pgrelay_mirror_records_total{orders}", records)
+            mirror.wait_more_events("compacted and purged")
+        assert mirror.stop() == 0
+        assert not mirror.events("a target can't be compacted and purged")
+        assert in_lake(spark, mirror, "orders") == in_postgres(database, "orders")
+
+
+@long
 def test_a_record_that_can_not_be_read_ends_it_with_one_line(relay_of_orders: Any, tmp_path: Path) -> None:
     relay = relay_of_orders
     produce(relay.kafka.bootstrap, relay.topic("notes"), [Message(b"garbage")])

@@ -175,6 +175,7 @@ ListenOrNone = Annotated[Listen | None, BeforeValidator(_off)]
 PathOrNone = Annotated[Path | None, BeforeValidator(_nothing), AfterValidator(_home)]
 ProtocolVersion = Annotated[Literal["auto", 1, 2, 3, 4], BeforeValidator(_version)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+HoursOrNone = Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, BeforeValidator(_off)]
 Count = Annotated[int, Field(ge=1, le=2_147_483_647)]
 # librdkafka's limits for a new topic.
 Partitions = Annotated[int, Field(ge=1, le=100_000)]

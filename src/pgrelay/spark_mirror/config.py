@@ -52,6 +52,10 @@ class Lake(Section):
         default="", description="where the query remembers; '': the warehouse's folder _checkpoints/PREFIX"
     )
     every_s: fields.Seconds = Field(default=5.0, description="seconds from one micro-batch to the next")
+    upkeep_every_h: fields.HoursOrNone = Field(
+        default=None,
+        description="hours after which a target is compacted and purged again, between batches; null: never",
+    )
     whole_transactions: fields.Switch = Field(
         default=False,
         description="show whole transactions only; needs records.transaction_topic of the relay",

@@ -22,6 +22,7 @@ from pgrelay.errors import Interrupted
 from pgrelay.spark.session import silence
 from pgrelay.spark_mirror.config import MirrorConfig
 from pgrelay.spark_mirror.failure import told_at_start, told_of_java
+from pgrelay.spark_mirror.upkeep import Upkeep
 from pgrelay.status.listening import not_had
 
 _log = structlog.get_logger(__name__)
@@ -58,9 +59,12 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
             _on_signals(stop)  # PySpark has replaced our handlers by one of its own
             try:
                 spark.streams.addListener(_listener(spark, config, metrics))
-                with told_at_start("kafka.options, lake"):
-                    query = _mirror(spark, config, once)
-                done = _follow(query, stop)
+                upkeep = Upkeep(spark, config.lake)
+                while not (done or stop.is_set()):
+                    with told_at_start("kafka.options, lake"):
+                        query = _mirror(spark, config, once)
+                    done = _follow(query, stop, upkeep.rest_s())
+                    upkeep.run(stop)
                 _let_the_listener_finish(spark)
             finally:
                 spark.stop()
@@ -138,16 +142,17 @@ def _mirror(spark: SparkSession, config: MirrorConfig, once: bool) -> StreamingQ
     )
 
 
-def _follow(query: StreamingQuery, stop: threading.Event) -> bool:
-    """Wait until the query ends, or is asked to end; then until its current batch has ended.
+def _follow(query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
+    """Wait until the query ends, or is asked to end, or time is over; then until its current batch has ended.
 
     Returns whether it ended by itself.
     """
+    until = time.monotonic() + for_s
     try:
-        while not stop.is_set():
+        while not stop.is_set() and time.monotonic() < until:
             if query.awaitTermination(_LOOK_EVERY_S):
                 return True
-        _finish_batch(query)
+        _finish_batch(query, stop)
         query.stop()
     except StreamingQueryException as error:
         failure = pg.query_error(error)
@@ -157,12 +162,16 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> bool:
     return False
 
 
-def _finish_batch(query: StreamingQuery) -> None:
-    """Wait for the current batch a while. Cutting it off does no harm, but all of it is repeated."""
-    _log.info("stopping after the current batch")
-    deadline = time.monotonic() + _GRACE_S
+def _finish_batch(query: StreamingQuery, stop: threading.Event) -> None:
+    """Wait for the current batch, but once we are to `stop` only for a while.
+
+    Cutting it off does no harm, but all of it is repeated.
+    """
+    _log.info("stopping after the current batch" if stop.is_set() else "pausing after the current batch")
+    deadline = float("inf")
     done = _last_batch(query)
     while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == done:
+        deadline = min(deadline, time.monotonic() + _GRACE_S) if stop.is_set() else deadline
         if time.monotonic() > deadline:
             _log.warning("the current batch is cut off, and will be repeated", waited_s=_GRACE_S)
             return

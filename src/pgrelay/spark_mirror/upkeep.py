@@ -1,0 +1,98 @@
+"""Compaction and purge of the targets while no batch runs, since a batch might fail on the conflict."""
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import datetime
+from typing import Final
+
+import structlog
+from pyspark.sql import SparkSession
+
+from pgrelay import spark as pg
+from pgrelay.spark.failures import told_of
+from pgrelay.spark.lake.tables import LakeTable, lake_table
+from pgrelay.spark_mirror.config import Lake
+
+_log = structlog.get_logger(__name__)
+
+# A property of the target: when it was compacted and purged last, in UTC.
+_DONE: Final = "pgrelay.upkeep"
+
+_HOUR_S: Final = 3600.0
+_LOOK_EVERY_S: Final = 1.0
+
+# So that the query pauses once for all targets: what is due so soon, as a part of the interval, goes along.
+_SOON: Final = 0.1
+
+
+class Upkeep:
+    """The targets of one mirror; each is due some time after its last upkeep, whichever process did that."""
+
+    def __init__(self, spark: SparkSession, lake: Lake) -> None:
+        self._spark = spark
+        self._targets = list(lake.tables.values())
+        self._using = lake.using
+        self._every_s = None if lake.upkeep_every_h is None else lake.upkeep_every_h * _HOUR_S
+        self._due: dict[str, float] = {}  # by target, in seconds since 1970
+
+    def rest_s(self) -> float:
+        """Seconds until a target is due; inf if none ever is."""
+        if self._every_s is None:
+            return float("inf")
+        return max(min(self._due_at(target, self._every_s) for target in self._targets) - time.time(), 0)
+
+    def run(self, stop: threading.Event) -> None:
+        """Compact and purge what is due, until `stop` is set. What fails is logged, and has its next turn."""
+        if self._every_s is None or self.rest_s() > 0:
+            return
+        soon = time.time() + self._every_s * _SOON
+        for target in self._targets:
+            table = self._table(target)
+            if self._due_at(target, self._every_s) > soon or not table.exists():
+                continue
+            self._keep(target, table, stop)
+            if stop.is_set():
+                return
+            self._due[target] = time.time() + self._every_s
+
+    def _table(self, target: str) -> LakeTable:
+        return lake_table(self._spark, target, self._using)
+
+    def _due_at(self, target: str, every_s: float) -> float:
+        if target not in self._due:
+            table = self._table(target)
+            # A new target has nothing to compact for a while.
+            done = table.properties().get(_DONE) if table.exists() else None
+            now = time.time()
+            last = now - every_s if table.exists() else now
+            self._due[target] = every_s + (last if done is None else datetime.fromisoformat(done).timestamp())
+        return self._due[target]
+
+    def _keep(self, target: str, table: LakeTable, stop: threading.Event) -> None:
+        _log.info("compacting and purging", target=target)
+        began = time.monotonic()
+        with ThreadPoolExecutor(1) as pool:
+            work = pool.submit(self._compact_and_purge, target, table)
+            self._cancelled_by(stop, work)
+        error = work.exception()
+        if stop.is_set():
+            return
+        if isinstance(error, pg.PgrelayError):
+            _log.error("a target can't be compacted and purged", reason=str(error))
+        elif error is not None:
+            raise error
+        else:
+            _log.info("compacted and purged", target=target, took_s=round(time.monotonic() - began, 1))
+
+    def _cancelled_by(self, stop: threading.Event, work: "Future[None]") -> None:
+        """Wait for the work; once `stop` is set, cancel its jobs, which leaves the target as it was."""
+        while wait([work], _LOOK_EVERY_S).not_done:
+            if stop.is_set():
+                self._spark.sparkContext.cancelAllJobs()
+
+    def _compact_and_purge(self, target: str, table: LakeTable) -> None:
+        pg.compact(self._spark, target, using=self._using)
+        pg.purge(self._spark, target, using=self._using)
+        with told_of(f"upkeep of {target}"):
+            table.set_properties({_DONE: datetime.now().astimezone().isoformat(timespec="seconds")})
