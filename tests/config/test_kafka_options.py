@@ -51,7 +51,7 @@ def test_an_option_that_keeps_the_promises_is_accepted(option: str, value: str) 
         (
             "enable.gapless.guarantee",
             "true",
-            "errors.on_record decides about a record that fails, and the producer must survive it",
+            "pgrelay sets it itself, but not for exactly_once, which undoes what fails",
         ),
         (
             "partitioner",

@@ -18,7 +18,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded
-from pgrelay.encode.options import Limits, RecordOptions
+from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
@@ -51,7 +51,9 @@ _CHOICES: Final = {
     "columns hidden": replace(OPTIONS, selection=_HIDDEN),
     "no key, no tombstone": replace(OPTIONS, key=False, tombstones=False),
     "one topic": replace(OPTIONS, routes=((r"public\.(tiny|orders)", "{prefix}.both"),)),
-    "dead letters": replace(OPTIONS, dead_letters=Limits(most_bytes=1_500, keyed=True), transactions=True),
+    "dead letters": replace(
+        OPTIONS, dead_letters=DeadLetterOptions(Limits(most_bytes=1_500, keyed=True)), transactions=True
+    ),
 }
 OPTIONS_OF: Final = {
     f"{format}, {envelope}, {name}": replace(options, format=format, envelope=envelope)

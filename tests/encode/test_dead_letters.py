@@ -8,7 +8,7 @@ import pytest
 
 from pgrelay.assembly.events import Event
 from pgrelay.encode.encoder import Encoder
-from pgrelay.encode.options import Limits, RecordOptions
+from pgrelay.encode.options import DeadLetterOptions, Limits, RecordOptions
 from pgrelay.encode.records import Record, record_size
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import Encodings
@@ -18,7 +18,7 @@ from tests.wire import build
 from tests.wire.build import INT4, UNCHANGED, Column
 
 SETTING_ASIDE: Final = replace(
-    OPTIONS, encodings=Encodings(checked=True), dead_letters=Limits(), headers=True
+    OPTIONS, encodings=Encodings(checked=True), dead_letters=DeadLetterOptions(), headers=True
 )
 OID: Final = 16384
 COLUMNS: Final = [Column("id", INT4, key=True), Column("word"), Column("note")]
@@ -41,7 +41,8 @@ def headers_of(record: Record) -> dict[str, Any]:
 
 def taking(most_bytes: int = 1 << 62, keyed: bool = False, **more: Any) -> RecordOptions:
     """The limits of `app.public.words`."""
-    return replace(SETTING_ASIDE, refusing={"app.public.words": Limits(most_bytes, keyed)}, **more)
+    limits = DeadLetterOptions(of_topic={"app.public.words": Limits(most_bytes, keyed)})
+    return replace(SETTING_ASIDE, dead_letters=limits, **more)
 
 
 def test_a_value_that_can_not_be_encoded_is_a_raw_letter_with_its_key() -> None:
@@ -192,7 +193,7 @@ def test_a_records_size_counts_the_old_key_header_of_a_key_change() -> None:
 
 
 def test_the_error_names_the_producers_limit_if_that_is_the_smaller_one() -> None:
-    limits = Limits(2_000, by_producer=True)
+    limits = DeadLetterOptions(everywhere=Limits(2_000, by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.insert(OID, ["1", "b" * 2_000, None]), options=options)
     assert b"and message.max.bytes in sink.kafka is 2000 (" in headers_of(letter)["error"]
@@ -211,7 +212,7 @@ def test_the_row_in_a_letters_headers_is_cut_too() -> None:
     relation = build.relation(OID, "public", "words", "d", columns)
     # Control characters take six bytes each in JSON.
     insert = build.insert(OID, ["1", LATIN, None, *["\x01" * 1_000] * 60])
-    limits = Limits(100_000, by_producer=True)
+    limits = DeadLetterOptions(everywhere=Limits(100_000, by_producer=True))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     ((_, key, value, headers, _),) = records(encoder_of(options), transaction(relation, insert))
     assert record_size(key, value or b"", headers) < 100_000
@@ -233,7 +234,7 @@ def test_a_record_without_key_for_a_compacted_topic_is_a_letter() -> None:
 
 
 def test_a_logical_message_can_be_a_letter() -> None:
-    limits = Limits(1_000)
+    limits = DeadLetterOptions(everywhere=Limits(1_000))
     options = replace(SETTING_ASIDE, dead_letters=limits)
     (letter,) = relayed(build.message("note", b"b" * 1_000), options=options)
     assert headers_of(letter)["table"] == b"message"
@@ -302,7 +303,9 @@ def test_a_letter_is_not_counted_as_a_record() -> None:
 
 
 def test_letters_of_truncates_and_messages_are_not_counted_as_records() -> None:
-    encoder = encoder_of(replace(taking(keyed=True), dead_letters=Limits(1_000)))
+    keyed = taking(keyed=True)
+    assert keyed.dead_letters is not None
+    encoder = encoder_of(replace(keyed, dead_letters=replace(keyed.dead_letters, everywhere=Limits(1_000))))
     large = build.message("note", b"b" * 1_000)
     letters = records(encoder, transaction(WORDS, build.truncate([OID]), large))
     assert [letter[0] for letter in letters] == ["app.dead_letter"] * 2

@@ -9,7 +9,7 @@ import pytest
 from pgrelay.assembly.events import TransactionBegin
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement
-from pgrelay.encode.options import Limits, RecordOptions
+from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.encode.records import Segment
 from pgrelay.encode.selection import Selection
@@ -96,7 +96,7 @@ OPTIONS_OF: Final = {
     "avro": replace(OPTIONS, format="avro"),
     "avro, flat": replace(OPTIONS, format="avro", envelope="flat"),
     # A change that can't be a record is set aside, but a malformed message never is.
-    "dead letters": replace(OPTIONS, dead_letters=Limits(), encodings=Encodings(checked=True)),
+    "dead letters": replace(OPTIONS, dead_letters=DeadLetterOptions(), encodings=Encodings(checked=True)),
     "columns hidden": replace(OPTIONS, selection=Selection(drop=(r".*\.item",), mask=(r".*\.paid",))),
 }
 each_options = pytest.mark.parametrize("options", OPTIONS_OF.values(), ids=OPTIONS_OF.keys())

@@ -12,7 +12,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded
-from pgrelay.encode.options import Limits
+from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.encode.plan import RelationFacts
 from pgrelay.errors import RecordError
 from tests.assembly.transactions import UNLIMITED, events
@@ -176,7 +176,7 @@ def test_an_old_row_in_a_streamed_transaction_is_refused_too() -> None:
 
 
 def test_as_a_dead_letter_the_old_row_keeps_its_key() -> None:
-    letters = Limits(most_bytes=1_000_000, by_producer=True)
+    letters = DeadLetterOptions(Limits(most_bytes=1_000_000, by_producer=True), {})
     encoder = encoder_of(replace(OPTIONS, dead_letters=letters))
     letter: Written
     letter, deleted, _ = records_of(transaction(ROOT, LOW, DELETED, DELETED_WHOLE), encoder, FACTS)

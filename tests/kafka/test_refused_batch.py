@@ -61,11 +61,16 @@ def test_the_code_of_the_other_records_is_no_reason() -> None:
 
 
 @pytest.mark.parametrize("codes", [[INVALID], [INVALID, INVALID], [OTHERS, INVALID], [OTHERS]])
-def test_a_broker_that_refuses_records_with_keys_is_waited_for(codes: list[int]) -> None:
+def test_records_with_keys_are_not_refused_for_want_of_one(codes: list[int]) -> None:
     """Two wrong timestamps have the same code as a record without key in a compacted topic."""
-    error = reason(*(report(code, 0x100) for code in codes))
-    assert isinstance(error, KafkaUnavailable)
-    assert "correct the wrong clock" in str(error)
+    error = refused(*(report(code, 0x100) for code in codes))
+    assert (error.commit_lsn, error.keyless) == (0x100, False)
+    assert "not for want of a key; correct our clock" in str(error)
+
+
+def test_the_only_record_of_a_batch_is_named_by_its_key() -> None:
+    assert " with key k can't be delivered" in str(refused(report(TOO_LARGE, 0x100)))
+    assert " with key" not in str(refused(report(TOO_LARGE, 0x100), report(TOO_LARGE, 0x100)))
 
 
 def test_only_the_first_batch_counts() -> None:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from pgrelay.config import SinkConfig
 from pgrelay.encode.records import BY_KEY, Headers, Record, record_size
@@ -257,4 +257,61 @@ async def test_reports_after_a_refusal_are_processed_once_it_was_raised(
         assert await sink.drain(lambda: sink.in_queue > 0, 10)
         assert inflight.acknowledged == 2
         with pytest.raises(RecordRefused):
+            sink.poll()
+
+
+class Interrupted:
+    """A producer that reports a batch, in the middle of which another thread polls."""
+
+    def __init__(self, sink: Sink, report: Callable[..., None]) -> None:
+        self._sink, self._report = sink, report
+        self._reporting = False
+
+    def __len__(self) -> int:
+        return 1
+
+    def poll(self, timeout_s: float) -> int:
+        if self._reporting:
+            return 0
+        self._reporting = True
+        self._report(KafkaError(KafkaError.INVALID_RECORD), Message(topic="app.t", partition=0, key=b"k"))
+        assert self._sink.poll() == 0, "the other thread's call has no report, and no verdict"
+        self._report(KafkaError(KafkaError.INVALID_RECORD), Message(topic="app.t", partition=0))
+        self._reporting = False
+        return 2
+
+
+def test_a_batch_is_judged_once_all_of_it_is_reported(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Confluent's client lets other threads run between two reports."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_producer", Interrupted(sink, sink.delivery(InFlight(None, 2), 1).report))
+        with pytest.raises(RecordRefused, match="a compacted topic accepts no record without a key"):
+            sink.poll()
+
+
+class Stopped:
+    """A producer that stops for good because a batch was refused, and reports on that afterwards."""
+
+    def __init__(self, report: Callable[..., None]) -> None:
+        self._report = report
+        self._calls = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    def poll(self, timeout_s: float) -> int:
+        self._calls += 1
+        if self._calls == 1:
+            raise KafkaException(KafkaError(KafkaError._GAPLESS_GUARANTEE))
+        if self._calls == 3:
+            self._report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Message(topic="app.t", partition=0))
+        return 0
+
+
+def test_the_reason_why_the_producer_has_stopped_is_the_refused_record(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_producer", Stopped(sink.delivery(InFlight(None, 1), 1).report))
+        with pytest.raises(RecordRefused, match=r"a record of topic app\.t.* can't be delivered"):
             sink.poll()

@@ -55,6 +55,7 @@ class Ending(Session):
         self.settled_s: list[float] = []
         self.source = Source("")
         self.ledger = Ledger()
+        self._careful_until = 0
         self.confirmations = Unsent()
         self.entries = Entries(cast(Sink, None), self.ledger, Outbox(), None)
 
@@ -80,7 +81,7 @@ class HangingRefusals(Refusals):
         super().__init__(CONFIG)
         self._asked = asked
 
-    async def learn(self, error: RecordRefused) -> bool:
+    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
         self._asked.set()
         await asyncio.sleep(3600)
         return True
@@ -94,7 +95,7 @@ class UnansweredRefusals(Refusals):
         self._asked = 0
         self._again = again
 
-    async def learn(self, error: RecordRefused) -> bool:
+    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
         self._asked += 1
         if self._asked == 2:
             self._again.set()

@@ -24,8 +24,13 @@ def too_large(topic: str) -> RecordRefused:
     return error
 
 
+async def learnt(refusals: Refusals, error: RecordRefused) -> bool:
+    """Whether something was learnt from an error that ended a careful session."""
+    return await refusals.help(error, careful=True, read_lsn=0)
+
+
 async def test_nothing_is_learnt_from_a_refusal_without_a_topic() -> None:
-    assert not await Refusals(Config.model_validate(SECTIONS)).learn(RecordRefused("some record"))
+    assert not await learnt(Refusals(Config.model_validate(SECTIONS)), RecordRefused("some record"))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ async def test_batches_are_never_larger_than_configured(
     sink = {"kafka": {**SECTIONS["sink"]["kafka"], **given}}
     refusals = Refusals(Config.model_validate(SECTIONS | {"sink": sink}))
     for topic in found:
-        assert await refusals.learn(too_large(topic))
+        assert await learnt(refusals, too_large(topic))
     assert refusals.sink_config.kafka["batch.size"] == str(batch)
 
 
@@ -57,7 +62,7 @@ async def test_a_topics_limits_are_asked_for_later_if_kafka_is_away(monkeypatch:
     """Otherwise the relay would end, although the topic's limits might help."""
     monkeypatch.setattr("pgrelay.kafka.cluster._TIMEOUT_S", 0.1)
     with pytest.raises(KafkaUnavailable, match="topic t0 refused a record, and does not say yet what it"):
-        await Refusals(Config.model_validate(SECTIONS)).learn(too_large("t0"))
+        await learnt(Refusals(Config.model_validate(SECTIONS)), too_large("t0"))
 
 
 async def test_limits_that_we_may_not_see_are_given_up(
@@ -67,7 +72,7 @@ async def test_limits_that_we_may_not_see_are_given_up(
         raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
     monkeypatch.setattr(Cluster, "topic_config", topic_config)
-    assert not await Refusals(Config.model_validate(SECTIONS)).learn(too_large("t0"))
+    assert not await learnt(Refusals(Config.model_validate(SECTIONS)), too_large("t0"))
 
 
 async def configured(self: Cluster, name: str) -> TopicConfig:
@@ -80,33 +85,52 @@ def refused_by_broker(topic: str, keyless: bool = False) -> RecordRefused:
     return error
 
 
-async def test_if_the_policy_is_to_stop_the_record_in_a_refused_batch_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Cluster, "topic_config", configured)
-    refusals = Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": "stop"}}))
-    assert not await refusals.learn(too_large("t")), "a single record that the producer refuses is known"
-    assert await refusals.learn(refused_by_broker("t"))
-    assert refusals.dead_letters is None
-    # What might pass must not end the relay: it is sent alone.
-    assert refusals.limits["t"].most_bytes == 10_000
-    assert refusals.sink_config.kafka["batch.size"] == str(10_000 - 1_024)
-    assert not await refusals.learn(refused_by_broker("t")), "it was sent alone"
+def refusals_of(policy: str) -> Refusals:
+    return Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": policy}}))
 
 
 @pytest.mark.parametrize("policy", ["stop", "dead_letter"])
-async def test_a_topic_whose_limits_have_changed_is_learnt_again(
+async def test_after_a_refused_batch_one_session_sends_transactions_one_after_the_other(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Cluster, "topic_config", configured)
+    refusals = refusals_of(policy)
+    assert await refusals.help(refused_by_broker("t"), careful=False, read_lsn=0x900)
+    assert refusals.careful_until == 0x900
+    assert refusals.sink_config.kafka["batch.size"] == str(10_000 - 1_024)
+    assert not await refusals.help(refused_by_broker("t"), careful=True, read_lsn=0x800)
+    # Another one, behind what was looked at carefully.
+    assert await refusals.help(refused_by_broker("t"), careful=False, read_lsn=0x1000)
+    assert refusals.careful_until == 0x1000
+
+
+async def test_limits_are_not_needed_to_find_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def topic_config(self: Cluster, name: str) -> TopicConfig:
+        raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    monkeypatch.setattr(Cluster, "topic_config", topic_config)
+    refusals = refusals_of("stop")
+    assert await refusals.help(refused_by_broker("t"), careful=False, read_lsn=0x900)
+    assert not await refusals.help(refused_by_broker("t"), careful=True, read_lsn=0x900)
+
+
+async def test_a_record_that_the_producer_refuses_is_known() -> None:
+    refusals = refusals_of("stop")
+    assert not await refusals.help(too_large("t"), careful=False, read_lsn=0x900)
+    assert refusals.careful_until == 0
+
+
+async def test_a_topic_whose_limits_have_changed_is_learnt_again(monkeypatch: pytest.MonkeyPatch) -> None:
     most = [10_000, 5_000]
 
     async def topic_config(self: Cluster, name: str) -> TopicConfig:
         return TopicConfig(most.pop(0), 1, "delete", -1)
 
     monkeypatch.setattr(Cluster, "topic_config", topic_config)
-    refusals = Refusals(Config.model_validate(SECTIONS | {"errors": {"on_record": policy}}))
-    assert [await refusals.learn(refused_by_broker("t")) for _ in range(2)] == [True, True]
-    assert refusals.limits["t"].most_bytes <= 5_000
+    refusals = refusals_of("dead_letter")
+    assert [await learnt(refusals, refused_by_broker("t")) for _ in range(2)] == [True, True]
+    assert refusals.dead_letters is not None
+    assert refusals.dead_letters.of_topic["t"].most_bytes == 5_000 - 1_024
 
 
 async def test_a_topic_that_needs_no_key_did_not_refuse_for_want_of_one(
@@ -114,8 +138,9 @@ async def test_a_topic_that_needs_no_key_did_not_refuse_for_want_of_one(
 ) -> None:
     """Two wrong timestamps have the same code."""
     monkeypatch.setattr(Cluster, "topic_config", configured)
-    refusals = Refusals(Config.model_validate(SECTIONS))
-    with pytest.raises(KafkaUnavailable, match="correct the wrong clock"):
-        await refusals.learn(refused_by_broker("t", keyless=True))
-    assert await refusals.learn(refused_by_broker("compacted", keyless=True))
-    assert refusals.limits["compacted"].keyed
+    refusals = refusals_of("dead_letter")
+    with pytest.raises(RecordRefused, match="not for want of a key; correct our clock"):
+        await learnt(refusals, refused_by_broker("t", keyless=True))
+    assert await learnt(refusals, refused_by_broker("compacted", keyless=True))
+    assert refusals.dead_letters is not None
+    assert refusals.dead_letters.of_topic["compacted"].keyed

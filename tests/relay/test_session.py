@@ -67,6 +67,7 @@ class Ending(Session):
         whole, lacking = self._transaction(2), self._transaction(4)
         self.sink = FakeSink(whole, broker_refused)
         self._commits = commits
+        self._careful_until = 0
         self._errand = None
         self._metrics = Metrics()
         self._outbox = Outbox()
@@ -198,6 +199,7 @@ class Reading(Session):
         self.assembler = cast(Assembler, SimpleNamespace(replaying=False))
         self.encoder = cast(Encoder, SimpleNamespace(need=None, pending=False))
         self._commits = None
+        self._careful_until = 0
         self._errand = None
         self._outbox = Outbox()
         self._frames = []
@@ -212,6 +214,48 @@ def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> N
     session = Reading(ledger)
     assert not session._work()
     assert session.stream.was_read == is_read
+
+
+class Careful(Reading):
+    """Reads what an earlier session had read up to 10; a transaction that ends at 5 has one record."""
+
+    def __init__(self) -> None:
+        ledger = Ledger()
+        ledger.seen(20)
+        super().__init__(ledger)
+        self.kept = False
+        self.confirmations = cast(Confirmations, SimpleNamespace(last_position_pending=lambda: not self.kept))
+        self._careful_until = 10
+        self.entry = ledger.begin(0)
+        self.entry.records = 1
+
+    def reads(self) -> bool:
+        self.stream.was_read = False
+        assert not self._work()
+        return self.stream.was_read
+
+
+def test_a_careful_session_waits_for_each_transaction_and_its_position() -> None:
+    """So what Kafka refuses is of the only one on its way, and what came before is confirmed."""
+    session = Careful()
+    assert session.reads(), "the transaction has not ended"
+    session.ledger.end(5)
+    assert not session.reads()
+    session.entry.acknowledged = 1
+    session.ledger.advance()
+    assert not session.reads(), "its position is not kept"
+    session.kept = True
+    assert session.reads()
+
+
+def test_a_session_is_careful_up_to_what_an_earlier_one_had_read() -> None:
+    session = Careful()
+    session.ledger.end(10)
+    assert session.careful
+    session.entry.acknowledged = 1
+    session.ledger.advance()
+    assert not session.careful
+    assert session.reads(), "nobody waits for a position any more"
 
 
 class Sending(Source):

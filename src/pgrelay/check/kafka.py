@@ -18,6 +18,7 @@ from pgrelay.errors import SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.cluster import Broker, Cluster, Overview
 from pgrelay.kafka.errors import SPEECHLESS, cure
+from pgrelay.kafka.producer_options import GAPLESS
 from pgrelay.kafka.sink import Sink
 
 # An id that no relay uses. No transaction is initialized with it, so nobody is fenced.
@@ -32,7 +33,7 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     """`wanted` are the topics that a run writes to; `truncates`: a TRUNCATE is relayed as a record."""
     try:
         # A producer validates the options as in a run; the admin client validates less.
-        await Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else None).close()
+        await Sink(config, _TRANSACTIONAL if config.delivery == "exactly_once" else GAPLESS).close()
     except SetupError as refusal:
         return [refused(refusal, "librdkafka does not accept these options")]
     async with Cluster(config) as cluster:

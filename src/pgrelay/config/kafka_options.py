@@ -57,7 +57,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     "enable.idempotence": _Rule(_TRUE, "without idempotence a retry can reorder or duplicate records"),
     "enable.gapless.guarantee": _Rule(
-        _FALSE, "errors.on_record decides about a record that fails, and the producer must survive it"
+        _FALSE, "pgrelay sets it itself, but not for exactly_once, which undoes what fails"
     ),
     "partitioner": _Rule(
         frozenset({"murmur2_random"}),

@@ -30,7 +30,6 @@ from pgrelay.encode.records import (
 )
 from pgrelay.encode.rows import OldValue, RowWriter, not_identified
 from pgrelay.encode.topics import Topics
-from pgrelay.encode.undeliverable import ALLOW_MORE, KEYLESS, OTHERWISE, undeliverable
 from pgrelay.errors import ProtocolError, RecordError, SetupError
 from pgrelay.wire import pgoutput
 from pgrelay.wire.pgoutput import KEY_TUPLE, NEW_TUPLE, OLD_TUPLE
@@ -235,11 +234,8 @@ class Changes:
         limits = self._message_limits if plan is None else plan.limits
         size = record_size(key, value, headers)
         if size > limits.most_bytes or (limits.keyed and key is None):
-            if self._options.dead_letters is not None:
-                self._refuse(plan, topic, key, value, size, frame, op)
-                return False
-            if envelope.seq >= envelope.skip_below:
-                raise self._undeliverable(plan, topic, key, size)
+            self._refuse(plan, topic, key, value, size, frame, op)
+            return False
         added = envelope.seq >= envelope.skip_below
         if added:
             if first and boundaries is not None:
@@ -264,15 +260,6 @@ class Changes:
             why = f"the record has {size} bytes, and {limit} {limits.most_bytes}"
         error = RecordError(f"{table}: {why}", table).at(frame_lsn(frame))
         self._dead_letter(key, value, error, self._headers(op, None))
-
-    def _undeliverable(self, plan: Plan | None, topic: str, key: bytes | None, size: int) -> RecordError:
-        """The error for a record of `size` bytes whose topic has refused a batch, and would not take it."""
-        limits = self._message_limits if plan is None else plan.limits
-        why = KEYLESS
-        if size > limits.most_bytes:
-            why = f"it has {size} bytes, and the topic takes {limits.most_bytes}; {ALLOW_MORE}"
-        record = undeliverable(topic, self.envelope.commit_lsn, key)
-        return RecordError(f"{record}: {why}; {OTHERWISE}", "message" if plan is None else plan.table)
 
     def _headers(self, op: str, extra: Headers | None) -> Headers:
         envelope = self.envelope

@@ -21,13 +21,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterOptions:
+    """`everywhere` holds for all topics, `of_topic` for those that have refused a record."""
+
+    everywhere: Limits = field(default_factory=Limits)
+    of_topic: Mapping[str, Limits] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordOptions:
     """`prefix` is source.name, `topic` the template of table topics, `version` our own.
 
     `routes`: pairs of a regular expression over `schema.table` and the template for the topic of its tables.
     `binary_values`: the server was asked for values in binary.
-    `dead_letters`: the limits of all topics past which a change becomes a dead letter; None if one that can't
-    become a record is an error. `refusing`: the limits of topics that have refused a record, for either.
+    `dead_letters`: None if a change that can't become a record is an error.
     """
 
     version: str
@@ -46,9 +53,10 @@ class RecordOptions:
     binary_values: bool = False
     encodings: Encodings = field(default_factory=Encodings)
     selection: Selection = field(default_factory=Selection)
-    dead_letters: Limits | None = None
-    refusing: Mapping[str, Limits] = field(default_factory=dict)
+    dead_letters: DeadLetterOptions | None = None
 
     def limits(self, topic: str) -> Limits:
-        """The limits past which a record of the topic becomes a dead letter, or an error."""
-        return self.refusing.get(topic, self.dead_letters or Limits())
+        """The limits past which a record of the topic becomes a dead letter."""
+        if self.dead_letters is None:
+            return Limits()
+        return self.dead_letters.of_topic.get(topic, self.dead_letters.everywhere)

@@ -7,8 +7,8 @@ from confluent_kafka import KafkaError
 
 from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint
-from pgrelay.encode.undeliverable import ALLOW_MORE, KEYLESS, OTHERWISE, undeliverable
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
+from pgrelay.lsn import format_lsn
 
 # Errors that a grant cures, and errors that mean that we are not let in at all.
 UNAUTHORIZED: Final = frozenset(
@@ -87,26 +87,32 @@ _ALIASES: Final[Mapping[str, str]] = {
     "bootstrap.servers": "metadata.broker.list",
     "sasl.mechanism": "sasl.mechanisms",
 }
-_SMALLER_BATCHES: Final = (
-    f"{ALLOW_MORE}; or, if a batch of small records is too large, lower batch.size there"
+_ALLOW_MORE: Final = (
+    "raise the topic's max.message.bytes, and message.max.bytes in sink.kafka; or, if a batch of small "
+    "records is too large, lower batch.size there"
 )
 # Errors that no retry cures, and their cures.
 POISON: Final[Mapping[int, str]] = {
-    KafkaError.MSG_SIZE_TOO_LARGE: _SMALLER_BATCHES,
-    KafkaError.INVALID_MSG_SIZE: _SMALLER_BATCHES,
-    KafkaError.RECORD_LIST_TOO_LARGE: _SMALLER_BATCHES,
-    KafkaError.INVALID_RECORD: KEYLESS,
+    KafkaError.MSG_SIZE_TOO_LARGE: _ALLOW_MORE,
+    KafkaError.INVALID_MSG_SIZE: _ALLOW_MORE,
+    KafkaError.RECORD_LIST_TOO_LARGE: _ALLOW_MORE,
+    KafkaError.INVALID_RECORD: "a compacted topic accepts no record without a key: change its cleanup.policy",
     KafkaError.INVALID_MSG: "look into the broker's log",
     KafkaError.POLICY_VIOLATION: "look into the broker's log",
 }
 
 # What a broker's checks of single records give, whichever failed; the second for the others of the batch.
-CHECKED: Final = frozenset({KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD})
-FAILED_CHECKS: Final = (
-    "not for want of a key; our clock may differ from the broker's by more than the topic's "
-    "message.timestamp.before.max.ms or message.timestamp.after.max.ms, or the broker validates values; "
-    "correct the wrong clock, or see the broker's log"
+_CHECKED: Final = frozenset({KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD})
+_FAILED_CHECKS: Final = (
+    "not for want of a key; correct our clock or the broker's, if they differ by more than the topic's "
+    "message.timestamp.before.max.ms or message.timestamp.after.max.ms; or see what the broker validates"
 )
+
+_LEFT_OUT: Final = "or take the table out of the publication"
+
+# How many characters of a key are shown; no character has more than four bytes.
+_KEY_SHOWN: Final = 200
+_KEY_BYTES: Final = 4 * _KEY_SHOWN
 
 # What librdkafka says about a topic that it knew, once the brokers have not known it for a while. The last is
 # for records that were still in a partition's queue when it dropped the partition.
@@ -167,7 +173,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     code = error.code()
     if code in POISON:
         refused = RecordRefused(
-            f"{undeliverable(topic, commit_lsn, key)}: {error.str()}; {POISON[code]}; {OTHERWISE}"
+            f"{undeliverable(topic, commit_lsn, key)}: {error.str()}; {POISON[code]}; {_LEFT_OUT}"
         )
         refused.topic, refused.commit_lsn = topic, commit_lsn
         return refused
@@ -188,15 +194,45 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
-def batch_error(error: KafkaError, topic: str, commit_lsn: int, *, keyless: bool) -> PgrelayError:
-    """The error for a batch that a broker refused; `keyless`: the record that is to blame has no key."""
-    if error.code() in CHECKED and not keyless:
-        return KafkaUnavailable(f"topic {topic}: {error.str()}: {FAILED_CHECKS}")
-    failure = delivery_error(error, topic, commit_lsn)
+def undeliverable(topic: str, commit_lsn: int = 0, key: bytes | None = None) -> str:
+    """A record that can't be delivered, in one line; `commit_lsn` is 0 and `key` None if not known."""
+    of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""
+    return f"a record of topic {topic}{of}{_named(key)} can't be delivered"
+
+
+def _named(key: bytes | None) -> str:
+    if key is None:
+        return ""
+    # In one line whatever it holds: an Avro key is not text.
+    text = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in key[:_KEY_BYTES].decode(errors="backslashreplace")
+    )
+    shown = text if len(key) <= _KEY_BYTES and len(text) <= _KEY_SHOWN else f"{text[:_KEY_SHOWN]}…"
+    return f" with key {shown}"
+
+
+def batch_error(
+    error: KafkaError, topic: str, commit_lsn: int, key: bytes | None = None, *, keyless: bool
+) -> PgrelayError:
+    """The error for a batch that a broker refused; `key` is that of its only record.
+
+    `keyless`: the record that is to blame has no key.
+    """
+    if error.code() in _CHECKED and not keyless:
+        failure: PgrelayError = failed_checks(f"{undeliverable(topic, commit_lsn, key)}: {error.str()}")
+    else:
+        failure = delivery_error(error, topic, commit_lsn, key)
     if isinstance(failure, RecordRefused):
+        failure.topic, failure.commit_lsn = topic, commit_lsn
         failure.by_broker = True
-        failure.keyless = error.code() == KafkaError.INVALID_RECORD
+        failure.keyless = keyless
     return failure
+
+
+def failed_checks(what: str) -> RecordRefused:
+    """The error for a record that a broker's checks refuse, though not for want of a key."""
+    return RecordRefused(f"{what}: {_FAILED_CHECKS}; {_LEFT_OUT}")
 
 
 def passes(reason: KafkaError) -> bool:

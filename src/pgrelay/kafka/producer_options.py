@@ -43,6 +43,11 @@ FIXED: Final[Mapping[str, object]] = {
 }
 
 
+# Once a batch of a partition is refused, nothing may overtake it: to consumers its records would look like
+# repetitions when they come. Exactly once does not need it: a transaction that fails has no records.
+GAPLESS: Final[Mapping[str, object]] = {"enable.gapless.guarantee": True}
+
+
 def largest_record(options: Mapping[str, str]) -> int:
     """The bytes that a record may have, by `record_size`, for the producer to let it pass."""
     given = options.get("message.max.bytes", "")

@@ -21,6 +21,7 @@ class RefusedBatch:
         self._keyless = False
         self._commit_lsn = 0
         self._one_transaction = True
+        self._only_key: bytes | None = None
 
     def add(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         """Take in a report; `commit_lsn` is that of the record's transaction."""
@@ -33,6 +34,7 @@ class RefusedBatch:
         keyless = error.code() == KafkaError.INVALID_RECORD and message.key() is None
         size = 0 if error.code() == KafkaError.INVALID_RECORD else len(message)
         rank = (error.code() != KafkaError._INVALID_DIFFERENT_RECORD, keyless, size)
+        self._only_key = message.key() if self._rank is None else None
         if self._rank is not None:
             self._one_transaction = self._one_transaction and commit_lsn == self._commit_lsn
         if self._rank is None or rank > self._rank:
@@ -42,6 +44,5 @@ class RefusedBatch:
         """The error of the batch. It names a transaction only if there is no doubt which."""
         assert self._of is not None, "no report was added"
         certain = self._one_transaction or self._keyless
-        return batch_error(
-            self._error, self._of[0], self._commit_lsn if certain else 0, keyless=self._keyless
-        )
+        commit_lsn = self._commit_lsn if certain else 0
+        return batch_error(self._error, self._of[0], commit_lsn, self._only_key, keyless=self._keyless)

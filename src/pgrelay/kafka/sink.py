@@ -11,6 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -36,7 +37,7 @@ from pgrelay.kafka.errors import (
 )
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.producer_options import FIXED, LINGERING, defaults_for
+from pgrelay.kafka.producer_options import FIXED, GAPLESS, LINGERING, defaults_for
 from pgrelay.kafka.refused_batch import RefusedBatch
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
@@ -47,6 +48,9 @@ _METADATA_TIMEOUT_S: Final = 10.0
 _FULL_RETRY_S: Final = 0.01
 _ANSWER_S: Final = 0.1
 _HURRY_S: Final = 0.001
+# How long the report on a refused record is waited for, once the producer or its transaction has failed.
+REPORT_S: Final = 0.1
+REPORT_TRIES: Final = 10
 _HURRY_AGAIN_S: Final = 0.01
 
 # What librdkafka adds to an error text. It differs each time, and would look like something new.
@@ -59,11 +63,13 @@ class Sink:
     `problem` is the last error that librdkafka reported since `problem` was cleared.
     """
 
-    def __init__(self, config: SinkConfig, more: Mapping[str, object] | None = None) -> None:
-        """`more`: options of librdkafka that a kind of sink needs."""
+    def __init__(self, config: SinkConfig, more: Mapping[str, object] = GAPLESS) -> None:
+        """`more`: options of librdkafka that a kind of sink needs; by default those of at least once."""
         self._config = config
         self._failure: PgrelayError | None = None
         self._refused_batch: RefusedBatch | None = None
+        # How many calls take in reports now, each in a thread of its own.
+        self._serving, self._serving_lock = 0, Lock()
         self.shut_out = False  # Kafka does not let us in, or we do not trust it: no report will come
         self.problem: str | None = None
         self._failures = 0
@@ -75,7 +81,7 @@ class Sink:
         log = quiet_log()
         ours = defaults_for(config.kafka)
         try:
-            self._producer = Producer({**ours, **common, **FIXED, **(more or {})}, logger=log)
+            self._producer = Producer({**ours, **common, **FIXED, **more}, logger=log)
             self._admin = AdminClient(common, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
             # Not `from error`: a traceback would show its text.
@@ -135,16 +141,33 @@ class Sink:
         self, serve: Callable[[float], int], timeout_s: float, known: PgrelayError | None = None
     ) -> int:
         """Take in reports by librdkafka's `poll` or `flush`. Raises what has failed, unless it is `known`."""
-        try:
-            events = take_reports(serve, timeout_s)
-        except KafkaException as error:
-            self._judge()
-            # An error that is fatal to the producer is raised by the client, not passed to `error_cb`.
-            raise self._failure or self._lost(error.args[0]) from error
-        self._judge()
+        events, fatal = self._take(serve, timeout_s)
+        if fatal is not None:
+            for _ in range(REPORT_TRIES if fatal.code() == KafkaError._GAPLESS_GUARANTEE else 0):
+                if self._failure is None:
+                    self._take(self._producer.poll, REPORT_S)  # the reports on what was refused come after it
+            raise self._failure or self._lost(fatal)
         if self._failure is not None and self._failure is not known:
             raise self._failure
         return events
+
+    def _take(self, serve: Callable[[float], int], timeout_s: float) -> tuple[int, KafkaError | None]:
+        """Take in reports. Returns how many events, and the error if one is fatal to the producer."""
+        with self._serving_lock:
+            self._serving += 1
+        events, fatal = 0, None
+        try:
+            events = take_reports(serve, timeout_s)
+        except KafkaException as error:
+            # The client raises such an error, and does not pass it to `error_cb`.
+            fatal = error.args[0]
+        finally:
+            with self._serving_lock:
+                self._serving -= 1
+                # Another thread may be in the middle of a batch's reports.
+                if self._serving == 0:
+                    self._judge()
+        return events, fatal
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         """The error for a producer that can no longer be used."""

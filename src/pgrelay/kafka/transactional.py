@@ -22,15 +22,13 @@ from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, delivery_error,
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.reports import take_reports
-from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.sink import REPORT_S, REPORT_TRIES, Sink
 from pgrelay.progress import InFlight
 
 # How long one try of a transactional call takes at most: a stop waits no longer for its thread.
 _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 _CALL_REST_S: Final = 0.01
-# How long the report on a refused record is waited for, once its transaction has failed.
-_REPORT_S, _REPORT_TRIES = 0.1, 10
 
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # Brokers send a producer these if another was initialised, and also if its transaction timed out.
@@ -102,8 +100,8 @@ class TransactionalSink(Sink):
         self._spent_by = failure
         super()._serve(self._producer.poll, 0)
         if isinstance(failure, RecordRefused):
-            for _ in range(_REPORT_TRIES):
-                super()._serve(self._producer.poll, _REPORT_S)
+            for _ in range(REPORT_TRIES):
+                super()._serve(self._producer.poll, REPORT_S)
         return failure
 
     def _own_failure(self) -> PgrelayError | None:

@@ -74,6 +74,11 @@ class Commits:
         """The ledger has an entry that no commit covers yet."""
         return bool(self._held)
 
+    @property
+    def has_records(self) -> bool:
+        """A record was entered that no commit covers yet."""
+        return bool(self._held) and self._records
+
     def hold(self, entry: InFlight, records: bool) -> None:
         """Hold an entry of the ledger until a commit covers it; `records`: it has some, of those yet held."""
         self._records = self._records or records

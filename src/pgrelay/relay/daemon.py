@@ -85,6 +85,8 @@ class Daemon:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._current: Session | None = None
+        # How the last session ended: careful, and how far it had read.
+        self._was_careful, self._read_lsn = True, 0
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
         self._refusals = Refusals(config)
@@ -130,13 +132,13 @@ class Daemon:
                 await self._recover(error)
 
     async def _learn(self, error: RecordRefused) -> None:
-        """Make sure that the next session knows such a record before. Raises the error if it would not."""
+        """Make sure that the next session gets further. Raises the error if it would not."""
         try:
-            learnt = await self._refusals.learn(error)
+            helped = await self._refusals.help(error, self._was_careful, self._read_lsn)
         except KafkaUnavailable as away:
             await self._recover(away)
             return
-        if not learnt:
+        if not helped:
             raise error
         await self._starts.close_sink(error)
 
@@ -176,6 +178,8 @@ class Daemon:
 
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
+        # Until a stream begins: what is refused before that, another session would not get past either.
+        self._was_careful = True
         dsn = self._config.source.dsn
         async with Catalog(dsn) as catalog, Source(dsn) as source:
             await self._stream(await self._starts.begin(catalog, source))
@@ -193,6 +197,7 @@ class Daemon:
             failure = await self._run(session)
             if isinstance(failure, SpoolError):
                 self._observer.spool_failed(session)
+            self._was_careful, self._read_lsn = session.careful, session.ledger.server_lsn
             if failure is not None:
                 raise failure
         finally:

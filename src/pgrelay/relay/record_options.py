@@ -1,10 +1,8 @@
 """The configuration's section `records`, in the form that the pure rooms take it."""
 
-from collections.abc import Mapping
-
 from pgrelay import __version__
 from pgrelay.config import Config
-from pgrelay.encode.options import Limits, RecordOptions
+from pgrelay.encode.options import DeadLetterOptions, RecordOptions
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.topics import Topics
 from pgrelay.encode.types import Encodings
@@ -48,8 +46,7 @@ def record_options(
     database: str,
     systemid: str,
     server_encoding: str,
-    dead_letters: Limits | None,
-    refusing: Mapping[str, Limits],
+    dead_letters: DeadLetterOptions | None,
 ) -> RecordOptions:
     """The encoder's options: the configured choices, and what it must know about the server."""
     records = config.records
@@ -71,7 +68,6 @@ def record_options(
         encodings=encodings_of(config, server_encoding),
         selection=selection_of(config),
         dead_letters=dead_letters,
-        refusing=refusing,
     )
 
 

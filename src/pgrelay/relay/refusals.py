@@ -1,22 +1,22 @@
-"""What topics have refused, so that the encoder knows such records beforehand.
+"""What topics have refused, and how the next session is told by that.
 
 A broker refuses a whole batch, and says neither which of its records was too large nor how large one may be.
-So a topic that refused is asked for its limits. With these, the encoder sets aside the record that can't be
-delivered, or stops at it and names it, and the producer makes batches so small that no record is refused
-because of the others in its batch.
+So the next session sends no transaction before the one before it is in Kafka, up to where the last session
+had read: what is refused then is known. And the topic is asked for its limits. With these the producer makes
+batches so small that no record is refused because of the others, and the encoder, under
+`errors.on_record: dead_letter`, knows what to set aside before it is written.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from pgrelay.config import Config, SinkConfig
-from pgrelay.encode.options import Limits
+from pgrelay.encode.options import DeadLetterOptions, Limits
 from pgrelay.errors import KafkaUnavailable, RecordRefused
 from pgrelay.kafka.cluster import Cluster, TopicConfig
-from pgrelay.kafka.errors import FAILED_CHECKS, passes
+from pgrelay.kafka.errors import failed_checks, passes, undeliverable
 from pgrelay.kafka.producer_options import largest_batch, largest_record
 
 _log = structlog.get_logger(__name__)
@@ -26,30 +26,29 @@ _FRAMING: Final = 1_024
 
 
 class Refusals:
-    """The limits of the topics that have refused a record, kept as long as the process lives."""
+    """The limits of the topics that have refused a record, kept as long as the process lives.
+
+    `careful_until`: the LSN up to which a session sends one transaction after the other; 0 at first.
+    """
 
     def __init__(self, config: Config) -> None:
+        self.careful_until = 0
         self._config = config
         self._found: dict[str, TopicConfig] = {}
 
     @property
-    def dead_letters(self) -> Limits | None:
-        """The limits past which a record of any topic is set aside; None if the policy is to stop."""
+    def dead_letters(self) -> DeadLetterOptions | None:
+        """What the encoder sets aside; None if the policy is to stop."""
         if self._config.errors.on_record == "stop":
             return None
-        return Limits(most_bytes=largest_record(self._config.sink.kafka), by_producer=True)
-
-    @property
-    def limits(self) -> Mapping[str, Limits]:
-        """Those of the topics that have refused a record."""
-        return {topic: self._limits(found) for topic, found in self._found.items()}
+        everywhere = Limits(most_bytes=largest_record(self._config.sink.kafka), by_producer=True)
+        return DeadLetterOptions(
+            everywhere, {topic: self._limits(found) for topic, found in self._found.items()}
+        )
 
     def _limits(self, found: TopicConfig) -> Limits:
         passing = largest_record(self._config.sink.kafka)
-        # To set aside too much loses nothing, while one that might pass must not end the relay. If that is
-        # too large, it is refused alone.
-        spare = 0 if self._config.errors.on_record == "stop" else _FRAMING
-        taken = max(found.message_bytes - spare, 1)
+        taken = max(found.message_bytes - _FRAMING, 1)
         return Limits(min(taken, passing), found.compacted, by_producer=passing < taken)
 
     @property
@@ -62,13 +61,27 @@ class Refusals:
         batch = min(max(least - _FRAMING, 1), largest_record(sink.kafka), largest_batch(sink.kafka))
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
-    async def learn(self, error: RecordRefused) -> bool:
-        """Ask for the limits of the topic that refused; false if that helps nothing.
+    async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
+        """Whether another session may get further than the one that this has ended.
 
-        That is, they can't be had or are no others than before, or a single record was refused and the policy
-        is to stop. Raises KafkaUnavailable if they can't be had yet, or if the record's want of a key is no
-        reason.
+        `careful`: it sent one transaction after the other; `read_lsn` is how far it had read. Raises
+        KafkaUnavailable if the topic's limits can't be had yet, and RecordRefused if it refused a record that
+        has no key, and not for that reason.
         """
+        again = error.by_broker and not careful
+        if again:
+            self.careful_until = read_lsn
+        learnt = await self._learn(error)
+        if again and not learnt:
+            _log.warning(
+                "a topic refused a batch; its transactions are sent again, one after the other",
+                topic=error.topic,
+                reason=str(error),
+            )
+        return learnt or again
+
+    async def _learn(self, error: RecordRefused) -> bool:
+        """Ask for the limits of the topic that refused; false if they can't be had, or are no others."""
         topic = error.topic
         if not topic or (self._config.errors.on_record == "stop" and not error.by_broker):
             return False
@@ -83,17 +96,15 @@ class Refusals:
                 ) from failure
             return False
         if error.keyless and not found.compacted:
-            raise KafkaUnavailable(f"topic {topic} refused a batch: {FAILED_CHECKS}")
-        before = self._found.get(topic)
-        self._found[topic] = found
-        limits = self._limits(found)
-        if before is not None and limits == self._limits(before):
+            raise failed_checks(undeliverable(topic, error.commit_lsn))
+        if self._found.get(topic) == found:
             return False
+        self._found[topic] = found
         _log.warning(
             f"a topic refused a record; {self._consequence}",
             topic=topic,
-            most_bytes=limits.most_bytes,
-            needs_key=limits.keyed,
+            most_bytes=found.message_bytes,
+            needs_key=found.compacted,
             reason=str(error),
         )
         return True

@@ -10,7 +10,8 @@ sends a status update if one is due, and then does one bounded slice of work, th
 4. take in frames that were read and not yet taken
 5. read frames from the socket
 
-The last two wait while the ledger is full. So memory is bounded by one slice, the ledger and the producer's
+After a refusal by Kafka, each of 2 to 5 also waits for the transaction before: see `careful`. The last two
+wait while the ledger is full. So memory is bounded by one slice, the ledger and the producer's
 queue, and keepalives are answered in the middle of any transaction. If there is nothing to do, the loop rests
 until bytes arrive, a report may have come, the next status update or server poll is due, or an errand or poll
 has ended. Nothing awaits per row.
@@ -75,6 +76,7 @@ class Session:
         metrics: Metrics,
         confirmations: Confirmations,
         commits: Commits | None,
+        careful_until: int,
         supply: Supply,
         server_poll: ServerPoll,
     ) -> None:
@@ -89,6 +91,7 @@ class Session:
         self.recovering = commits is not None
         self._metrics = metrics
         self._commits = commits
+        self._careful_until = careful_until
         self._supply = supply
         self._errand: asyncio.Task[None] | None = None
         self._rest_s = _REST_LEAST_S
@@ -176,6 +179,21 @@ class Session:
         return True
 
     @property
+    def careful(self) -> bool:
+        """Each transaction waits until the one before is confirmed, so that a refused one is known.
+
+        That is up to the LSN that an earlier session had read when Kafka refused something of it.
+        """
+        return self.ledger.flush_lsn < self._careful_until
+
+    def _waits_for_the_last(self) -> bool:
+        if not self.careful or self.ledger.in_transaction:
+            return False
+        if self._commits is not None:
+            return self._commits.has_records
+        return self.ledger.waiting or self.confirmations.last_position_pending()
+
+    @property
     def _refused(self) -> bool:
         """The producer, or a broker, has refused a record of this session for good."""
         return self._outbox.refused or self.sink.failed
@@ -211,6 +229,10 @@ class Session:
             return self._hand_over()
         if self._commits is not None and self._commits.due(nothing_else=False):
             return self._commit(self._commits)
+        if self._waits_for_the_last():
+            if self._commits is not None and self._commits.due(nothing_else=True):
+                return self._commit(self._commits)
+            return False
         if self.encoder.need is not None:
             return self._send_on_errand(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
@@ -279,7 +301,7 @@ class Session:
 
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
-        to_end = self._commits is not None and self._commits.wants_boundary
+        to_end = self.careful or (self._commits is not None and self._commits.wants_boundary)
         encoded = list(self.encoder.encode(time.time_ns() // 1000, to_end))
         truncates = [out for out in encoded if isinstance(out, Segment) and out.has_truncate]
         if truncates:

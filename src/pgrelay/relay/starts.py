@@ -193,12 +193,7 @@ class Starts:
         # Before the spool is opened: it stays open until the session closes it.
         status_interval_s = await _status_interval_s(catalog, config)
         records = record_options(
-            config,
-            catalog.database,
-            systemid,
-            source.server_encoding,
-            self._refusals.dead_letters,
-            self._refusals.limits,
+            config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
         encoder = Encoder(records, topics_of(config))
         ledger = Ledger(self.resume_point.flush_lsn)
@@ -220,6 +215,7 @@ class Starts:
             metrics=self._metrics,
             confirmations=Confirmations(source, ledger, positions, status_interval_s),
             commits=commits,
+            careful_until=self._refusals.careful_until,
             supply=Supply(encoder, catalog, sink, self._registry),
             server_poll=ServerPoll(catalog, config.source.slot, self._publications, prepared, source.wake),
         )
