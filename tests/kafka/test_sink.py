@@ -302,6 +302,7 @@ class Stopped:
     def poll(self, timeout_s: float) -> int:
         self._calls += 1
         if self._calls == 1:
+            self._report(KafkaError(KafkaError._PURGE_QUEUE), Message(topic="app.other", partition=0))
             raise KafkaException(KafkaError(KafkaError._GAPLESS_GUARANTEE))
         if self._calls == 3:
             self._report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Message(topic="app.t", partition=0))

@@ -101,6 +101,8 @@ POISON: Final[Mapping[int, str]] = {
     KafkaError.POLICY_VIOLATION: "look into the broker's log",
 }
 
+# What librdkafka says about records that it drops, once the producer or its transaction has failed.
+PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # What a broker's checks of single records give, whichever failed; the second for the others of the batch.
 _CHECKED: Final = frozenset({KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD})
 _FAILED_CHECKS: Final = (

@@ -25,6 +25,7 @@ from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
     DESYNCHRONIZED,
+    PURGED,
     UNKNOWN,
     UNTRUSTED,
     delivery_error,
@@ -194,6 +195,8 @@ class Sink:
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
         """Note that a record was refused for good."""
+        if error.code() in PURGED:
+            return  # what the producer has failed by is raised by itself
         self._failures += 1
         if self._failure is None:
             self._refused_batch = self._refused_batch or RefusedBatch()

@@ -18,7 +18,7 @@ from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
 from pgrelay.kafka.closing import clear_frames
-from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, delivery_error, desynchronized
+from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, PURGED, delivery_error, desynchronized
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.reports import take_reports
@@ -30,7 +30,6 @@ _TRY_S: Final = 1.0
 _RECOVERY_TIMEOUT_S: Final = 10.0
 _CALL_REST_S: Final = 0.01
 
-_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # Brokers send a producer these if another was initialised, and also if its transaction timed out.
 _FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _CURES: Final[Mapping[int, str]] = {
@@ -78,7 +77,7 @@ class TransactionalSink(Sink):
         return events
 
     def refused(self, error: KafkaError, message: Message, commit_lsn: int) -> None:
-        if error.code() in _PURGED:
+        if error.code() in PURGED:
             self._purged = (
                 self._purged or self._overdue() or delivery_error(error, message.topic() or "?", commit_lsn)
             )
