@@ -137,7 +137,9 @@ async def test_a_refusal_is_told_as_it_is_while_much_more_is_produced(
             await sink.recover()
         await sink.topics.require_all([topic, f"{topic}.other"])
         records: list[Record] = [(topic, b"k", uuid.uuid4().bytes * 2_000, None, BY_KEY)]
-        small: list[Record] = [(name, b"k", b"v", None, BY_KEY) for name in (topic, f"{topic}.other")] * 25
+        first: Record = (topic, b"k", b"v", None, BY_KEY)
+        second: Record = (f"{topic}.other", b"k", b"v", None, BY_KEY)
+        small = [first, second] * 25
         failure: PgrelayError | None = None
         while failure is None:
             try:
