@@ -77,6 +77,9 @@ def test_a_target_that_does_not_exist_yet_is_due_after_the_interval(spark: Spark
     assert DAY_S - 60 < missing.rest_s() <= DAY_S
     missing.run(threading.Event())
     assert not spark.catalog.tableExists(f"iceberg.{target}")
+    missing._due[target] = 0  # the interval is over, and it still does not exist
+    missing.run(threading.Event())
+    assert missing.rest_s() > DAY_S - 60, "otherwise the query would pause again and again"
 
 
 def test_without_an_interval_nothing_is_ever_due(spark: SparkSession, topic: Topic, target: str) -> None:

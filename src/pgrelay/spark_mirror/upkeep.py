@@ -16,7 +16,7 @@ from pgrelay.spark_mirror.config import Lake
 
 _log = structlog.get_logger(__name__)
 
-# A property of the target: when it was compacted and purged last, in UTC.
+# A property of the target: when it was compacted and purged last.
 _DONE: Final = "pgrelay.upkeep"
 
 _HOUR_S: Final = 3600.0
@@ -48,12 +48,14 @@ class Upkeep:
             return
         soon = time.time() + self._every_s * _SOON
         for target in self._targets:
-            table = self._table(target)
-            if self._due_at(target, self._every_s) > soon or not table.exists():
+            if self._due_at(target, self._every_s) > soon:
                 continue
-            self._keep(target, table, stop)
+            table = self._table(target)
+            if table.exists():
+                self._keep(target, table, stop)
             if stop.is_set():
                 return
+            # Also of a target that does not exist yet: it would be due for ever, and no batch would run.
             self._due[target] = time.time() + self._every_s
 
     def _table(self, target: str) -> LakeTable:
@@ -61,12 +63,13 @@ class Upkeep:
 
     def _due_at(self, target: str, every_s: float) -> float:
         if target not in self._due:
-            table = self._table(target)
-            # A new target has nothing to compact for a while.
-            done = table.properties().get(_DONE) if table.exists() else None
-            now = time.time()
-            last = now - every_s if table.exists() else now
-            self._due[target] = every_s + (last if done is None else datetime.fromisoformat(done).timestamp())
+            table, now = self._table(target), time.time()
+            if not table.exists():
+                self._due[target] = now + every_s  # a new target has nothing to compact for a while
+            elif (done := table.properties().get(_DONE)) is None:
+                self._due[target] = now
+            else:
+                self._due[target] = datetime.fromisoformat(done).timestamp() + every_s
         return self._due[target]
 
     def _keep(self, target: str, table: LakeTable, stop: threading.Event) -> None:
