@@ -32,7 +32,7 @@ test: $(VENV)/.installed
 debezium-diff: $(VENV)/.installed
 	$(BIN)/pytest --quiet --no-header tests/integration/debezium
 
-# The pure rooms once more, as `pip install .` compiles them.
+# The pure rooms once more, as users get them: the wheel is built once, for these tests, the guard and the packages.
 PURE_TESTS := tests/wire tests/assembly tests/encode tests/test_errors.py tests/test_handover.py tests/test_lsn.py \
 	tests/test_progress.py
 
@@ -41,8 +41,9 @@ BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb
 COMPILED_PIP := $(COMPILED)/bin/pip --quiet --disable-pip-version-check
 $(COMPILED)/.installed: pyproject.toml setup.py $(shell find src/pgrelay -name '*.py')
 	$(PYTHON) -m venv --clear $(COMPILED)
-	$(COMPILED)/bin/python -c '$(BUILD_REQUIRES)' | $(COMPILED_PIP) install --requirement /dev/stdin
-	$(COMPILED_PIP) install --no-build-isolation '.[test]'
+	$(COMPILED)/bin/python -c '$(BUILD_REQUIRES)' | $(COMPILED_PIP) install build --requirement /dev/stdin
+	$(COMPILED)/bin/python -m build --no-isolation --outdir $(COMPILED)/dist .
+	$(COMPILED_PIP) install "$$(echo $(COMPILED)/dist/*.whl)[test]"
 	$(COMPILED)/bin/pgrelay --version | grep compiled
 	touch $@
 
@@ -80,8 +81,8 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-packages: $(VENV)/.installed
-	PYTHON=$(BIN)/python .ci/packages $(ARGS)
+packages: $(VENV)/.installed $(COMPILED)/.installed
+	PYTHON=$(BIN)/python .ci/packages $(COMPILED)/dist/*.whl $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) $(LOWEST) build dist

@@ -120,6 +120,17 @@ def test_variables_without_a_double_underscore_are_not_overrides() -> None:
     assert find_overrides(environ, Config) == []
 
 
+def test_a_key_with_a_single_underscore_is_refused_unless_the_file_refers_to_it() -> None:
+    environ = {"PGRELAY_SOURCE_SLOT": "x", "PGRELAY_RECORDS_COLUMNS": "x"}
+    with pytest.raises(SetupError) as caught:
+        find_overrides(environ, Config, "source: {dsn: '', slot: shop}")
+    assert str(caught.value).splitlines() == [
+        "PGRELAY_SOURCE_SLOT: overrides nothing; write PGRELAY_SOURCE__SLOT for source.slot",
+        "PGRELAY_RECORDS_COLUMNS: overrides nothing; write PGRELAY_RECORDS__COLUMNS for records.columns",
+    ]
+    assert find_overrides({"PGRELAY_SOURCE_SLOT": "x"}, Config, "slot: ${PGRELAY_SOURCE_SLOT}") == []
+
+
 @pytest.mark.parametrize(
     ("variable", "line"),
     [

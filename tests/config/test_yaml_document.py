@@ -38,6 +38,10 @@ def test_scalars_are_kept_as_text(text: str, tree: Tree) -> None:
         ("a: 1\n b: 2", f"f.yaml:2: mapping values are not allowed here; {CURE}"),
         ("a: 1\n\tb: 2", f"f.yaml:2: found character '\\t' that cannot start any token; {CURE}"),
         ("a: [1\nb: 2", f"f.yaml:2: expected ',' or ']', but got ':'; {CURE}"),
+        (
+            'a: ["public\\.orders"]',
+            "f.yaml:1: in double quotes, a backslash begins an escape; put a pattern in single quotes",
+        ),
         ("a: *x", f"f.yaml:1: a value that begins with * or ! is special in YAML; {CURE}"),
         ("a: !x", "f.yaml:1: a value that begins with & or ! is special in YAML; quote it"),
         ("b: 1\na: !x y", "f.yaml:2: a value that begins with & or ! is special in YAML; quote it"),

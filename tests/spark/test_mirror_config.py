@@ -80,6 +80,10 @@ def test_configurations_in_the_documentation_load(tmp_path: Path) -> None:
             "kafka.servers: got ''; write text that is not empty",
         ),
         (
+            "kafka: {servers: 'k1:9092 k2:9092'}\nlake: {warehouse: /lake, tables: {a.b.c: d}}",
+            "kafka.servers: 'k1:9092 k2:9092' is not host:port; write host:port,host:port",
+        ),
+        (
             LEAST + "  text_columns: {app.public.orders: at}",
             "lake.text_columns.app.public.orders: got 'at'; write a list, such as [a, b]",
         ),

@@ -11,19 +11,15 @@ import structlog
 import yaml
 
 from pgrelay.cli import main
-from pgrelay.config import Config
+from pgrelay.config import Whereabouts
 from pgrelay.errors import SetupError
 from pgrelay.status.client import ask
 from pgrelay.status.http import StatusServer
-from tests.status.relays import PASSWORD, Told, config
+from tests.status.relays import PASSWORD, Told
 
 
-def listening_at(listen: str | None, slot: str = "shop") -> Config:
-    given = config()
-    source = given.source.model_copy(update={"slot": slot})
-    return given.model_copy(
-        update={"source": source, "http": given.http.model_copy(update={"listen": listen})}
-    )
+def listening_at(listen: str | None, slot: str = "shop") -> Whereabouts:
+    return Whereabouts.model_validate({"source": {"slot": slot}, "http": {"listen": listen}})
 
 
 def file_of(folder: Path, listen: str) -> str:
@@ -51,6 +47,20 @@ def test_the_command_prints_the_status(tmp_path: Path, capsys: pytest.CaptureFix
         printed = capsys.readouterr().out
     assert json.loads(printed)["state"] == "streaming"
     assert PASSWORD not in printed
+
+
+def test_the_command_needs_none_of_the_relays_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "relay.yaml"
+    monkeypatch.setenv("PGRELAY_SOURCE__SLOT", "shop")
+    told = Told()
+    told.health.streaming()
+    with told.served() as server, structlog.testing.capture_logs():
+        file.write_text(
+            "source: {dsn: '${NOT_SET_HERE}', slot: other}\n"
+            "sink: {kafka: {bootstrap.servers: 'k:9092', sasl.password: '${NOT_SET_HERE}'}}\n"
+            f"http: {{listen: '127.0.0.1:{server.port}'}}\n"
+        )
+        assert main(["status", "--config", str(file)]) == 0
 
 
 def test_without_a_relay_the_command_is_one_line_and_2(

@@ -192,7 +192,7 @@ def test_a_port_in_use_is_one_line_with_the_cure(
         pass
     assert str(caught.value) == (
         f"http.listen: can't listen on 127.0.0.1:{server.port}: Address already in use; "
-        "choose another host:port, or null to turn it off"
+        "stop the relay or program that listens there, choose another host:port, or null to turn it off"
     )
 
 

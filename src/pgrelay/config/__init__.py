@@ -6,12 +6,28 @@ file (or the environment variable), the key, what is wrong and the cure. No line
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
-from pgrelay.config.document import load_as
+from pgrelay.config.document import load_as, read
 from pgrelay.config.environment import find_overrides
 from pgrelay.config.model import Config, Errors, Http, Log, Records, SinkConfig, SourceConfig, Transactions
+from pgrelay.config.whereabouts import Whereabouts
 
-__all__ = ["Config", "Errors", "Http", "Log", "Records", "SinkConfig", "SourceConfig", "Transactions", "load"]
+__all__ = [
+    "Config",
+    "Errors",
+    "Http",
+    "Log",
+    "Records",
+    "SinkConfig",
+    "SourceConfig",
+    "Transactions",
+    "Whereabouts",
+    "load",
+    "load_whereabouts",
+]
+
+_EXAMPLE: Final = "config.example.yaml"
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Config:
@@ -19,5 +35,18 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) 
 
     Raises SetupError: one line for each mistake.
     """
-    overrides = find_overrides(environ, Config)
-    return load_as(Config, path, environ, overrides, example="config.example.yaml")
+    text = read(path, _EXAMPLE)
+    overrides = find_overrides(environ, Config, text)
+    return load_as(Config, path, text, environ, overrides, example=_EXAMPLE)
+
+
+def load_whereabouts(
+    path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ
+) -> Whereabouts:
+    """Read where the relay of a configuration file listens; the rest, with its secrets, may be missing.
+
+    Raises SetupError: one line for each mistake.
+    """
+    text = read(path, _EXAMPLE)
+    overrides = [each for each in find_overrides(environ, Config, text) if Whereabouts.has(each.path)]
+    return load_as(Whereabouts, path, text, environ, overrides, example=_EXAMPLE, partly=True)

@@ -18,24 +18,31 @@ Model = TypeVar("Model", bound=BaseModel)
 def load_as(
     model: type[Model],
     path: str | os.PathLike[str],
+    text: str,
     environ: Mapping[str, str],
     overrides: Sequence[Override] = (),
     *,
     example: str,
+    partly: bool = False,
 ) -> Model:
-    """Read and validate a file of sections, each a mapping of keys. Errors name `example` as a template.
+    """Validate the text of a file of sections, each a mapping of keys. Errors name `example` as a template.
 
-    Raises SetupError: one line for each mistake.
+    `partly`: the file has more sections and keys than `model`, and they are not looked at. Raises SetupError:
+    one line for each mistake.
     """
     name = os.fspath(path)
-    tree = _sections(parse_yaml(_read(name, example), name), name, model, example)
+    tree = _sections(parse_yaml(text, name), name, model, example)
+    if partly:
+        tree = _part(tree, model)
     apply_overrides(tree, overrides)
     # An override's value already comes from the environment, so a ${ in it is literal.
     skip = frozenset(override.path for override in overrides)
     return _validate(model, substitute(tree, environ, name, skip), name, overrides)
 
 
-def _read(name: str, example: str) -> str:
+def read(path: str | os.PathLike[str], example: str) -> str:
+    """The file's text. Raises SetupError, one line, if it can't be read."""
+    name = os.fspath(path)
     if not name:
         raise SetupError("the name of the configuration file is empty; write --config relay.yaml")
     try:
@@ -62,6 +69,20 @@ def _sections(document: Tree, name: str, model: type[BaseModel], example: str) -
         if document.get(section) is None:
             document[section] = {}
     return document
+
+
+def _part(tree: dict[str, Tree], model: type[BaseModel]) -> dict[str, Tree]:
+    """Those sections and keys of the document that the model has."""
+    part: dict[str, Tree] = {}
+    for section, field in model.model_fields.items():
+        keys = tree[section]
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, BaseModel)
+        known = field.annotation.model_fields
+        part[section] = (
+            {name: keys[name] for name in keys.keys() & known.keys()} if isinstance(keys, dict) else keys
+        )
+    return part
 
 
 def _validate(model: type[Model], tree: Tree, name: str, overrides: Sequence[Override]) -> Model:

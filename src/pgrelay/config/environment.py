@@ -6,7 +6,8 @@ default if the variable is unset or empty. The result is neither substituted aga
 Overrides: `PGRELAY_SOURCE__DSN` sets `source.dsn` to the variable's text, unchanged. If the key is a list or
 a mapping, the variable is YAML and replaces all of it: `PGRELAY_SOURCE__TABLES=[public.orders]`. A third
 level sets one entry of a mapping, with dots for underscores: `PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS` sets
-`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override.
+`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override; one that looks like a key
+(`PGRELAY_SOURCE_DSN`) is refused unless the file refers to it.
 """
 
 import re
@@ -39,13 +40,13 @@ class Override:
     value: Tree
 
 
-def find_overrides(environ: Mapping[str, str], model: type[BaseModel]) -> list[Override]:
+def find_overrides(environ: Mapping[str, str], model: type[BaseModel], text: str = "") -> list[Override]:
     """Every override in the environment, outer keys before the entries inside them.
 
-    Raises SetupError naming the variables whose key `model` doesn't have.
+    `text` is that of the file. Raises SetupError naming the variables whose key `model` doesn't have.
     """
     found: list[Override] = []
-    mistakes: list[str] = []
+    mistakes = _without_level(environ, model, text)
     for variable in sorted(environ):
         if not (variable.startswith(_PREFIX) and _LEVEL in variable):
             continue
@@ -56,6 +57,18 @@ def find_overrides(environ: Mapping[str, str], model: type[BaseModel]) -> list[O
     if mistakes:
         raise SetupError("\n".join(mistakes))
     return sorted(found, key=lambda override: len(override.path))
+
+
+def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str) -> list[str]:
+    """A line for each variable that would set a key if its name had two underscores."""
+    mistakes = []
+    for section, keys in _kinds(model).items():
+        for key in keys:
+            variable = f"{_PREFIX}{section}_{key}".upper()
+            if variable in environ and variable not in text:
+                meant = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
+                mistakes.append(f"{variable}: overrides nothing; write {meant} for {section}.{key}")
+    return mistakes
 
 
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:

@@ -153,7 +153,16 @@ def _unquote(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
+def _brokers(value: str) -> str:
+    fault = addresses.brokers(value)
+    if fault is not None:
+        raise ValueError(fault)
+    return value
+
+
 def _pattern(value: str) -> str:
+    if any(character < " " for character in value):
+        raise ValueError(f"{value!r} contains a control character, as \\b in double quotes is; use single quotes")
     try:
         re.compile(value)
     except re.error as error:
@@ -169,6 +178,7 @@ TableName = Annotated[str, AfterValidator(_table)]
 Prefix = Annotated[str, AfterValidator(_prefix)]
 TopicTemplate = Annotated[str, AfterValidator(_topic)]
 RouteTemplate = Annotated[str, AfterValidator(_route)]
+Brokers = Annotated[str, AfterValidator(_brokers)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Listen = Annotated[str, AfterValidator(_listen)]
 ListenOrNone = Annotated[Listen | None, BeforeValidator(_off)]

@@ -100,6 +100,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, origin: str) -> str:
     problem = error.problem or "not YAML"
     if error.context_mark and ("end of stream" in problem or "<stream end>" in problem):
         return f"{origin}:{error.context_mark.line + 1}: a bracket or quote is never closed; close it"
+    if "unknown escape character" in problem:
+        return f"{where}: in double quotes, a backslash begins an escape; put a pattern in single quotes"
     if problem.startswith("but "):
         problem = f"{error.context} {problem}"
     if "alias" in problem or "tag" in problem:

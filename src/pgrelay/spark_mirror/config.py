@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pgrelay.config import fields
-from pgrelay.config.document import load_as
+from pgrelay.config.document import load_as, read
 from pgrelay.config.model import Http, Log
 from pgrelay.config.section import Section
 
@@ -18,7 +18,7 @@ _EXAMPLE: Final = "the one in docs/spark.md"
 class Kafka(Section):
     """The relay's topics, and how to read them."""
 
-    servers: str = Field(min_length=1, description="the brokers, host:port,host:port")
+    servers: fields.Brokers = Field(min_length=1, description="the brokers, host:port,host:port")
     prefix: fields.Prefix = Field(default="app", description="records.prefix of the relay")
     options: fields.Options = Field(
         default_factory=dict,
@@ -122,7 +122,7 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) 
 
     Raises SetupError: one line for each mistake.
     """
-    config = load_as(MirrorConfig, path, environ, example=_EXAMPLE)
+    config = load_as(MirrorConfig, path, read(path, _EXAMPLE), environ, example=_EXAMPLE)
     from pgrelay.spark.hadoop import absolute  # takes a second, so only after the file was found valid
 
     warehouse = absolute(config.lake.warehouse)

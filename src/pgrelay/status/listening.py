@@ -1,5 +1,6 @@
 """The address that `http.listen` gives, and the error if the server can't listen on it."""
 
+import errno
 import socket
 from typing import Final
 
@@ -15,4 +16,5 @@ def family(host: str, port: int) -> socket.AddressFamily:
 
 def not_had(host: str, port: int, error: OSError) -> SetupError:
     """The error if the server can't listen on the address."""
-    return SetupError(f"http.listen: can't listen on {host}:{port}: {error.strerror}; {CURE}")
+    stop = "stop the relay or program that listens there, " if error.errno == errno.EADDRINUSE else ""
+    return SetupError(f"http.listen: can't listen on {host}:{port}: {error.strerror}; {stop}{CURE}")
