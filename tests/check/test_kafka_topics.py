@@ -10,17 +10,17 @@ from pgrelay.check.findings import Finding
 from pgrelay.check.kafka import kafka_findings, unadvertised, unreachable
 from pgrelay.check.kafka_topics import (
     absent,
-    fleeting,
     leaderless,
     one_is_enough,
     out_of_sync,
     overlong,
     presence,
+    single,
     sizes,
     to_come,
     transactions,
-    uncompactable,
     uncreatable,
+    unseen,
     unwritable,
 )
 from pgrelay.check.topics import WantedTopic
@@ -71,6 +71,15 @@ def test_topics_without_the_right_to_write_are_an_error() -> None:
     assert finding.level == "error"
     assert "--operation Write --topic orders" in finding.cure
     assert unwritable([]) == []
+
+
+def test_topics_whose_settings_are_hidden_are_a_warning_or_an_error_if_a_run_needs_them() -> None:
+    (finding,) = unseen([LOG], [ORDERS, LOG])
+    assert (finding.level, finding.what) == ("warning", "no right to read the settings of 1 topic: log")
+    assert "--operation DescribeConfigs --topic log" in finding.cure
+    (finding,) = unseen([LOG], [ORDERS, LOG, WantedTopic("dead", "dead letters", keyless=True)])
+    assert finding.level == "error"
+    assert unseen([], [ORDERS]) == []
 
 
 def test_missing_topics_that_a_run_may_not_create_are_reported() -> None:
@@ -148,20 +157,6 @@ def test_invalid_numbers_are_left_to_the_cluster_to_refuse() -> None:
     assert to_come([ORDERS], ours, BROKER) == {"orders": BROKER}
 
 
-def test_a_schema_topic_that_deletes_records_is_a_warning() -> None:
-    (finding,) = fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": BROKER})
-    assert finding.level == "warning"
-    assert "--topic schema --add-config cleanup.policy=delete,retention.ms=-1" in finding.cure
-    assert fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": LASTING}) == []
-
-
-def test_an_offsets_topic_that_deletes_records_is_an_error() -> None:
-    (finding,) = fleeting([OFFSETS], {"offsets": BROKER})
-    assert finding.level == "error"
-    assert finding.cure.endswith("--add-config cleanup.policy=compact")
-    assert fleeting([OFFSETS], {"offsets": COMPACTED}) == fleeting([OFFSETS], {"offsets": LASTING}) == []
-
-
 def test_too_few_brokers_for_the_transaction_log_are_an_error() -> None:
     overview = Overview({1: "b:9092"}, {})
     (finding,) = transactions(broker(transaction_replicas=3), overview)
@@ -181,17 +176,6 @@ def test_a_transaction_timeout_above_the_brokers_maximum_is_an_error() -> None:
     )
     assert overlong(broker(transaction_max_ms=900_001), long) == overlong(broker(), sink()) == []
     assert overlong(broker(transaction_max_ms=59_999), sink()) != []
-
-
-def test_a_compacted_topic_for_records_without_keys_is_an_error() -> None:
-    configs = {"orders": COMPACTED, "log": COMPACTED}
-    keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], configs, truncates=True)
-    assert (keyless.level, truncate.level) == ("error", "warning")
-    assert keyless.what.endswith(": log")
-    assert truncate.what.endswith(": orders")
-    assert uncompactable([ORDERS], configs, truncates=False) == []
-    assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}, truncates=True) == []
-    assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
 
 
 def test_topics_with_too_few_replicas_in_sync_are_an_error() -> None:
@@ -234,6 +218,16 @@ def test_topics_that_one_of_several_replicas_may_acknowledge_are_a_warning() -> 
         == []
     )
     assert len(one_is_enough({"new": BROKER}, Overview(THREE, {}), sink(replication_factor=3))) == 1
+
+
+def test_topics_with_one_replica_where_more_are_possible_are_a_warning() -> None:
+    overview = Overview(THREE, {"orders": ONE, "log": Topic(1, 3, 3)})
+    (finding,) = single({"orders": BROKER, "log": BROKER, "new": BROKER}, overview, sink())
+    assert (finding.level, finding.what) == ("warning", "2 topics with one replica on 3 brokers: orders, new")
+    assert finding.cure.startswith("sink.replication_factor: 3 ")
+    (existing,) = single({"orders": BROKER, "new": BROKER}, overview, sink(replication_factor=3))
+    assert existing.what == "1 topic with one replica on 3 brokers: orders"
+    assert single({"new": BROKER}, Overview({1: "b:9092"}, {}), sink()) == []
 
 
 def test_record_sizes_above_a_topics_limit_are_a_warning() -> None:

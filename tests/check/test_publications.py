@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from pgrelay.check.publications import absent, may_not_create, present, unusable_entries, will_be_made
+from pgrelay.check.publications import (
+    absent,
+    may_not_create,
+    present,
+    unlike,
+    unusable_entries,
+    will_be_made,
+)
 from pgrelay.check.table_queries import Entry, Publication
+from pgrelay.encode.selection import Selection
 from tests.check.servers import server, source
 from tests.check.tables import published, table
 
@@ -103,3 +111,21 @@ def test_a_role_that_may_not_create_the_publication_is_an_error(
     assert finding.level == "error"
     assert why in finding.why
     assert finding.cure.endswith(": CREATE ...; or correct source.publications")
+
+
+def test_a_publication_that_lacks_or_exceeds_source_tables_is_a_warning() -> None:
+    meant = published(table("orders", 1), table("notes", 2))
+    held = published(table("orders", 1), table("salaries", 3), table("secrets", 4))
+    missing, more = unlike(meant, held, Selection(exclude=("public.secrets",)), "shop")
+    assert (missing.level, missing.cure) == ("warning", "ALTER PUBLICATION shop ADD TABLE public.notes")
+    assert (more.level, more.what) == (
+        "warning",
+        "1 table not in source.tables would be relayed: public.salaries",
+    )
+    assert unlike(meant, meant, Selection(), "shop") == []
+
+
+def test_partitions_of_a_table_in_source_tables_are_meant_too() -> None:
+    root, leaf = table("orders", 1), table("orders_1", 2)
+    meant = replace(published(root), stored=(leaf,))
+    assert unlike(meant, published(leaf, stored=(root, leaf)), Selection(), "shop") == []

@@ -1,6 +1,7 @@
 """The alert rules, checked by promtool, and the section of each in the runbook."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,15 @@ def test_promtool_accepts_what_the_relay_exposes() -> None:
     metrics.add_records("public.orders", "c", 1)
     checked = promtool("check", "metrics", stdin=Exposition(metrics).render())
     assert (checked.returncode, checked.stdout) == (0, "")
+
+
+def test_the_documented_command_makes_a_rule_of_the_prometheus_operator() -> None:
+    deploying = (ROOT / "docs/deploy.md").read_text()
+    [command] = re.findall(
+        r"^(\{ printf .*?; \}) \| kubectl apply --filename -$", deploying, re.MULTILINE | re.DOTALL
+    )
+    made = yaml.safe_load(
+        subprocess.run(["bash", "-c", command], cwd=ROOT, check=True, capture_output=True).stdout
+    )
+    assert made["kind"] == "PrometheusRule"
+    assert made["spec"] == yaml.safe_load(RULES.read_text())

@@ -30,10 +30,10 @@ def without_two_phase(slot: str) -> list[str]:
     return [line.replace("'pgrelay", f"'{slot}") for line in block.splitlines()]
 
 
-def acl_bindings(prefix: str, *, exactly_once: bool, dead_letters: bool = False) -> list[AclBinding]:
+def acl_bindings(prefix: str, *, exactly_once: bool) -> list[AclBinding]:
     """The ACLs that kafka-acls.sh adds, with `prefix` in place of `app`."""
-    always, once, letters, _ = _blocks()
-    return _in_force(always + once * exactly_once + letters * dead_letters, prefix)
+    always, once, _ = _blocks()
+    return _in_force(always + once * exactly_once, prefix)
 
 
 def acl_bindings_of_mirrors(prefix: str) -> list[AclBinding]:

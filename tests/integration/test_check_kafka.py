@@ -212,12 +212,18 @@ async def test_each_missing_right_is_reported_in_turn(guarded: Setup, secured: K
         f"no right to write to 1 topic: {guarded.prefix}.public.orders"
     ]
     allow(secured, guarded.prefix, "write")
+    hidden = only(await guarded.trouble())
+    assert (hidden.level, hidden.what) == (
+        "warning",
+        f"no right to read the settings of 1 topic: {guarded.prefix}.public.orders",
+    )
+    allow(secured, guarded.prefix, "describe_configs")
     assert await guarded.trouble() == []
 
 
 async def test_a_missing_right_to_read_the_position_is_an_error(guarded: Setup, secured: Kafka) -> None:
     guarded.sink["delivery"] = "exactly_once"
-    for operation in ("create", "describe", "write"):
+    for operation in ("create", "describe", "describe_configs", "write"):
         allow(secured, guarded.prefix, operation)
     guarded.create_topic("offsets", cleanup_policy="compact")
     assert errors(await guarded.trouble()) == [f"no right to read topic {guarded.prefix}.offsets"]

@@ -11,10 +11,18 @@ CONFIG = SinkConfig(
 )
 
 
-@pytest.mark.parametrize("of", ["rows", "transactions", "messages"])
-def test_a_topic_of_changes_is_created_as_configured(of: TopicOf) -> None:
-    made = new_topic("t", of, CONFIG)
+def test_a_topic_of_rows_is_created_as_configured() -> None:
+    made = new_topic("t", "rows", CONFIG)
     assert (made.num_partitions, made.replication_factor, made.config) == (6, 3, {"retention.ms": "1"})
+    assert not lasting("rows")
+
+
+@pytest.mark.parametrize("of", ["transactions", "messages"])
+def test_a_topic_whose_records_share_keys_is_not_compacted(of: TopicOf) -> None:
+    compacted = {"cleanup.policy": "compact", "retention.ms": "1"}
+    made = new_topic("t", of, CONFIG.model_copy(update={"topic_config": compacted}))
+    assert (made.num_partitions, made.replication_factor) == (6, 3)
+    assert made.config == {"cleanup.policy": "delete", "retention.ms": "1"}
     assert not lasting(of)
 
 

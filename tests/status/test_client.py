@@ -49,7 +49,9 @@ def test_the_command_prints_the_status(tmp_path: Path, capsys: pytest.CaptureFix
     assert PASSWORD not in printed
 
 
-def test_the_command_needs_none_of_the_relays_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_needs_none_of_the_relays_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "relay.yaml"
     monkeypatch.setenv("PGRELAY_SOURCE__SLOT", "shop")
     told = Told()

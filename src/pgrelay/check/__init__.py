@@ -79,7 +79,7 @@ async def _catalogue(
     found += await _guarded("the other slots", other_slot_findings(catalog, source.slot))
     try:
         ours = slot is not None and not unfit
-        more, published = await publication_findings(catalog, server, source, ours)
+        more, published = await publication_findings(catalog, server, source, selection, ours)
     except PgrelayError as refusal:
         return [*found, unexamined("the publications", refusal)], Published()
     found += more

@@ -1,5 +1,6 @@
 """The topics: whether they exist or can be created, are writable, and accept the records of a run."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -7,6 +8,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from pgrelay.check.findings import Finding, error, ok, some, warning
+from pgrelay.check.topic_cleanup import collapsing, fleeting, uncompactable
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
 from pgrelay.figures import counted, size
@@ -16,6 +18,9 @@ from pgrelay.kafka.producer_options import largest_record, transaction_timeout_m
 from pgrelay.kafka.topics import lasting, made_with, new_topic
 
 _ITSELF: Final = "a run tries again by itself"
+
+# Defaults of brokers whose settings we may not read: nothing that a finding could complain of.
+_UNKNOWN: Final = TopicConfig(message_bytes=sys.maxsize, min_in_sync=0, cleanup="delete", retention_ms=-1)
 
 # Kafka's own topic for the state of transactions.
 _TRANSACTIONS: Final = "__transaction_state"
@@ -39,12 +44,13 @@ async def topic_findings(
         offsets = [topic.name for topic in there if topic.of == "offsets"]
         found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config) if offsets else []
         configs |= await cluster.topic_configs(_names(there))
+        found += unseen([topic for topic in there if topic.name not in configs], wanted)
     if not config.create_topics:
         found += absent(missing, config)
     elif missing:
         topics = [new_topic(topic.name, topic.of, config) for topic in missing]
         found += uncreatable(await cluster.uncreatable(topics), config, len(overview.brokers))
-        configs |= to_come(missing, config, broker.defaults) if broker is not None else {}
+        configs |= to_come(missing, config, _UNKNOWN if broker is None else broker.defaults)
     needed, safety = _names(there), dict(configs)
     if config.delivery == "exactly_once":
         if broker is not None:
@@ -55,8 +61,10 @@ async def topic_findings(
     found += [
         *uncompactable(wanted, configs, truncates),
         *fleeting(wanted, configs),
+        *collapsing(wanted, configs),
         *leaderless(needed, overview.topics),
         *out_of_sync(safety, overview, config),
+        *single(configs, overview, config),
         *one_is_enough(configs, overview, config),
         *sizes(configs, config),
     ]
@@ -108,6 +116,18 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
         )
         for name in names
     ]
+
+
+def unseen(hidden: Sequence[WantedTopic], wanted: Sequence[WantedTopic]) -> list[Finding]:
+    """Topics whose settings we may not read. A run needs that right if it is to set records aside."""
+    if not hidden:
+        return []
+    what = f"no right to read the settings of {counted(len(hidden), 'topic')}: {some(_names(hidden))}"
+    acl = "kafka-acls.sh --add --allow-principal User:... --operation DescribeConfigs --topic"
+    cure = f"{acl} {hidden[0].name}"
+    if any(topic.of == "dead letters" for topic in wanted):
+        return [error(what, "errors.on_record: dead_letter needs them once a record is refused", cure)]
+    return [warning(what, "whether they accept the records, and keep them, is unknown", cure)]
 
 
 def absent(missing: Sequence[WantedTopic], config: SinkConfig) -> list[Finding]:
@@ -191,50 +211,6 @@ def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
         return otherwise
 
 
-def uncompactable(
-    wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig], truncates: bool
-) -> list[Finding]:
-    """A compacted topic accepts no record without a key, and the record of a TRUNCATE never has a key."""
-    compacted = [topic for topic in wanted if topic.name in configs and configs[topic.name].compacted]
-    keyless = [topic.name for topic in compacted if topic.keyless]
-    found: list[Finding] = []
-    if keyless:
-        found.append(
-            error(
-                f"{counted(len(keyless), 'compacted topic')} for records without a key: {some(keyless)}",
-                "a compacted topic refuses such records, and a run stops at the first",
-                "set cleanup.policy=delete for the topic; or add a primary key, and set records.key: true",
-            )
-        )
-    keyed = [topic.name for topic in compacted if not topic.keyless and topic.of == "rows"]
-    if keyed and truncates:
-        found.append(
-            warning(
-                f"{counted(len(keyed), 'compacted topic')} while TRUNCATE is published: {some(keyed)}",
-                "the record of a TRUNCATE has no key: a compacted topic refuses it, and a run stops",
-                "ALTER PUBLICATION ... SET (publish = 'insert, update, delete'), or cleanup.policy=delete",
-            )
-        )
-    return found
-
-
-def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
-    """Topics of our own whose cleanup policy deletes records that are still needed."""
-    alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"
-    found: list[Finding] = []
-    for topic in wanted:
-        kept = configs.get(topic.name)
-        if kept is not None and topic.of == "schemas" and not kept.keeps_all:
-            why = "consumers that read it from its beginning miss the schemas of older rows"
-            cure = alter.format(topic.name, "delete,retention.ms=-1")
-            found.append(warning(f"topic {topic.name} does not keep every schema", why, cure))
-        if kept is not None and topic.of == "offsets" and not kept.keeps_latest:
-            why = "once the position is gone, a restart may repeat records"
-            cure = alter.format(topic.name, "compact")
-            found.append(error(f"topic {topic.name} deletes records by age, also the position", why, cure))
-    return found
-
-
 def transactions(broker: Broker, overview: Overview) -> list[Finding]:
     """A cluster's first transaction creates its transaction state topic, or waits forever if it can't."""
     if _TRANSACTIONS in overview.topics or broker.transaction_replicas <= len(overview.brokers):
@@ -295,6 +271,25 @@ def out_of_sync(configs: Mapping[str, TopicConfig], overview: Overview, config: 
             f"a run waits: Kafka acknowledges no record there until {least} replicas have it",
             f"start the missing brokers, set sink.replication_factor: {least} for new topics, or lower "
             "min.insync.replicas",
+        )
+    ]
+
+
+def single(configs: Mapping[str, TopicConfig], overview: Overview, config: SinkConfig) -> list[Finding]:
+    """Topics with a single replica where there could be more."""
+    if len(overview.brokers) == 1:
+        return []
+    made = _made(overview, config)
+    alone = [name for name in configs if overview.topics.get(name, made).replicas == 1]
+    if not alone:
+        return []
+    brokers = len(overview.brokers)
+    return [
+        warning(
+            f"{counted(len(alone), 'topic')} with one replica on {brokers} brokers: {some(alone)}",
+            "a run waits while its broker is away; if its disk is lost, so are records and the position",
+            f"sink.replication_factor: {min(3, brokers)} for new topics, and "
+            "kafka-reassign-partitions.sh for those that exist",
         )
     ]
 

@@ -9,16 +9,18 @@ from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.queries import Server
 from pgrelay.check.table_queries import Entry, Publication, Published
+from pgrelay.check.tables import selected
 from pgrelay.config import SourceConfig
+from pgrelay.encode.selection import Selection
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 
 
 async def publication_findings(
-    catalog: Catalog, server: Server, config: SourceConfig, slot_is_there: bool
+    catalog: Catalog, server: Server, config: SourceConfig, selection: Selection, slot_is_there: bool
 ) -> tuple[list[Finding], Published]:
-    """What is wrong with the publications, and the tables that a run would relay."""
+    """What is wrong with the publications, and the tables that they hold or would hold."""
     found = await table_queries.publications(catalog, config.publications)
     missing = [each for each in found if not each.exists]
     if not missing:
@@ -26,7 +28,11 @@ async def publication_findings(
             await table_queries.published(catalog, config.publications),
             truncates=any("truncate" in each.operations for each in found),
         )
-        return [*present(found, published), *await _left_out(catalog, config, published)], published
+        differences: list[Finding] = []
+        if config.tables:
+            meant = await table_queries.planned(catalog, config.table_names())
+            differences = unlike(meant, published, selection, found[0].quoted)
+        return [*present(found, published), *differences], published
     if slot_is_there or not config.create or len(found) > 1:
         published = await table_queries.published(catalog, config.publications)
         return [absent(missing, config, server.database, slot_is_there)], published
@@ -155,20 +161,19 @@ def _quoted(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
-async def _left_out(catalog: Catalog, config: SourceConfig, published: Published) -> list[Finding]:
-    """`source.tables` only applies to a publication that a run creates; warn if an existing one differs."""
-    if not config.tables:
-        return []
-    meant = await table_queries.planned(catalog, config.table_names())
+def unlike(meant: Published, published: Published, selection: Selection, publication: str) -> list[Finding]:
+    """How an existing publication differs from `source.tables`, which a run only creates one by."""
+    why = "source.tables has no effect on a publication that exists"
+    found: list[Finding] = []
     held = {table.oid for table in published.stored}
     missing = [table.quoted for table in meant.tables if table.oid not in held]
-    if not missing:
-        return []
-    publication = _quoted(config.publications[0])
-    return [
-        warning(
-            f"{counted(len(missing), 'table')} of source.tables are not published: {some(missing)}",
-            "source.tables has no effect on a publication that exists",
-            f"ALTER PUBLICATION {publication} ADD TABLE {some(missing)}",
-        )
-    ]
+    if missing:
+        what = f"{counted(len(missing), 'table')} of source.tables are not published: {some(missing)}"
+        found.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {some(missing)}"))
+    listed = {table.oid for table in (*meant.tables, *meant.stored)}
+    more = [table.quoted for table in selected(published, selection).tables if table.oid not in listed]
+    if more:
+        what = f"{counted(len(more), 'table')} not in source.tables would be relayed: {some(more)}"
+        cure = "leave them out with records.tables, or drop them from the publication"
+        found.append(warning(what, why, cure))
+    return found

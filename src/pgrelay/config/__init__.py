@@ -40,9 +40,7 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) 
     return load_as(Config, path, text, environ, overrides, example=_EXAMPLE)
 
 
-def load_whereabouts(
-    path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ
-) -> Whereabouts:
+def load_whereabouts(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Whereabouts:
     """Read where the relay of a configuration file listens; the rest, with its secrets, may be missing.
 
     Raises SetupError: one line for each mistake.

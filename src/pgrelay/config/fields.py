@@ -162,7 +162,9 @@ def _brokers(value: str) -> str:
 
 def _pattern(value: str) -> str:
     if any(character < " " for character in value):
-        raise ValueError(f"{value!r} contains a control character, as \\b in double quotes is; use single quotes")
+        raise ValueError(
+            f"{value!r} contains a control character, as \\b in double quotes is; use single quotes"
+        )
     try:
         re.compile(value)
     except re.error as error:

@@ -18,6 +18,8 @@ _KEPT: Final[Mapping[TopicOf, Mapping[str, str]]] = {
     "dead letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "offsets": {"cleanup.policy": "compact", **_SMALL_SEGMENTS},
 }
+# Their records share keys, but none replaces another, so the configured cleanup must not compact them.
+_EACH_COUNTS: Final[frozenset[TopicOf]] = frozenset({"messages", "transactions"})
 # The configured safety of records holds for all topics: a position that is lost is a gap.
 _SAFETY: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 
@@ -35,6 +37,8 @@ def lasting(of: TopicOf) -> bool:
 def made_with(of: TopicOf, config: SinkConfig) -> dict[str, str]:
     """The options that such a topic is created with."""
     given = config.topic_config
+    if of in _EACH_COUNTS:
+        return {**given, "cleanup.policy": "delete"}
     if of not in _KEPT:
         return dict(given)
     return {**_KEPT[of], **{name: given[name] for name in _SAFETY if name in given}}

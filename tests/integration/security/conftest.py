@@ -163,8 +163,7 @@ def secured(
     def make(suffix: str = "", /, **sections: dict[str, Any]) -> Relay:
         relay = new_relay(suffix, **sections)
         once = sections.get("sink", {}).get("delivery") == "exactly_once"
-        letters = sections.get("errors", {}).get("on_record") == "dead_letter"
-        allow(broker, acl_bindings(relay.prefix, exactly_once=once, dead_letters=letters))
+        allow(broker, acl_bindings(relay.prefix, exactly_once=once))
         relay.sections["source"] = {
             "dsn": dsn(relay.database, authority, passwords.postgres),
             "publications": ["pgrelay"],

@@ -1,0 +1,68 @@
+"""The topics' cleanup: whether it refuses records of a run, or deletes what is still needed."""
+
+from collections.abc import Mapping, Sequence
+
+from pgrelay.check.findings import Finding, error, some, warning
+from pgrelay.check.topics import WantedTopic
+from pgrelay.figures import counted
+from pgrelay.kafka.cluster import TopicConfig
+
+
+def uncompactable(
+    wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig], truncates: bool
+) -> list[Finding]:
+    """A compacted topic accepts no record without a key, and the record of a TRUNCATE never has a key."""
+    compacted = [topic for topic in wanted if topic.name in configs and configs[topic.name].compacted]
+    keyless = [topic.name for topic in compacted if topic.keyless]
+    found: list[Finding] = []
+    if keyless:
+        found.append(
+            error(
+                f"{counted(len(keyless), 'compacted topic')} for records without a key: {some(keyless)}",
+                "a compacted topic refuses such records, and a run stops at the first",
+                "set cleanup.policy=delete for the topic; or add a primary key, and set records.key: true",
+            )
+        )
+    keyed = [topic.name for topic in compacted if not topic.keyless and topic.of == "rows"]
+    if keyed and truncates:
+        found.append(
+            warning(
+                f"{counted(len(keyed), 'compacted topic')} while TRUNCATE is published: {some(keyed)}",
+                "the record of a TRUNCATE has no key: a compacted topic refuses it, and a run stops",
+                "ALTER PUBLICATION ... SET (publish = 'insert, update, delete'), or cleanup.policy=delete",
+            )
+        )
+    return found
+
+
+def fleeting(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
+    """Topics of our own whose cleanup policy deletes records that are still needed."""
+    alter = "kafka-configs.sh --alter --topic {} --add-config cleanup.policy={}"
+    found: list[Finding] = []
+    for topic in wanted:
+        kept = configs.get(topic.name)
+        if kept is not None and topic.of == "schemas" and not kept.keeps_all:
+            why = "consumers that read it from its beginning miss the schemas of older rows"
+            cure = alter.format(topic.name, "delete,retention.ms=-1")
+            found.append(warning(f"topic {topic.name} does not keep every schema", why, cure))
+        if kept is not None and topic.of == "offsets" and not kept.keeps_latest:
+            why = "once the position is gone, a restart may repeat records"
+            cure = alter.format(topic.name, "compact")
+            found.append(error(f"topic {topic.name} deletes records by age, also the position", why, cure))
+    return found
+
+
+def collapsing(wanted: Sequence[WantedTopic], configs: Mapping[str, TopicConfig]) -> list[Finding]:
+    """Topics whose records share keys though none replaces another: compaction keeps the last of each key."""
+    return [
+        warning(
+            f"topic {topic.name} is compacted",
+            "its records share keys: in time only the last with each key is kept",
+            f"kafka-configs.sh --alter --topic {topic.name} --add-config cleanup.policy=delete",
+        )
+        for topic in wanted
+        if topic.of in ("messages", "transactions")
+        and not topic.keyless
+        and topic.name in configs
+        and configs[topic.name].compacted
+    ]

@@ -1,0 +1,47 @@
+"""Topics whose cleanup refuses records, or deletes what is still needed."""
+
+from dataclasses import replace
+
+from pgrelay.check.topic_cleanup import collapsing, fleeting, uncompactable
+from pgrelay.check.topics import WantedTopic
+from tests.check.test_kafka_topics import BROKER, COMPACTED, LASTING, LOG, MESSAGE, OFFSETS, ORDERS, SCHEMA
+
+
+def test_a_schema_topic_that_deletes_records_is_a_warning() -> None:
+    (finding,) = fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": BROKER})
+    assert finding.level == "warning"
+    assert "--topic schema --add-config cleanup.policy=delete,retention.ms=-1" in finding.cure
+    assert fleeting([ORDERS, SCHEMA], {"orders": BROKER, "schema": LASTING}) == []
+
+
+def test_an_offsets_topic_that_deletes_records_is_an_error() -> None:
+    (finding,) = fleeting([OFFSETS], {"offsets": BROKER})
+    assert finding.level == "error"
+    assert finding.cure.endswith("--add-config cleanup.policy=compact")
+    assert fleeting([OFFSETS], {"offsets": COMPACTED}) == fleeting([OFFSETS], {"offsets": LASTING}) == []
+
+
+def test_a_compacted_topic_for_records_without_keys_is_an_error() -> None:
+    configs = {"orders": COMPACTED, "log": COMPACTED}
+    keyless, truncate = uncompactable([ORDERS, LOG, MESSAGE], configs, truncates=True)
+    assert (keyless.level, truncate.level) == ("error", "warning")
+    assert keyless.what.endswith(": log")
+    assert truncate.what.endswith(": orders")
+    assert uncompactable([ORDERS], configs, truncates=False) == []
+    assert uncompactable([SCHEMA, OFFSETS], {"schema": COMPACTED, "offsets": COMPACTED}, truncates=True) == []
+    assert uncompactable([LOG], {"log": BROKER}, truncates=True) == []
+
+
+def test_messages_and_transactions_in_compacted_topics_are_a_warning() -> None:
+    transactions = WantedTopic("transaction", "transactions")
+    wanted = [ORDERS, MESSAGE, transactions]
+    configs = {"orders": COMPACTED, "message": COMPACTED, "transaction": COMPACTED}
+    found = collapsing(wanted, configs)
+    assert [finding.what for finding in found] == [
+        "topic message is compacted",
+        "topic transaction is compacted",
+    ]
+    assert {finding.level for finding in found} == {"warning"}
+    assert collapsing(wanted, configs | {"message": BROKER, "transaction": LASTING}) == []
+    # The same topic is an error elsewhere.
+    assert collapsing([replace(MESSAGE, keyless=True)], configs) == []
