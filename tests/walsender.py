@@ -82,13 +82,17 @@ class _Described:
 
 
 class Walsender:
-    """`connections` has the frames of each connection; `committed` is the oracle."""
+    """`connections` has the frames of each connection; `committed` is the oracle.
+
+    `rolled_back` are the subtransactions that were, as the server can be asked.
+    """
 
     def __init__(self) -> None:
         self.connections: list[list[bytes]] = [[]]
         self.committed: list[Committed] = []
         self.running: list[Transaction] = []
         self.prepared: list[Transaction] = []
+        self.rolled_back: set[int] = set()
         self._lsn = 0x1000
         self._xid = 700
         self._id = 0
@@ -129,12 +133,14 @@ class Walsender:
         if transaction.savepoints:
             transaction.savepoints.pop()
 
-    def rollback_to(self, transaction: Transaction) -> None:
+    def rollback_to(self, transaction: Transaction, announced: bool = True) -> None:
+        """`announced`: if not, the server has forgotten that it sent anything of it."""
         if not transaction.savepoints:
             return
         gone = transaction.below(transaction.savepoints.pop())
+        self.rolled_back.update(gone)
         for subxid in gone:
-            if any(row.xid == subxid for row in transaction.sent):
+            if announced and any(row.xid == subxid for row in transaction.sent):
                 self._stream_abort(transaction, subxid)
         transaction.sent = [row for row in transaction.sent if row.xid not in gone]
         transaction.unsent = [row for row in transaction.unsent if row.xid not in gone]

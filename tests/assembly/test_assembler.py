@@ -52,7 +52,7 @@ def test_a_plain_transaction_does_not_wait_for_its_commit(assembler: Assembler) 
     assembler.receive(BEGIN)
     assembler.receive(CHANGES[1])
     assert assembler.take() == [TransactionBegin(731, 0x300, NOON + 1), CHANGES[1]]
-    assert assembler.open_transactions == 0
+    assert len(assembler.held()) == 0
 
 
 def test_the_header_lsn_of_begin_is_ignored(assembler: Assembler) -> None:

@@ -68,7 +68,7 @@ def delivered(assembler: Assembler, frames: list[bytes]) -> list[list[bytes]]:
 
 def test_nothing_comes_out_before_the_commit(assembler: Assembler) -> None:
     assert events(assembler, segment(731, relation(731), insert(731, 1))) == []
-    assert assembler.open_transactions == 1
+    assert len(assembler.held()) == 1
 
 
 def test_a_streamed_transaction_comes_out_at_its_commit(assembler: Assembler) -> None:
@@ -84,7 +84,7 @@ def test_a_streamed_transaction_comes_out_at_its_commit(assembler: Assembler) ->
         insert(731, 2),
         TransactionEnd(0x930),
     ]
-    assert assembler.open_transactions == 0
+    assert len(assembler.held()) == 0
     assert assembler.server_lsn == 0x930
 
 
@@ -210,7 +210,7 @@ def test_relations_of_a_rolled_back_savepoint_are_dropped(assembler: Assembler) 
 def test_the_abort_of_the_transaction_drops_everything(assembler: Assembler, spool: Spool) -> None:
     frames = [*segment(731, relation(731), insert(731, 1)), abort(731)]
     assert events(assembler, frames) == []
-    assert assembler.open_transactions == 0
+    assert len(assembler.held()) == 0
 
 
 def test_an_abort_with_lsn_and_time_drops_the_same(assembler: Assembler) -> None:
@@ -287,6 +287,54 @@ def test_receiving_stops_at_a_commit_that_must_be_replayed(assembler: Assembler)
     assert assembler.take()[-2:] == [TransactionEnd(0x930), Reached(0x950)]
 
 
+# --- Rollbacks without a StreamAbort
+
+
+def test_a_transaction_with_subtransactions_waits_until_the_server_was_asked(assembler: Assembler) -> None:
+    rows = [insert(731, 1), insert(732, 2), insert(733, 3), insert(734, 4)]
+    frames = [*segment(731, *rows), abort(731, 733), commit(731), build.keepalive(0x950)]
+    assert assembler.receive_all(frames, 0) == 8
+    assert (assembler.doubtful, assembler.take(), len(assembler.held())) == ([732, 734], [], 1)
+    assert assembler.receive_all(frames, 8) == 8
+    assembler.settle([734])
+    assert assembler.doubtful == []
+    assembler.replay(UNLIMITED)
+    assert assembler.take() == [
+        TransactionBegin(731, 0x900, NOON, streamed=True),
+        *rows[:2],
+        TransactionEnd(0x930),
+    ]
+    assert assembler.receive_all(frames, 8) == 9
+
+
+def test_an_origin_is_of_no_subtransaction(assembler: Assembler) -> None:
+    """It has no xid in a stream."""
+    assembler.receive_all(
+        [*segment(731, xlog_data(build.origin(0x733, "o")), insert(731, 1)), commit(731)], 0
+    )
+    assert assembler.doubtful == []
+
+
+def test_relations_of_an_unannounced_rollback_describe_later_rows(assembler: Assembler) -> None:
+    row = insert(731, 2)
+    frames = [*segment(731, relation(732), insert(732, 1), row), commit(731)]
+    out = events(assembler, frames, rolled_back={732})
+    assert out == [
+        TransactionBegin(731, 0x900, NOON, streamed=True),
+        relation(732),
+        row,
+        TransactionEnd(0x930),
+    ]
+
+
+def test_closing_drops_a_transaction_that_is_in_doubt(spilling: Assembler, spool: Spool) -> None:
+    spilling.receive_all([*segment(731, insert(732, 1)), commit(731)], 0)
+    assert spilling.doubtful == [732]
+    spilling.close()
+    assert spool.on_disk == 0
+    assert spilling.receive_all(segment(735, insert(735, 1)), 0) == 3
+
+
 # --- Over the memory limit
 
 
@@ -349,7 +397,7 @@ def test_closing_drops_open_and_replaying_transactions(spilling: Assembler, spoo
     spilling.close()
     assert not list(spool.directory.iterdir())
     assert spool.on_disk == 0
-    assert spilling.open_transactions == 0
+    assert len(spilling.held()) == 0
     assert not spilling.replaying
 
 

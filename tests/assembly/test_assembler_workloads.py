@@ -26,13 +26,20 @@ _DOINGS: Final[dict[str, Callable[[Walsender, Transaction, int], None]]] = {
     "savepoint": lambda server, transaction, _: server.savepoint(transaction),
     "release": lambda server, transaction, _: server.release(transaction),
     "rollback to": lambda server, transaction, _: server.rollback_to(transaction),
+    "rollback to, unannounced": lambda server, transaction, _: server.rollback_to(
+        transaction, announced=False
+    ),
     "stream": lambda server, transaction, _: server.stream(transaction),
     "keepalive": lambda server, *_: server.keepalive(),
     "message": lambda server, *_: server.message(),
     "stray abort": lambda server, *_: server.stray_abort(),
     "reconnect": lambda server, *_: server.reconnect(),
 }
-_OFTEN: Final = [*["insert"] * 8, *["stream", "alter", "savepoint"] * 3, *["rollback to", "release"] * 2]
+_OFTEN: Final = [
+    *["insert"] * 8,
+    *["stream", "alter", "savepoint"] * 3,
+    *["rollback to", "rollback to, unannounced", "release"] * 2,
+]
 _ENDS: Final = ["commit", "abort", "prepare and commit", "prepare and roll back", "stay open"]
 
 Doing = tuple[str, int]
@@ -110,10 +117,10 @@ def assemblers(connections: list[list[bytes]], memory_limit: int) -> Iterator[tu
             assert not list(Path(directory).glob("*.spool"))
 
 
-def relayed(connections: list[list[bytes]], memory_limit: int, slice_size: int) -> list[Event]:
+def relayed(server: Walsender, memory_limit: int, slice_size: int) -> list[Event]:
     out: list[Event] = []
-    for assembler, frames in assemblers(connections, memory_limit):
-        out += events(assembler, frames, slice_size)
+    for assembler, frames in assemblers(server.connections, memory_limit):
+        out += events(assembler, frames, slice_size, server.rolled_back)
     return out
 
 
@@ -122,7 +129,7 @@ def test_exactly_the_committed_transactions_come_out_in_commit_order(
     workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
     server = perform(workload)
-    out = transactions(relayed(server.connections, memory_limit, slice_size))
+    out = transactions(relayed(server, memory_limit, slice_size))
     assert [(it.begin.xid, it.begin.commit_lsn, it.end_lsn, it.frames) for it in out] == [
         (it.xid, it.commit_lsn, it.end_lsn, it.frames) for it in server.committed
     ]
@@ -132,8 +139,8 @@ def test_exactly_the_committed_transactions_come_out_in_commit_order(
 def test_spilling_and_slicing_do_not_change_the_events(
     workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
-    connections = perform(workload).connections
-    assert relayed(connections, memory_limit, slice_size) == relayed(connections, UNLIMITED, UNLIMITED)
+    server = perform(workload)
+    assert relayed(server, memory_limit, slice_size) == relayed(server, UNLIMITED, UNLIMITED)
 
 
 @settings(max_examples=200)
@@ -141,12 +148,12 @@ def test_spilling_and_slicing_do_not_change_the_events(
 def test_every_row_is_read_with_the_relation_that_preceded_it(
     workload: Workload, memory_limit: int, slice_size: int
 ) -> None:
-    """Also where the Relation came in another transaction, or long ago, or was rolled back."""
+    """Also where the Relation came in another transaction, long ago, or in what was rolled back."""
     server = perform(workload)
     records: list[tuple[str, object, int, int]] = []
     for assembler, frames in assemblers(server.connections, memory_limit):
         encoder = encoder_of()
-        for batch in batches(assembler, frames, slice_size):
+        for batch in batches(assembler, frames, slice_size, server.rolled_back):
             for record in records_of(batch, encoder):
                 source = record.value["source"]
                 records.append((record.topic, record.value["after"], source["commit_lsn"], source["seq"]))

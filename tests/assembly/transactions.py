@@ -1,6 +1,6 @@
 """Frames through an assembler, and what comes out, transaction by transaction."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from pgrelay.assembly.assembler import Assembler
@@ -19,19 +19,34 @@ class Delivered:
     frames: list[bytes] = field(default_factory=list)
 
 
-def batches(assembler: Assembler, frames: list[bytes], slice_size: int = UNLIMITED) -> Iterator[list[Event]]:
-    """Feed the frames as the relay does: as many as it takes, then what must be replayed, slice by slice."""
+def batches(
+    assembler: Assembler,
+    frames: list[bytes],
+    slice_size: int = UNLIMITED,
+    rolled_back: Collection[int] = (),
+) -> Iterator[list[Event]]:
+    """Feed the frames as the relay does: as many as it takes, then what must be replayed, slice by slice.
+
+    `rolled_back` are subtransactions, as the server would say if asked.
+    """
     index = 0
-    while index < len(frames) or assembler.replaying:
-        if assembler.replaying:
+    while index < len(frames) or assembler.replaying or assembler.doubtful:
+        if assembler.doubtful:
+            assembler.settle([subxid for subxid in assembler.doubtful if subxid in rolled_back])
+        elif assembler.replaying:
             assembler.replay(slice_size)
         else:
             index = assembler.receive_all(frames, index)
         yield assembler.take()
 
 
-def events(assembler: Assembler, frames: list[bytes], slice_size: int = UNLIMITED) -> list[Event]:
-    return [event for batch in batches(assembler, frames, slice_size) for event in batch]
+def events(
+    assembler: Assembler,
+    frames: list[bytes],
+    slice_size: int = UNLIMITED,
+    rolled_back: Collection[int] = (),
+) -> list[Event]:
+    return [event for batch in batches(assembler, frames, slice_size, rolled_back) for event in batch]
 
 
 def transactions(events: list[Event]) -> list[Delivered]:

@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgrelay.check.table_queries import planned
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.subtransactions import rolled_back
 from pgrelay.relay.tasks import cancelled
 from tests.integration.databases import Database
 from tests.integration.proxy import Proxy
@@ -114,3 +115,19 @@ async def test_a_schema_without_publishable_tables_is_refused(database: Database
     async with Catalog(database.dsn) as catalog:
         with pytest.raises(SetupError, match="schema sales has no tables that can be published"):
             await catalog.create_publication("p", [("sales", None)])
+
+
+async def test_subtransactions_that_were_rolled_back_are_told_from_others(database: Database) -> None:
+    """Those of a transaction that is still running are not rolled back, unless they were."""
+    database.execute("CREATE TABLE t (id int)")
+    insert = "INSERT INTO t VALUES (1) RETURNING xmin::text::bigint"
+    async with Catalog(database.dsn) as catalog:
+        with database.connect() as session:
+            session.execute("BEGIN; SAVEPOINT a")
+            [[back]] = session.execute(insert).fetchall()
+            session.execute("ROLLBACK TO a; SAVEPOINT b")
+            [[kept]] = session.execute(insert).fetchall()
+            assert await rolled_back(catalog, [back, kept]) == [back]
+            session.execute("COMMIT")
+        many = [back, kept] * 11_000
+        assert await rolled_back(catalog, many) == [back] * 11_000

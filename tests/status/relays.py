@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pgrelay.assembly.assembler import OpenTransaction
+from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.assembly.spool import Spool, base_directory
 from pgrelay.config import Config
 from pgrelay.metrics import Metrics

@@ -8,9 +8,10 @@ streamed   StreamStart, changes, StreamStop, in as many segments as it takes and
 prepared   BeginPrepare, changes, Prepare; and long after, CommitPrepared or RollbackPrepared
 
 Streamed and prepared transactions wait as raw frames in the spool. A StreamAbort of a subtransaction drops
-only the changes with its xid; one of the transaction itself drops everything. At the commit the frames are
+only the changes with its xid; one of the transaction itself drops everything. The server may forget to send
+one, so it is asked when a streamed transaction has ended: see `doubtful`. At the commit the frames are
 replayed, without the aborted ones, as if they were sent only then. A replay may be huge, so it is taken in
-slices: `receive` must not be called while `replaying`.
+slices: `receive` must not be called while `replaying`, nor while anything is `doubtful`.
 
 The output is events in commit order: TransactionBegin, frames, TransactionEnd, repeatedly, and sometimes a
 Reached: an LSN, such as a keepalive's WAL end, that is safe to confirm once everything before it is. A frame
@@ -24,11 +25,14 @@ Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical D
 Transactions" and "Two-phase Commit Support".
 """
 
+from collections.abc import Iterable
+
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
+from pgrelay.assembly.open_transaction import OpenTransaction, StreamEnd
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.relations import Relations, StreamedRelations
+from pgrelay.assembly.relations import Relations
 from pgrelay.assembly.replay import Replay
-from pgrelay.assembly.spool import FrameBuffer, Spool
+from pgrelay.assembly.spool import Spool
 from pgrelay.errors import GapError, ProtocolError
 from pgrelay.lsn import format_lsn
 from pgrelay.wire import pgoutput, tags, transactions
@@ -44,24 +48,13 @@ from pgrelay.wire.replication import (
 )
 
 
-class OpenTransaction:
-    """A transaction that is being sent, or was sent in part."""
-
-    def __init__(self, xid: int, frames: FrameBuffer) -> None:
-        self.xid = xid
-        self.frames = frames
-        self.aborted: set[int] = set()
-        self.described = StreamedRelations()
-        # By OID, the session's Relation when the first change that needs it came.
-        self.relied_on: dict[int, bytes] = {}
-
-
 class Assembler:
     """One connection's transactions. `memory_limit` is in bytes, for all open transactions together.
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
-    position that the server has named outside of a transaction's changes. What ends by
-    `delivered_lsn` is in Kafka.
+    position that the server has named outside of a transaction's changes. What ends by `delivered_lsn` is in
+    Kafka. `doubtful` are subtransactions of a transaction that has just ended; until
+    `settle` says which were rolled back, all else waits.
     """
 
     def __init__(
@@ -79,7 +72,9 @@ class Assembler:
         self._plain: transactions.Begin | None = None
         self._segment: OpenTransaction | None = None
         self._preparing: OpenTransaction | None = None
+        self._ended: tuple[OpenTransaction, StreamEnd] | None = None
         self._replay: Replay | None = None
+        self.doubtful: list[int] = []
         # Also written with prepared transactions, which outlive the session.
         self._relations = Relations()
 
@@ -92,10 +87,6 @@ class Assembler:
         """What comes next belongs to a streamed transaction, and waits for its commit."""
         return self._segment is not None
 
-    @property
-    def open_transactions(self) -> int:
-        return len(self._open)
-
     def take(self) -> list[Event]:
         """The events since the last call."""
         events = self._events
@@ -103,14 +94,14 @@ class Assembler:
         return events
 
     def receive_all(self, frames: list[bytes], start: int) -> int:
-        """Take frames from index `start`, until a commit must be replayed; returns the index of the next.
+        """Take frames from index `start` until one must be replayed or asked about; returns the next index.
 
         Raises as `receive`; but if other frames come before a ProtocolError or GapError, returns the index
         of the one that causes it, and the next call raises.
         """
         index = start
         try:
-            while index < len(frames) and self._replay is None:
+            while index < len(frames) and self._replay is None and self._ended is None:
                 self.receive(frames[index])
                 index += 1
         except (ProtocolError, GapError):
@@ -128,7 +119,8 @@ class Assembler:
         if self._plain is not None and tag in tags.CHANGES:
             self._events.append(frame)
         elif self._segment is not None and tag in tags.CHANGES:
-            id_after_tag(frame)
+            if tag != tags.ORIGIN:
+                self._segment.subtransactions.note(id_after_tag(frame))
             self._hold(self._segment, frame)
         elif self._segment is not None and tag in tags.SCHEMA:
             self._relations.describe(self._segment.described, tag, frame)
@@ -188,14 +180,10 @@ class Assembler:
             message = self._parse(frame)
             assert isinstance(message, pgoutput.Truncate)
             for oid in message.relation_oids:
-                self._rely(transaction, oid)
+                transaction.rely(oid, self._relations)
         elif tag in tags.ROWS:
-            self._rely(transaction, id_after_tag(frame))
+            transaction.rely(id_after_tag(frame), self._relations)
         self._hold(transaction, frame)
-
-    def _rely(self, transaction: OpenTransaction, oid: int) -> None:
-        if oid not in transaction.relied_on and oid in self._relations.latest:
-            transaction.relied_on[oid] = self._relations.latest[oid]
 
     def _standalone(self, frame: bytes) -> None:
         """A logical message outside any transaction: a transaction of its own, for the acknowledgement.
@@ -244,7 +232,7 @@ class Assembler:
             case transactions.StreamPrepare():
                 if inside:
                     raise self._misplaced(frame)
-                self._stream_prepare(message, frame)
+                self._end_stream("StreamPrepare", message, frame)
             case transactions.Prepare() if self._preparing is not None:
                 self._prepare(self._preparing, message)
             case _ if inside:
@@ -255,7 +243,7 @@ class Assembler:
             case transactions.StreamStart():
                 self._stream_start(message, frame)
             case transactions.StreamCommit():
-                self._stream_commit(message, frame)
+                self._end_stream("StreamCommit", message, frame)
             case transactions.StreamAbort():
                 self._stream_abort(message)
             case transactions.BeginPrepare():
@@ -291,19 +279,35 @@ class Assembler:
             self._open[start.xid] = transaction
         self._segment = transaction
 
-    def _streamed(self, name: str, xid: int, frame: bytes) -> OpenTransaction:
-        transaction = self._open.get(xid)
+    def _end_stream(self, name: str, end: StreamEnd, frame: bytes) -> None:
+        transaction = self._open.get(end.xid)
         if transaction is None:
-            raise ProtocolError(f"{name} of transaction {xid}, which has no StreamStart").at(frame_lsn(frame))
-        return transaction
+            unknown = f"{name} of transaction {end.xid}, which has no StreamStart"
+            raise ProtocolError(unknown).at(frame_lsn(frame))
+        self._ended = transaction, end
+        self.doubtful = transaction.subtransactions.besides(transaction.aborted)
+        if not self.doubtful:
+            self.settle([])
 
-    def _stream_commit(self, commit: transactions.StreamCommit, frame: bytes) -> None:
-        transaction = self._streamed("StreamCommit", commit.xid, frame)
+    def settle(self, unannounced: Iterable[int]) -> None:
+        """Answer `doubtful` with those of them that were rolled back. Raises SpoolError."""
+        assert self._ended is not None, "nothing is doubtful"
+        transaction, end = self._ended
+        transaction.unannounced.update(unannounced)
+        if isinstance(end, transactions.StreamCommit):
+            self._commit_stream(transaction, end)
+        else:
+            self._prepare_stream(transaction, end)
+        self._ended = None
+        self.doubtful = []
+
+    def _commit_stream(self, transaction: OpenTransaction, commit: transactions.StreamCommit) -> None:
         self._release(transaction)
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
         frames, aborted = transaction.frames, transaction.aborted
         later = self._relations.sent_later(transaction.described, aborted)
-        self._replay = Replay(frames.chunks(), commit.end_lsn, aborted, frames, later)
+        dropped = aborted, transaction.unannounced
+        self._replay = Replay(frames.chunks(), commit.end_lsn, *dropped, frames, later)
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
         # An unknown transaction is legal: PostgreSQL 18 sends aborts even to clients that do not stream.
@@ -316,8 +320,7 @@ class Assembler:
         self._release(transaction)
         transaction.frames.discard()
 
-    def _stream_prepare(self, prepare: transactions.StreamPrepare, frame: bytes) -> None:
-        transaction = self._streamed("StreamPrepare", prepare.xid, frame)
+    def _prepare_stream(self, transaction: OpenTransaction, prepare: transactions.StreamPrepare) -> None:
         self._spill(transaction)
         self._prepared.keep(
             prepare.xid,
@@ -326,6 +329,7 @@ class Assembler:
             transaction.frames,
             streamed=True,
             aborted=transaction.aborted,
+            unannounced=transaction.unannounced,
         )
         self._release(transaction)
         self._events.append(Reached(prepare.end_lsn))
@@ -365,7 +369,8 @@ class Assembler:
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
         chunks = self._prepared.chunks(entry)
-        self._replay = Replay(chunks, commit.end_lsn, set(entry.aborted), None, [])
+        aborted, unannounced = set(entry.aborted), set(entry.unannounced)
+        self._replay = Replay(chunks, commit.end_lsn, aborted, unannounced, None, [])
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""
@@ -389,6 +394,7 @@ class Assembler:
             transaction.frames.discard()
         self._open = {}
         self._preparing = None
+        self._ended = None
         if self._replay is not None:
             self._replay.discard()
         self._replay = None

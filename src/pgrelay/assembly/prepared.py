@@ -40,7 +40,10 @@ _OURS: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prepared transaction. `committed` is the end LSN of its CommitPrepared, None before that."""
+    """A prepared transaction. `committed` is the end LSN of its CommitPrepared, None before that.
+
+    `aborted` and `unannounced` are subtransactions that were rolled back, as in `Replay`.
+    """
 
     name: str
     xid: int
@@ -49,6 +52,7 @@ class Prepared:
     streamed: bool
     size: int
     aborted: list[int] = field(default_factory=list)
+    unannounced: list[int] = field(default_factory=list)
     relations: list[str] = field(default_factory=list)
     committed: int | None = None
 
@@ -106,13 +110,15 @@ class PreparedStore:
         *,
         streamed: bool,
         aborted: Iterable[int] = (),
+        unannounced: Iterable[int] = (),
         relations: Iterable[bytes] = (),
     ) -> None:
         """Put a prepared transaction on stable storage. Its LSN may be confirmed when this returns."""
         name = f"{xid}-{end_lsn:016X}"
         size = frames.keep_as(self._directory / f"{name}.frames")
         encoded = [base64.b64encode(frame).decode() for frame in relations]
-        entry = Prepared(name, xid, gid, end_lsn, streamed, size, sorted(aborted), encoded)
+        dropped = sorted(aborted), sorted(unannounced)
+        entry = Prepared(name, xid, gid, end_lsn, streamed, size, *dropped, encoded)
         self._write(entry)
         replaced = self._known.get((xid, gid))
         self._known[xid, gid] = entry

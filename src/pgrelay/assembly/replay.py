@@ -10,8 +10,10 @@ from pgrelay.wire.replication import HEADER_SIZE, id_after_tag
 class Replay:
     """The frames of a transaction that ends at `end_lsn`, without those of its `aborted` subtransactions.
 
-    `buffer` is discarded at the end; None for a prepared transaction, whose files are kept. `sent_later` are
-    the session's Relations that came after the transaction's own for the same tables.
+    Those that are `unannounced`, as no StreamAbort named them, leave their Relations and Types: the server
+    does not send these again, and later rows follow them. `buffer` is discarded at the end; None for a
+    prepared transaction, whose files are kept. `sent_later` are the session's Relations that came after the
+    transaction's own for the same tables.
     """
 
     def __init__(
@@ -19,6 +21,7 @@ class Replay:
         chunks: Iterator[list[bytes]],
         end_lsn: int,
         aborted: set[int],
+        unannounced: set[int],
         buffer: FrameBuffer | None,
         sent_later: list[bytes],
     ) -> None:
@@ -28,6 +31,7 @@ class Replay:
         self.done = False
         self._chunks = chunks
         self._aborted = aborted
+        self._unannounced = unannounced
         self._chunk: list[bytes] = []
         self._taken = 0
 
@@ -52,7 +56,13 @@ class Replay:
             frames += self._chunk[self._taken : end]
             self._taken = end
         if self._aborted:
-            return [frame for frame in frames if _subtransaction(frame) not in self._aborted]
+            frames = [frame for frame in frames if _subtransaction(frame) not in self._aborted]
+        if self._unannounced:
+            frames = [
+                frame
+                for frame in frames
+                if frame[HEADER_SIZE] in tags.SCHEMA or _subtransaction(frame) not in self._unannounced
+            ]
         return frames
 
     def discard(self) -> None:

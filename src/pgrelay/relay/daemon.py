@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from pgrelay import __version__
-from pgrelay.assembly.assembler import OpenTransaction
+from pgrelay.assembly.open_transaction import OpenTransaction
 from pgrelay.config import Config
 from pgrelay.errors import (
     KafkaUnavailable,

@@ -151,7 +151,7 @@ class Observer:
             metrics.set_slot_wal(retained=session.server_poll.wal.retained, safe=session.server_poll.wal.safe)
         metrics.set_oldest_commit(ledger.oldest_commit_us)
         metrics.set_inflight_records(session.sink.in_queue)
-        metrics.set_open_transactions(session.assembler.open_transactions)
+        metrics.set_open_transactions(len(session.assembler.held()))
         metrics.set_spooled_bytes(session.assembler.spool.on_disk)
         metrics.add_spooled_bytes(session.assembler.spool.take_written())
         metrics.add_delivery_errors(session.sink.take_failures())

@@ -6,7 +6,7 @@ sends a status update if one is due, and then does one bounded slice of work, th
 1. hand over records that the producer had no room for; until they are gone, nothing else is read or encoded
 2. start an errand: a due commit to Kafka (exactly once), or what the encoder needs from outside; until it is
    done, all else waits
-3. replay a transaction from the spool
+3. ask which subtransactions of a streamed transaction were rolled back; replay a transaction from the spool
 4. take in frames that were read and not yet taken
 5. read frames from the socket
 
@@ -236,6 +236,8 @@ class Session:
         if self.encoder.need is not None:
             return self._send_on_errand(self._supply.meet(self.encoder.need))
         if not self.encoder.pending:
+            if self.assembler.doubtful:
+                return self._send_on_errand(self._settle_doubtful(self.assembler.doubtful))
             if self.assembler.replaying:
                 self.assembler.replay(_SLICE_BYTES)
             elif not self.ledger.full and (self._taken < len(self._frames) or self._read()):
@@ -253,6 +255,9 @@ class Session:
         await commits.recover()
         self.assembler.delivered_lsn = max(self.assembler.delivered_lsn, commits.delivered_lsn)
         self.recovering = False
+
+    async def _settle_doubtful(self, subxids: list[int]) -> None:
+        self.assembler.settle(await self._supply.rolled_back(subxids))
 
     def _commit(self, commits: Commits) -> bool:
         assert not self._outbox, "a commit covers all that entered the ledger"

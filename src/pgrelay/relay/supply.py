@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import structlog
+
 from pgrelay.encode.avro.schema import SchemaIds, Schemas
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.needs import Announcement, FactsNeeded, Need
@@ -10,7 +12,10 @@ from pgrelay.kafka.registry import Registry
 from pgrelay.kafka.sink import Sink
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.facts import Facts
+from pgrelay.postgres.subtransactions import rolled_back
 from pgrelay.relay.tasks import each
+
+_log = structlog.get_logger(__name__)
 
 # How many topics' schemas are registered at a time. After a reconnect, those of every table are due.
 _AT_ONCE: Final = 16
@@ -21,6 +26,7 @@ class Supply:
 
     def __init__(self, encoder: Encoder, catalog: Catalog, sink: Sink, registry: Registry | None) -> None:
         self._encoder = encoder
+        self._catalog = catalog
         self._facts = Facts(catalog)
         self._sink = sink
         self._registry = registry
@@ -38,6 +44,13 @@ class Supply:
             case _:
                 await self._sink.topics.require(need.topic)
                 self._encoder.met(await self._register(need.schemas))
+
+    async def rolled_back(self, subxids: list[int]) -> list[int]:
+        """Those subtransactions of an ended transaction that were rolled back."""
+        found = await rolled_back(self._catalog, subxids)
+        if found:
+            _log.info("the server sent changes that were rolled back; left out", subtransactions=len(found))
+        return found
 
     async def _announce_with_ahead(
         self, need: Announcement

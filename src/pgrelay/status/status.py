@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from pgrelay import __version__
-from pgrelay.assembly.assembler import OpenTransaction as Held
+from pgrelay.assembly.open_transaction import OpenTransaction as Held
 from pgrelay.config import Config
 from pgrelay.lsn import format_lsn
 from pgrelay.metrics import Lsns, Metrics
