@@ -1,8 +1,5 @@
 """Transactions that arrive before they commit: interleaved, cut by aborts, spilled, replayed in slices."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from pgrelay.assembly.assembler import Assembler
@@ -16,26 +13,6 @@ from tests.wire.build import NOON, xlog_data
 
 ORDERS = 16384
 STOP = xlog_data(build.stream_stop())
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path)
-
-
-@pytest.fixture
-def assembler(spool: Spool) -> Iterator[Assembler]:
-    assembler = Assembler(spool, PreparedStore(spool), UNLIMITED)
-    yield assembler
-    assembler.close()
-
-
-@pytest.fixture
-def spilling(spool: Spool) -> Iterator[Assembler]:
-    """An assembler that may hold nothing in memory."""
-    assembler = Assembler(spool, PreparedStore(spool), 0)
-    yield assembler
-    assembler.close()
 
 
 def insert(xid: int, number: int) -> bytes:
@@ -285,54 +262,6 @@ def test_receiving_stops_at_a_commit_that_must_be_replayed(assembler: Assembler)
     assembler.replay(UNLIMITED)
     assert assembler.receive_all(frames, 4) == 5
     assert assembler.take()[-2:] == [TransactionEnd(0x930), Reached(0x950)]
-
-
-# --- Rollbacks without a StreamAbort
-
-
-def test_a_transaction_with_subtransactions_waits_until_the_server_was_asked(assembler: Assembler) -> None:
-    rows = [insert(731, 1), insert(732, 2), insert(733, 3), insert(734, 4)]
-    frames = [*segment(731, *rows), abort(731, 733), commit(731), build.keepalive(0x950)]
-    assert assembler.receive_all(frames, 0) == 8
-    assert (assembler.doubtful, assembler.take(), len(assembler.held())) == ([732, 734], [], 1)
-    assert assembler.receive_all(frames, 8) == 8
-    assembler.settle([734])
-    assert assembler.doubtful == []
-    assembler.replay(UNLIMITED)
-    assert assembler.take() == [
-        TransactionBegin(731, 0x900, NOON, streamed=True),
-        *rows[:2],
-        TransactionEnd(0x930),
-    ]
-    assert assembler.receive_all(frames, 8) == 9
-
-
-def test_an_origin_is_of_no_subtransaction(assembler: Assembler) -> None:
-    """It has no xid in a stream."""
-    assembler.receive_all(
-        [*segment(731, xlog_data(build.origin(0x733, "o")), insert(731, 1)), commit(731)], 0
-    )
-    assert assembler.doubtful == []
-
-
-def test_relations_of_an_unannounced_rollback_describe_later_rows(assembler: Assembler) -> None:
-    row = insert(731, 2)
-    frames = [*segment(731, relation(732), insert(732, 1), row), commit(731)]
-    out = events(assembler, frames, rolled_back={732})
-    assert out == [
-        TransactionBegin(731, 0x900, NOON, streamed=True),
-        relation(732),
-        row,
-        TransactionEnd(0x930),
-    ]
-
-
-def test_closing_drops_a_transaction_that_is_in_doubt(spilling: Assembler, spool: Spool) -> None:
-    spilling.receive_all([*segment(731, insert(732, 1)), commit(731)], 0)
-    assert spilling.doubtful == [732]
-    spilling.close()
-    assert spool.on_disk == 0
-    assert spilling.receive_all(segment(735, insert(735, 1)), 0) == 3
 
 
 # --- Over the memory limit
