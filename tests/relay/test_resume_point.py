@@ -56,6 +56,31 @@ def test_a_slot_that_is_elsewhere_has_moved(resume_point: ResumePoint) -> None:
     assert resume_point.may_have_moved(slot(CONFIRMED + 1))
 
 
+def test_after_another_had_the_slot_the_stream_begins_where_that_one_stopped(
+    resume_point: ResumePoint,
+) -> None:
+    """It may have repeated what we delivered beyond that; what follows must then come again, too."""
+    resume_point.advance(CONFIRMED + 0x300, CONFIRMED)
+    resume_point.follow(slot())
+    assert resume_point.flush_lsn == CONFIRMED + 0x300
+    resume_point.seen(slot(active_pid=OTHER))
+    resume_point.follow(slot(CONFIRMED + 0x100))
+    assert resume_point.flush_lsn == CONFIRMED + 0x100
+    assert resume_point.relayed_lsn == resume_point.delivered_lsn == CONFIRMED + 0x300
+
+
+def test_a_slot_that_another_moved_while_the_stream_began_is_followed_with_the_next(
+    resume_point: ResumePoint,
+) -> None:
+    resume_point.advance(CONFIRMED + 0x300, CONFIRMED)
+    resume_point.check_follows(slot())
+    resume_point.check_follows(slot(CONFIRMED + 0x400))
+    with pytest.raises(SourceUnavailable, match="another relay had the slot meanwhile"):
+        resume_point.check_follows(slot(CONFIRMED + 0x100))
+    resume_point.follow(slot(CONFIRMED + 0x100))
+    assert resume_point.flush_lsn == CONFIRMED + 0x100
+
+
 def test_without_positions_a_slot_moved_by_an_unseen_client_is_refused(resume_point: ResumePoint) -> None:
     with pytest.raises(GapError, match="slot stands at 0/1001, but Kafka has everything only up to 0/1000:"):
         resume_point.check_unmoved(slot(CONFIRMED + 1))

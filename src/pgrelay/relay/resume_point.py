@@ -1,6 +1,6 @@
 """Where this process's next stream begins, and whether the server that it finds can go on from there."""
 
-from pgrelay.errors import BEGIN_ANEW, GapError
+from pgrelay.errors import BEGIN_ANEW, GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.postgres.catalog import Slot
 from pgrelay.postgres.source import System
@@ -71,6 +71,19 @@ class ResumePoint:
         moved = (slot.confirmed_flush_lsn or 0) > self.confirmed_lsn
         return self.system is None or self._taken_over or moved
 
+    def follow(self, slot: Slot) -> None:
+        """If someone else may have moved the slot, begin where it stands, even if our last stream came further.
+
+        Another relay may have repeated what we had delivered, and consumers then need what follows that.
+        """
+        if self.may_have_moved(slot):
+            self.flush_lsn = slot.confirmed_flush_lsn or 0
+
+    def check_follows(self, slot: Slot) -> None:
+        """Refuse a stream that began beyond a slot that somebody moved just before. Raises SourceUnavailable."""
+        if self.may_have_moved(slot) and self.flush_lsn > (slot.confirmed_flush_lsn or 0):
+            raise SourceUnavailable("another relay had the slot meanwhile; beginning where that stopped")
+
     def check_unmoved(self, slot: Slot) -> None:
         """If Kafka keeps no positions: refuse a slot that would skip changes. Raises GapError."""
         # If another process had the slot, we must assume that it relayed what it passed.
@@ -94,7 +107,7 @@ class ResumePoint:
             self.delivered_lsn = max(self.delivered_lsn, kept.lsn)
 
     def advance(self, flush_lsn: int, confirmed_lsn: int, relayed_lsn: int = 0) -> None:
-        """Note that a stream came this far; no LSN ever goes back."""
+        """Note that a stream came this far."""
         self.flush_lsn = max(self.flush_lsn, flush_lsn)
         self.confirmed_lsn = max(self.confirmed_lsn, confirmed_lsn)
         self.relayed_lsn = max(self.relayed_lsn, self.flush_lsn, relayed_lsn)

@@ -79,11 +79,13 @@ class Starts:
         if self._registry is None and config.records.format == "avro":
             self._registry = Registry(config.records.schema_registry)
         before = await self._make_ready(server, self._sink)
+        self.resume_point.follow(before)
         options = stream_options(config.source, source.server_version)
         await source.start(config.source.slot, self.resume_point.flush_lsn, options)
         # The slot is ours only now. Until here another relay, or anyone else, may have moved it.
         slot = await catalog.slot(config.source.slot) or before
         if slot.confirmed_flush_lsn != before.confirmed_flush_lsn:
+            self.resume_point.check_follows(slot)
             await self._hold_against_kafka(server, self._sink, slot)
         delivered = self.resume_point.delivered
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
