@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from psycopg.pq import ExecStatus
 
+from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.source import Source
 from tests.test_handover import KEEPALIVE, ROW, Libpq
 
@@ -66,3 +67,11 @@ async def test_the_end_of_a_stream_buffered_by_tls_is_not_waited_for(silent: soc
 async def test_an_answer_buffered_by_tls_is_not_waited_for(silent: socket.socket) -> None:
     async with asyncio.timeout(10):
         await Driven(Held([ROW], [ROW], [ROW]), silent)._execute("TIMELINE_HISTORY 2")
+
+
+async def test_waiting_on_a_connection_that_libpq_has_closed_is_a_lost_server(silent: socket.socket) -> None:
+    """It closes the socket when the server cuts the connection, and still gives out what it holds."""
+    source = Driven(Held([ROW]), silent)
+    silent.close()
+    with pytest.raises(SourceUnavailable, match="Postgres cut the connection"):
+        await source.wait_readable(10)

@@ -180,10 +180,13 @@ async def test_a_stop_waits_for_a_commit() -> None:
 
 
 class FakeSource(Source):
-    """Records whether it was read from."""
+    """Records whether it was read from, or waited for."""
 
     def __init__(self) -> None:
-        self.was_read = False
+        self.was_read = self.was_waited_for = False
+
+    async def wait_readable(self, timeout_s: float | None) -> None:
+        self.was_waited_for = True
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         self.was_read = True
@@ -196,7 +199,7 @@ class Reading(Session):
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.source = self.stream = FakeSource()
-        self.assembler = cast(Assembler, SimpleNamespace(replaying=False, doubtful=[]))
+        self.assembler = cast(Assembler, SimpleNamespace(replaying=False, doubtful=[], in_segment=False))
         self.encoder = cast(Encoder, SimpleNamespace(need=None, pending=False))
         self._commits = None
         self._careful_until = 0
@@ -246,6 +249,24 @@ def test_a_careful_session_waits_for_each_transaction_and_its_position() -> None
     assert not session.reads(), "its position is not kept"
     session.kept = True
     assert session.reads()
+
+
+async def test_a_careful_session_is_not_woken_by_what_it_does_not_read() -> None:
+    """Bytes that wait in the socket would end each rest at once."""
+    session = Careful()
+    session.ledger.end(5)
+    session.confirmations = cast(
+        Confirmations,
+        SimpleNamespace(last_position_pending=lambda: True, waiting=True, rest_s=lambda: 60.0),
+    )
+    session.server_poll = cast(ServerPoll, SimpleNamespace(rest_s=lambda: 60.0))
+    session.sink = cast(Sink, SimpleNamespace(hurry=lambda: False))
+    session._rest_s = 0.0
+    await session._rest()
+    assert not session.stream.was_waited_for
+    session._careful_until = 0
+    await session._rest()
+    assert session.stream.was_waited_for
 
 
 def test_a_session_is_careful_up_to_what_an_earlier_one_had_read() -> None:

@@ -172,10 +172,16 @@ class Source:
         )
 
     async def wait_readable(self, timeout_s: float | None) -> None:
-        """Return once bytes have arrived, `wake` was called (even before), or `timeout_s` is over."""
+        """Return once bytes have arrived, `wake` was called (even before), or `timeout_s` is over.
+
+        Raises SourceUnavailable if the connection was found closed.
+        """
         loop = asyncio.get_running_loop()
         # Registered only now: while nothing is read, waiting bytes would make the loop spin.
-        loop.add_reader(self._socket, self._readable.set)
+        try:
+            loop.add_reader(self._socket, self._readable.set)
+        except OSError as error:
+            raise SourceUnavailable("Postgres cut the connection") from error
         try:
             async with asyncio.timeout(timeout_s):
                 await self._readable.wait()

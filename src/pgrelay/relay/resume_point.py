@@ -72,7 +72,7 @@ class ResumePoint:
         return self.system is None or self._taken_over or moved
 
     def follow(self, slot: Slot) -> None:
-        """If someone else may have moved the slot, begin where it stands, even if our last stream came further.
+        """If someone else may have moved the slot, begin where it stands, even if we had come further.
 
         Another relay may have repeated what we had delivered, and consumers then need what follows that.
         """
@@ -80,7 +80,7 @@ class ResumePoint:
             self.flush_lsn = slot.confirmed_flush_lsn or 0
 
     def check_follows(self, slot: Slot) -> None:
-        """Refuse a stream that began beyond a slot that somebody moved just before. Raises SourceUnavailable."""
+        """Refuse a stream that began beyond a slot that was moved just before. Raises SourceUnavailable."""
         if self.may_have_moved(slot) and self.flush_lsn > (slot.confirmed_flush_lsn or 0):
             raise SourceUnavailable("another relay had the slot meanwhile; beginning where that stopped")
 

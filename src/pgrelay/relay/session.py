@@ -341,8 +341,8 @@ class Session:
         if self._errand is not None:
             # Nothing is read meanwhile, so bytes that arrive must not end the rest.
             await asyncio.wait((self._errand,), timeout=max(rest_s, 0))
-        elif self._outbox or self.ledger.full:
-            # Bytes may have arrived, but there is no room for their records.
+        elif self._outbox or self.ledger.full or self._waits_for_the_last():
+            # Bytes may have arrived, but nothing is read now.
             await asyncio.sleep(max(rest_s, 0))
         else:
             if self.assembler.in_segment:
