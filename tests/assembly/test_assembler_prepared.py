@@ -320,7 +320,7 @@ def test_commit_prepared_without_its_rows_is_a_gap(connection: Connections) -> N
         connection.events(COMMIT)
     assert str(caught.value) == (
         "COMMIT PREPARED of 'order-7' (xid 731) at 0/900, but its rows are not in "
-        f"{connection.spool.directory}: with source.two_phase, transactions.spool_dir must survive restarts; "
+        f"{connection.spool.directory}: with two-phase commit, transactions.spool_dir must survive restarts; "
         "restore it, or copy the tables again"
     )
     assert verdict(caught.value) is Verdict.STOP

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pgrelay.check.queries import OpenTransaction
-from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, wrong_kind
+from pgrelay.check.slot import absent, forecast, held, idle, lost, taken, two_phase_kept, wrong_kind
 from pgrelay.postgres.catalog import Slot
 from tests.check.servers import server, source
 
@@ -131,3 +131,13 @@ def test_a_slot_near_its_idle_timeout_is_reported() -> None:
     assert finding.what == "slot s is lost in 50 min 0 s unless it is read"
     assert idle("s", server(idle_timeout_s=3600), replace(SLOT, active_pid=1)) == []
     assert idle("s", server(), SLOT) == []
+
+
+def test_a_slot_that_keeps_two_phase_commit_is_a_warning() -> None:
+    [finding] = two_phase_kept(source(), replace(SLOT, two_phase=True))
+    assert (finding.level, finding.what) == (
+        "warning",
+        "slot pgrelay has two-phase commit, though source.two_phase is false",
+    )
+    assert two_phase_kept(source(two_phase=True), replace(SLOT, two_phase=True)) == []
+    assert two_phase_kept(source(), SLOT) == []

@@ -255,6 +255,22 @@ def test_each_row_of_a_prepared_transaction_has_its_own_columns(database: Databa
     ]
 
 
+@on_two_phase_versions
+def test_a_slot_that_keeps_two_phase_commit_is_reported(two_phase: Relay) -> None:
+    assert two_phase.stop() == 0
+    two_phase.sections["source"] = {"two_phase": False}
+    told = (
+        two_phase.start()
+        .wait_streaming()
+        .wait_event(
+            "the slot has two-phase commit, though source.two_phase is false: prepared transactions wait "
+            "in the spool, which must survive restarts"
+        )
+    )
+    assert told["level"] == "warning"
+    assert told["spool_dir"]
+
+
 @pytest.mark.parametrize("version", ["14", "16", "18"], indirect=True)
 @small_and_large
 def test_without_two_phase_a_prepared_transaction_comes_at_its_commit(

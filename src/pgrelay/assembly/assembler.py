@@ -361,7 +361,7 @@ class Assembler:
         if entry is None:
             raise GapError(
                 f"COMMIT PREPARED of {commit.gid!r} (xid {commit.xid}) at {format_lsn(commit.commit_lsn)}, "
-                f"but its rows are not in {self.spool.directory}: with source.two_phase, "
+                f"but its rows are not in {self.spool.directory}: with two-phase commit, "
                 "transactions.spool_dir must survive restarts; restore it, or copy the tables again"
             )
         self._prepared.committed(entry, commit.end_lsn)

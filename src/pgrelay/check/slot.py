@@ -47,6 +47,7 @@ async def slot_findings(
         held(config.slot, slot, wal.retained, oldest),
         forecast(config.slot, server, wal.retained, wal.safe, rate),
         *idle(config.slot, server, slot),
+        *two_phase_kept(config, slot),
     ]
 
 
@@ -164,5 +165,18 @@ def idle(name: str, server: Server, slot: Slot) -> list[Finding]:
             f"slot {name} is lost in {duration(left)} unless it is read",
             f"idle_replication_slot_timeout is {duration(server.idle_timeout_s)}",
             "start the relay, or ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf()",
+        )
+    ]
+
+
+def two_phase_kept(config: SourceConfig, slot: Slot) -> list[Finding]:
+    """A slot that was once asked for two-phase commit keeps it."""
+    if not slot.two_phase or config.two_phase:
+        return []
+    return [
+        warning(
+            f"slot {config.slot} has two-phase commit, though source.two_phase is false",
+            "rows of prepared transactions wait in the spool, and are lost with it: a gap",
+            "set source.two_phase: true and transactions.spool_dir; or copy the slot (docs/operations.md)",
         )
     ]

@@ -51,6 +51,8 @@ _INVALIDATED: Final = {
     "rows_removed": "the server removed rows of its catalogue that it needs",
     "wal_level_insufficient": "wal_level was lowered on the primary",
     "idle_timeout": "nobody read it for idle_replication_slot_timeout",
+    # PostgreSQL 16 does not say which.
+    "conflict": "the primary removed rows of its catalogue that it needs, or its wal_level was lowered",
 }
 
 
@@ -58,9 +60,10 @@ _INVALIDATED: Final = {
 class Slot:
     """A row of pg_replication_slots.
 
-    `wal_status` is None before PostgreSQL 13; `invalidation_reason` is None before 17, and if there is none.
+    `wal_status` is None before PostgreSQL 13; `invalidation_reason` is None before 16, and if there is none.
     A `synced` slot was copied from a primary: it can be read only once the standby is promoted.
     `inactive_s`: for how many seconds nobody has read it; None before 17 and while somebody does.
+    `two_phase`: prepared transactions come at their PREPARE, whatever the stream asks for.
     """
 
     plugin: str | None
@@ -73,6 +76,7 @@ class Slot:
     invalidation_reason: str | None = None
     synced: bool = False
     inactive_s: float | None = None
+    two_phase: bool = False
 
     @property
     def lost_because(self) -> str | None:
@@ -180,14 +184,17 @@ class Catalog:
     async def slot(self, name: str) -> Slot | None:
         """The slot as pg_replication_slots has it; None if there is none."""
         status = "wal_status" if self.server_version >= 130000 else "NULL"
-        since_17 = "NULL, false, NULL"
+        two_phase = "two_phase" if self.server_version >= 140000 else "false"
+        since_16 = "NULL, false, NULL"
         if self.server_version >= 170000:
             inactive = "extract(epoch FROM clock_timestamp() - inactive_since)::float8"
-            since_17 = f"invalidation_reason, synced, {inactive}"
+            since_16 = f"invalidation_reason, synced, {inactive}"
+        elif self.server_version >= 160000:
+            since_16 = "CASE WHEN conflicting THEN 'conflict' END, false, NULL"
         query = sql.SQL(
             "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
-            "restart_lsn::text, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
-        ).format(sql.SQL(status), sql.SQL(since_17))
+            "restart_lsn::text, {}, {}, {} FROM pg_replication_slots WHERE slot_name = %s"
+        ).format(sql.SQL(status), sql.SQL(since_16), sql.SQL(two_phase))
         rows = await self.rows(query, (name,))
         if not rows:
             return None

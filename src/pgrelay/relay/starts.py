@@ -11,6 +11,7 @@ import contextlib
 import structlog
 
 from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.spool import base_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
@@ -61,6 +62,7 @@ class Starts:
         self._sink: Sink | None = None
         self._registry: Registry | None = None
         self._unkept: str | None = None
+        self._told_two_phase = False
         self.sink_is_spent = False
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
@@ -89,6 +91,7 @@ class Starts:
             await self._hold_against_kafka(server, self._sink, slot)
         delivered = self.resume_point.delivered
         self.resume_point.started(server.system, slot, source.walsender_pid, server.standby)
+        self._tell_two_phase(slot)
         session = await self._make_session(server, source, self._sink, slot, delivered)
         if not self._observer.spool_failing:
             start = format_lsn(self.resume_point.flush_lsn)
@@ -178,6 +181,16 @@ class Starts:
             await server.upstream(slot).check_further(kept, self.resume_point.delivered)
             self.resume_point.learn(kept)
 
+    def _tell_two_phase(self, slot: Slot) -> None:
+        """Log once that the slot has what the configuration does not ask for."""
+        if slot.two_phase and not self._config.source.two_phase and not self._told_two_phase:
+            self._told_two_phase = True
+            _log.warning(
+                "the slot has two-phase commit, though source.two_phase is false: prepared transactions wait "
+                "in the spool, which must survive restarts",
+                spool_dir=str(base_directory(self._config.transactions.spool_dir)),
+            )
+
     def _tell_unkept(self, reason: str) -> None:
         """Log each reason once, however many sessions meet it."""
         if reason != self._unkept:
@@ -206,7 +219,8 @@ class Starts:
             commits = Commits(sink, ledger, encoder, upstream, delivered)
         elif server.offsets.topic in sink.topics:
             positions = Positions(sink, server.offsets, upstream)
-        assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, config.source.two_phase)
+        two_phase = config.source.two_phase or slot.two_phase
+        assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn
         return Session(
             source=source,
