@@ -1,6 +1,7 @@
 """The architecture's rules: pure packages stay pure, only the relay knows both ends, files stay short."""
 
 import ast
+import functools
 import itertools
 from pathlib import Path
 
@@ -46,6 +47,7 @@ MODULES = {module_name(path): path for path in sorted(SRC.rglob("*.py"))}
 TREES = {name: ast.parse(path.read_text(), path) for name, path in MODULES.items()}
 
 
+@functools.cache
 def imports(module: str) -> set[str]:
     """Every dotted name that a module imports anywhere; for `from a import b`, both a and a.b."""
     names = set[str]()

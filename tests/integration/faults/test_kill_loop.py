@@ -25,7 +25,7 @@ from tests.integration.faults.workload import Workload, prepare
 from tests.integration.relays import Relay
 from tests.seeds import SEED
 
-KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("PGRELAY_TEST_KILLS", "4"))
 TIMEOUT = 300 + 20 * KILLS  # seconds
 
 SETTINGS: dict[str, dict[str, Any]] = {"source": {"two_phase": True}, "transactions": {"memory_mb": 1}}

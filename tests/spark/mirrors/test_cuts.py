@@ -25,6 +25,7 @@ from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema, TableVersion
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
+from tests.long import long
 from tests.spark.cuts import Cuts
 from tests.spark.handmade_records import Message, Row, as_read, change, json_reader, rows, table, tombstone
 
@@ -211,7 +212,7 @@ def test_history_survives_every_kill(spark: SparkSession, cuts: Cuts, target: st
     }
 
 
-@pytest.mark.parametrize("using", ["delta", "iceberg"])
+@pytest.mark.parametrize("using", [pytest.param("delta", marks=long), "iceberg"])
 def test_history_of_columns_with_dropped_ones_names_survives_every_kill(
     spark: SparkSession, cuts: Cuts, target: str, using: Using
 ) -> None:
