@@ -1,6 +1,7 @@
 """The mirror's process: a session, one query, its metrics, and an orderly end."""
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -63,7 +64,8 @@ def run(config: MirrorConfig, *, once: bool = False) -> None:
                 while not (done or stop.is_set()):
                     with told_at_start("kafka.options, lake"):
                         query = _mirror(spark, config, once)
-                    done = _follow(query, stop, upkeep.rest_s())
+                    # With --once, targets that are due wait until it has read all.
+                    done = _follow(query, stop, math.inf if once else upkeep.rest_s())
                     upkeep.run(stop)
                 _let_the_listener_finish(spark)
             finally:
