@@ -170,7 +170,8 @@ class Assembler:
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream is the session's at once, even in a prepared transaction."""
-        self._relations.learn(tag, frame)
+        if tag == tags.RELATION:
+            self._relations.learn(frame)
         self._events.append(frame)
         if self._preparing is not None:
             self._hold(self._preparing, frame)
@@ -347,7 +348,7 @@ class Assembler:
             prepare.end_lsn,
             transaction.frames,
             streamed=False,
-            relations=[*self._relations.types.values(), *relied_on],
+            relations=relied_on,
         )
         self._preparing = None
         self._events.append(Reached(prepare.end_lsn))
@@ -378,10 +379,9 @@ class Assembler:
         assert replay is not None, "nothing is being replayed"
         for frame in replay.take(size):
             self._events.append(frame)
-            tag = frame[HEADER_SIZE]
-            if (tag == tags.RELATION or tag == tags.TYPE) and replay.buffer is not None:
+            if frame[HEADER_SIZE] == tags.RELATION and replay.buffer is not None:
                 # A stream's Relations are the session's once it commits: the server does not repeat them.
-                self._relations.replay(tag, frame)
+                self._relations.replay(frame)
         if replay.done:
             self._replay = None
             replay.discard()

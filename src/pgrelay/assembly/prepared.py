@@ -130,7 +130,7 @@ class PreparedStore:
         return self._known.get((xid, gid))
 
     def chunks(self, entry: Prepared) -> Iterator[list[bytes]]:
-        """The Relation and Type frames that the rows rely on, then the transaction's own, chunk by chunk.
+        """The Relation frames that the rows rely on, then the transaction's own, chunk by chunk.
 
         Raises GapError if they are not what was kept, SpoolError if they can't be read now.
         """

@@ -22,20 +22,18 @@ class StreamedRelations:
 
 
 class Relations:
-    """`latest` has the Relation frames in force, `types` the Type frames, by OID and without an xid."""
+    """`latest` has the Relation frames in force, by OID and without an xid."""
 
     def __init__(self) -> None:
         self.latest: dict[int, bytes] = {}
-        self.types: dict[int, bytes] = {}
         self._arrivals: dict[int, int] = {}
         self._count = 0
 
-    def learn(self, tag: int, frame: bytes) -> None:
-        """Take in a Relation or Type that came outside of any stream."""
-        self._keep(tag, frame)
-        if tag == tags.RELATION:
-            self._count += 1
-            self._arrivals[id_after_tag(frame)] = self._count
+    def learn(self, frame: bytes) -> None:
+        """Take in a Relation that came outside of any stream."""
+        self._keep(frame)
+        self._count += 1
+        self._arrivals[id_after_tag(frame)] = self._count
 
     def describe(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
         """Note a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""
@@ -55,9 +53,9 @@ class Relations:
             self._arrivals[oid] = max(number, self._arrivals.get(oid, 0))
         return later
 
-    def replay(self, tag: int, frame: bytes) -> None:
-        """Take in a frame of a stream that has committed."""
-        self._keep(tag, _without_xid(frame))
+    def replay(self, frame: bytes) -> None:
+        """Take in a Relation of a stream that has committed."""
+        self._keep(_without_xid(frame))
 
     def restore(self, later: list[bytes]) -> list[bytes]:
         """Put the Relations from `sent_later` back in force; returns those that differ from the replayed."""
@@ -65,11 +63,11 @@ class Relations:
         for frame in later:
             if self.latest[id_after_tag(frame)][HEADER_SIZE:] != frame[HEADER_SIZE:]:
                 changed.append(frame)
-            self._keep(tags.RELATION, frame)
+            self._keep(frame)
         return changed
 
-    def _keep(self, tag: int, frame: bytes) -> None:
-        (self.latest if tag == tags.RELATION else self.types)[id_after_tag(frame)] = frame
+    def _keep(self, frame: bytes) -> None:
+        self.latest[id_after_tag(frame)] = frame
 
 
 def _without_xid(frame: bytes) -> bytes:

@@ -96,8 +96,14 @@ def _temporal(text: str, encoding: str, to: DataType) -> str:
         return f"timestamp_micros(try_cast({text} AS bigint))"
     if encoding == MICROS:
         return local_timestamp(f"try_cast({text} AS bigint)")
-    # A cast ignores what follows the date, which in all that Postgres prints is only the mark BC.
-    return when(f"NOT endswith({text}, 'BC')", f"try_cast({text} AS {sql_type(to)})")
+    # A cast ignores what follows the date: the mark BC, and all that a value of another, later type has.
+    if isinstance(to, TimestampType):
+        form = f"endswith({text}, 'Z')"
+    elif isinstance(to, DateType):
+        form = f"NOT (contains({text}, 'T') OR endswith({text}, 'BC'))"
+    else:
+        form = f"contains({text}, 'T') AND NOT (endswith({text}, 'Z') OR endswith({text}, 'BC'))"
+    return when(form, f"try_cast({text} AS {sql_type(to)})")
 
 
 def local_timestamp(micros: str) -> str:
