@@ -229,12 +229,12 @@ def test_a_restart_between_prepare_and_commit_loses_nothing(connection: Connecti
 
 def test_relations_that_rows_need_are_kept_with_them(connection: Connections) -> None:
     """They came in an earlier transaction, and the next connection has none of them."""
-    connection.events(TYPE, relation(), relation(table=ITEMS), relation(table=16386))
+    connection.events(relation(), relation(table=ITEMS), relation(table=16386))
     truncate = xlog_data(build.truncate([ITEMS]), 0x102)
     connection.events(BEGIN, insert(1), truncate, PREPARE)
     connection.reconnect()
     out = connection.events(COMMIT)
-    assert out[1:-1] == [TYPE, relation(table=ITEMS), relation(), insert(1), truncate]
+    assert out[1:-1] == [relation(table=ITEMS), relation(), insert(1), truncate]
 
 
 def test_each_row_keeps_the_relation_that_preceded_it(connection: Connections) -> None:
@@ -249,14 +249,13 @@ def test_a_relation_from_a_committed_stream_is_kept_with_rows(connection: Connec
     connection.events(
         relation("before"),
         xlog_data(build.stream_start(700), 0x100),
-        xlog_data(build.type_(16400, "public", "mood", xid=700)),
         relation("after", xid=700),
         xlog_data(build.stream_stop()),
         xlog_data(build.stream_commit(700, 0x600, 0x630), 0x630),
     )
     connection.events(BEGIN, insert(1), PREPARE)
     connection.reconnect()
-    assert connection.events(COMMIT)[1:-1] == [TYPE, relation("after"), insert(1)]
+    assert connection.events(COMMIT)[1:-1] == [relation("after"), insert(1)]
 
 
 def test_a_relation_from_a_rolled_back_stream_is_not_kept_with_rows(connection: Connections) -> None:

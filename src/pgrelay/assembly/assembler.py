@@ -53,8 +53,8 @@ class Assembler:
 
     `two_phase`: any may end in a Prepare, which puts it on stable storage. `server_lsn` is the highest WAL
     position that the server has named outside of a transaction's changes. What ends by `delivered_lsn` is in
-    Kafka. `doubtful` are subtransactions of a transaction that has just ended; until
-    `settle` says which were rolled back, all else waits.
+    Kafka. `doubtful` are subtransactions of a transaction that has just ended; until `settle` says which were
+    rolled back, all else waits.
     """
 
     def __init__(
@@ -170,8 +170,9 @@ class Assembler:
 
     def _schema(self, tag: int, frame: bytes) -> None:
         """A Relation or Type outside a stream is the session's at once, even in a prepared transaction."""
+        oid = id_after_tag(frame)
         if tag == tags.RELATION:
-            self._relations.learn(frame)
+            self._relations.learn(oid, frame)
         self._events.append(frame)
         if self._preparing is not None:
             self._hold(self._preparing, frame)
@@ -281,8 +282,7 @@ class Assembler:
         self._segment = transaction
 
     def _end_stream(self, name: str, end: StreamEnd, frame: bytes) -> None:
-        transaction = self._open.get(end.xid)
-        if transaction is None:
+        if (transaction := self._open.get(end.xid)) is None:
             unknown = f"{name} of transaction {end.xid}, which has no StreamStart"
             raise ProtocolError(unknown).at(frame_lsn(frame))
         self._ended = transaction, end

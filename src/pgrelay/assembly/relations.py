@@ -29,11 +29,11 @@ class Relations:
         self._arrivals: dict[int, int] = {}
         self._count = 0
 
-    def learn(self, frame: bytes) -> None:
+    def learn(self, oid: int, frame: bytes) -> None:
         """Take in a Relation that came outside of any stream."""
-        self._keep(frame)
+        self.latest[oid] = frame
         self._count += 1
-        self._arrivals[id_after_tag(frame)] = self._count
+        self._arrivals[oid] = self._count
 
     def describe(self, stream: StreamedRelations, tag: int, frame: bytes) -> None:
         """Note a Relation or Type that came inside a stream. Raises ProtocolError if it has no OID."""

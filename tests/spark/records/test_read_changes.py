@@ -394,12 +394,3 @@ def test_the_sessions_zone_does_not_shift_timestamps(topic: Topic, zone: str) ->
     finally:
         topic.spark.conf.set("spark.sql.session.timeZone", str(before))
     assert row.at == "1970-01-01 00:00:00"
-
-
-def test_large_plans_are_not_compiled_into_one_method(topic: Topic) -> None:
-    """It would be too large for HotSpot with a dozen columns, and the read take three times as long."""
-    changes = topic.changes(table(topic.name, ID, Column("big", "text"), Column("n", "int8")))
-    plan = str(changes._jdf.queryExecution().executedPlan())
-    steps = [line.strip(" :+-") for line in plan.splitlines() if "Project [" in line]
-    assert len(steps) > 3
-    assert [step[:20] for step in steps if not step.startswith("Project")] == []
