@@ -39,7 +39,7 @@ PURE_TESTS := tests/wire tests/assembly tests/encode tests/test_errors.py tests/
 # Without build isolation, so that the guard can tell which mypyc compiled it.
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 COMPILED_PIP := $(COMPILED)/bin/pip --quiet --disable-pip-version-check
-$(COMPILED)/.installed: pyproject.toml setup.py $(shell find src/pgrelay -name '*.py')
+$(COMPILED)/.installed: pyproject.toml setup.py README.md LICENSE $(shell find src/pgrelay -type f -not -name '*.pyc')
 	$(PYTHON) -m venv --clear $(COMPILED)
 	$(COMPILED)/bin/python -c '$(BUILD_REQUIRES)' | $(COMPILED_PIP) install build --requirement /dev/stdin
 	$(COMPILED)/bin/python -m build --no-isolation --outdir $(COMPILED)/dist .

@@ -74,10 +74,10 @@ def test_topics_without_the_right_to_write_are_an_error() -> None:
 
 
 def test_topics_whose_settings_are_hidden_are_a_warning_or_an_error_if_a_run_needs_them() -> None:
-    (finding,) = unseen([LOG], [ORDERS, LOG])
+    (finding,) = unseen(["log"], [ORDERS, LOG])
     assert (finding.level, finding.what) == ("warning", "no right to read the settings of 1 topic: log")
     assert "--operation DescribeConfigs --topic log" in finding.cure
-    (finding,) = unseen([LOG], [ORDERS, LOG, WantedTopic("dead", "dead letters", keyless=True)])
+    (finding,) = unseen(["log"], [ORDERS, LOG, WantedTopic("dead", "dead letters", keyless=True)])
     assert finding.level == "error"
     assert unseen([], [ORDERS]) == []
 

@@ -126,6 +126,11 @@ def test_a_publication_that_lacks_or_exceeds_source_tables_is_a_warning() -> Non
 
 
 def test_partitions_of_a_table_in_source_tables_are_meant_too() -> None:
-    root, leaf = table("orders", 1), table("orders_1", 2)
-    meant = replace(published(root), stored=(leaf,))
-    assert unlike(meant, published(leaf, stored=(root, leaf)), Selection(), "shop") == []
+    """Also of one that is published as its root, and has no partition yet."""
+    root, leaf, other, empty = (
+        table(name, n) for n, name in enumerate(("root", "leaf", "other", "empty"), 1)
+    )
+    held = published(root, empty, stored=(leaf, other), roots={2: 1, 3: 1})
+    assert unlike(published(leaf, other), held, Selection(), "shop") == []
+    [more] = unlike(published(leaf), held, Selection(), "shop")
+    assert more.what == "1 table not in source.tables would be relayed: public.root"

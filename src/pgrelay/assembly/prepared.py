@@ -4,8 +4,8 @@ Once the end of a Prepare is confirmed, the server sends only CommitPrepared, wi
 them by then. So a prepared transaction is two files, written in this order and each synced to disk:
 
 NAME.frames     its raw XLogData frames, as the spool writes them
-NAME.prepared   JSON: xid, gid, end_lsn, streamed, aborted subtransactions, size of NAME.frames, the
-                Relation and Type frames that its rows rely on, and committed: the end LSN of its commit
+NAME.prepared   JSON: xid, gid, end_lsn, streamed, subtransactions that were rolled back, size of NAME.frames,
+                the Relation frames that its rows rely on, and committed: the end LSN of its commit
 
 The second makes the pair valid; frames without it are left-overs. A committed transaction's pair stays until
 the slot's restart_lsn has passed its commit: until then a crashed server may ask for it again.

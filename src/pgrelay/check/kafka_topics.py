@@ -43,8 +43,9 @@ async def topic_findings(
         found += unwritable(await cluster.forbidden(_names(there), AclOperation.WRITE))
         offsets = [topic.name for topic in there if topic.of == "offsets"]
         found += unreadable(await cluster.forbidden(offsets, AclOperation.READ), config) if offsets else []
-        configs |= await cluster.topic_configs(_names(there))
-        found += unseen([topic for topic in there if topic.name not in configs], wanted)
+        asked = await cluster.topic_configs(_names(there))
+        configs |= _seen(asked)
+        found += unseen([name for name, config in asked.items() if config is None], wanted)
     if not config.create_topics:
         found += absent(missing, config)
     elif missing:
@@ -57,7 +58,7 @@ async def topic_findings(
             found += transactions(broker, overview) + overlong(broker, config)
         if _TRANSACTIONS in overview.topics:
             needed.append(_TRANSACTIONS)
-            safety |= await cluster.topic_configs([_TRANSACTIONS])
+            safety |= _seen(await cluster.topic_configs([_TRANSACTIONS]))
     found += [
         *uncompactable(wanted, configs, truncates),
         *fleeting(wanted, configs),
@@ -118,13 +119,17 @@ def unreadable(names: Sequence[str], config: SinkConfig) -> list[Finding]:
     ]
 
 
-def unseen(hidden: Sequence[WantedTopic], wanted: Sequence[WantedTopic]) -> list[Finding]:
+def _seen(configs: Mapping[str, TopicConfig | None]) -> dict[str, TopicConfig]:
+    return {name: config for name, config in configs.items() if config is not None}
+
+
+def unseen(hidden: Sequence[str], wanted: Sequence[WantedTopic]) -> list[Finding]:
     """Topics whose settings we may not read. A run needs that right if it is to set records aside."""
     if not hidden:
         return []
-    what = f"no right to read the settings of {counted(len(hidden), 'topic')}: {some(_names(hidden))}"
+    what = f"no right to read the settings of {counted(len(hidden), 'topic')}: {some(hidden)}"
     acl = "kafka-acls.sh --add --allow-principal User:... --operation DescribeConfigs --topic"
-    cure = f"{acl} {hidden[0].name}"
+    cure = f"{acl} {hidden[0]}"
     if any(topic.of == "dead letters" for topic in wanted):
         return [error(what, "errors.on_record: dead_letter needs them once a record is refused", cure)]
     return [warning(what, "whether they accept the records, and keep them, is unknown", cure)]

@@ -170,8 +170,16 @@ def unlike(meant: Published, published: Published, selection: Selection, publica
     if missing:
         what = f"{counted(len(missing), 'table')} of source.tables are not published: {some(missing)}"
         found.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {some(missing)}"))
-    listed = {table.oid for table in (*meant.tables, *meant.stored)}
-    more = [table.quoted for table in selected(published, selection).tables if table.oid not in listed]
+    # Of a partitioned table that is published as one, only its partitions are among those meant.
+    listed = {table.oid for table in meant.stored}
+    partitions = {root: set[int]() for root in published.roots.values()}
+    for leaf, root in published.roots.items():
+        partitions[root].add(leaf)
+    more = [
+        table.quoted
+        for table in selected(published, selection).tables
+        if not (partitions.get(table.oid) or {table.oid} & held) <= listed
+    ]
     if more:
         what = f"{counted(len(more), 'table')} not in source.tables would be relayed: {some(more)}"
         cure = "leave them out with records.tables, or drop them from the publication"

@@ -18,6 +18,8 @@ from pgrelay.config import addresses
 _WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NOTHING: Final = frozenset({"", "~", "null"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+# What double quotes in YAML make of \a, \b, \e, \f, \v and \0.
+_UNMEANT: Final = "\a\b\x1b\f\v\0"
 _KAFKA_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _TABLE: Final = re.compile(r'("(?:[^"]|"")+"|[^".*\s]+)\.("(?:[^"]|"")+"|[^".*\s]+|\*)')
 _PLACEHOLDERS: Final = frozenset({"prefix", "schema", "table"})
@@ -161,7 +163,7 @@ def _brokers(value: str) -> str:
 
 
 def _pattern(value: str) -> str:
-    if any(character < " " for character in value):
+    if any(character in value for character in _UNMEANT):
         raise ValueError(
             f"{value!r} contains a control character, as \\b in double quotes is; use single quotes"
         )

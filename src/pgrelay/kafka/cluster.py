@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from pgrelay.config import SinkConfig
+from pgrelay.kafka.errors import UNAUTHORIZED
 from pgrelay.kafka.log import quiet_log
 from pgrelay.kafka.topics import plainer, portions
 from pgrelay.kafka.tries import tries
@@ -156,17 +157,20 @@ class Cluster:
             _number(values, "transaction.max.timeout.ms", sys.maxsize),
         )
 
-    async def topic_configs(self, names: Sequence[str]) -> dict[str, TopicConfig]:
-        """The configurations of existing topics; those that we may not see are left out."""
+    async def topic_configs(self, names: Sequence[str]) -> dict[str, TopicConfig | None]:
+        """The configurations of existing topics; None for those that we have no right to see.
+
+        Those that can't be had for another reason are left out.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         futures = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
-        found = {}
+        found: dict[str, TopicConfig | None] = {}
         for resource, future in futures.items():
             try:
-                values = await _result(future)
-            except KafkaException:
-                continue
-            found[resource.name] = _topic_config(values)
+                found[resource.name] = _topic_config(await _result(future))
+            except KafkaException as error:
+                if error.args[0].code() in UNAUTHORIZED:
+                    found[resource.name] = None
         return found
 
     async def topic_config(self, name: str) -> TopicConfig:

@@ -190,7 +190,8 @@ class Catalog:
             inactive = "extract(epoch FROM clock_timestamp() - inactive_since)::float8"
             since_16 = f"invalidation_reason, synced, {inactive}"
         elif self.server_version >= 160000:
-            since_16 = "CASE WHEN conflicting THEN 'conflict' END, false, NULL"
+            # Every invalidated slot is said to conflict; but only removed WAL takes away its restart_lsn.
+            since_16 = "CASE WHEN conflicting AND restart_lsn IS NOT NULL THEN 'conflict' END, false, NULL"
         query = sql.SQL(
             "SELECT plugin, slot_type, database, active_pid, confirmed_flush_lsn::text, "
             "restart_lsn::text, {}, {}, {} FROM pg_replication_slots WHERE slot_name = %s"

@@ -258,6 +258,7 @@ class Session:
 
     async def _settle_doubtful(self, subxids: list[int]) -> None:
         self.assembler.settle(await self._supply.rolled_back(subxids))
+        self.encoder.feed(self.assembler.take())
 
     def _commit(self, commits: Commits) -> bool:
         assert not self._outbox, "a commit covers all that entered the ledger"
