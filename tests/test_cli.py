@@ -268,7 +268,7 @@ def test_check_without_json_prints_configuration_mistakes_to_stderr(
     ],
 )
 def test_demo_gets_its_arguments_and_gives_its_exit_code(
-    give: Give, arguments: list[str], wanted: tuple[int | None, bool, bool]
+    give: Give, monkeypatch: pytest.MonkeyPatch, arguments: list[str], wanted: tuple[int | None, bool, bool]
 ) -> None:
     asked: list[tuple[int | None, bool, bool]] = []
 
@@ -277,7 +277,7 @@ def test_demo_gets_its_arguments_and_gives_its_exit_code(
         return 7
 
     give("pgrelay.demo", "demo", demo)
-    give("pgrelay.cli", "_need_pyspark", lambda command: None)  # it need not be installed for this
+    monkeypatch.setattr("pgrelay.cli._need_pyspark", lambda command: None)  # it need not be installed
     assert main(["demo", *arguments]) == 7
     assert asked == [wanted]
 
