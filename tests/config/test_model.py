@@ -348,6 +348,15 @@ def test_a_configuration_is_frozen() -> None:
         secretive().source.slot = "other"
 
 
+@pytest.mark.parametrize("escape", ["\b", "\f", "\0"])
+def test_a_pattern_that_double_quotes_have_changed_is_refused(escape: str) -> None:
+    """`"public.\\border"` in YAML is a backspace and `order`."""
+    with pytest.raises(ValidationError) as caught:
+        Route.model_validate({"match": f"public.{escape}order", "topic": "t"})
+    assert "contains a control character" in reason(caught)
+    assert Route.model_validate({"match": "(?x) public\n\t[.] order", "topic": "t"})
+
+
 def _choices() -> st.SearchStrategy[dict[str, dict[str, object]]]:
     section = st.fixed_dictionaries
     text = st.text().filter(lambda text: "${" not in text)  # in a file it is a variable

@@ -46,5 +46,5 @@ def load_whereabouts(path: str | os.PathLike[str], environ: Mapping[str, str] = 
     Raises SetupError: one line for each mistake.
     """
     text = read(path, _EXAMPLE)
-    overrides = [each for each in find_overrides(environ, Config, text) if Whereabouts.has(each.path)]
+    overrides = find_overrides(environ, Config, text)
     return load_as(Whereabouts, path, text, environ, overrides, example=_EXAMPLE, partly=True)

@@ -32,9 +32,9 @@ def load_as(
     """
     name = os.fspath(path)
     tree = _sections(parse_yaml(text, name), name, model, example)
+    apply_overrides(tree, overrides)
     if partly:
         tree = _part(tree, model)
-    apply_overrides(tree, overrides)
     # An override's value already comes from the environment, so a ${ in it is literal.
     skip = frozenset(override.path for override in overrides)
     return _validate(model, substitute(tree, environ, name, skip), name, overrides)

@@ -1,12 +1,12 @@
 """What a question to a running relay needs of its configuration: no secret among it."""
 
 from pgrelay.config import fields
-from pgrelay.config.model import Http
+from pgrelay.config.model import Http, SourceConfig
 from pgrelay.config.section import Section
 
 
 class _Slot(Section):
-    slot: fields.SlotName = "pgrelay"
+    slot: fields.SlotName = SourceConfig.model_fields["slot"].default
 
 
 class Whereabouts(Section):
@@ -14,8 +14,3 @@ class Whereabouts(Section):
 
     source: _Slot = _Slot()
     http: Http = Http()
-
-    @classmethod
-    def has(cls, path: tuple[str, ...]) -> bool:
-        """Whether `path`, a section and a key, is one of these."""
-        return path in {("source", "slot"), ("http", "listen")}
