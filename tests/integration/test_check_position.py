@@ -111,6 +111,28 @@ def test_a_check_finds_the_unreadable_position_that_would_end_a_run(stopped: Rel
     assert stopped.wait_exit() == WRONG
 
 
+@pytest.mark.parametrize("stopped", ["at_least_once"], indirect=True)
+def test_a_check_and_a_run_tell_that_records_may_get_other_numbers(stopped: Relay) -> None:
+    stopped.sections["records"] = {"tables": {"include": ["public.t"]}}
+    (found,) = [each for each in findings(stopped) if each["level"] != "ok"]
+    assert found["level"] == "warning"
+    assert found["what"].endswith("records.tables changed since the last run")
+    told = stopped.start().wait_streaming().wait_event(f"{found['what']}: {found['why']}")
+    assert told["cure"] == found["cure"]
+    stopped.caught_up()
+    assert stopped.stop() == 0
+    assert {each["level"] for each in findings(stopped)} == {"ok"}
+
+
+@pytest.mark.parametrize("stopped", ["exactly_once"], indirect=True)
+def test_exactly_once_only_a_cut_transaction_stands_in_the_way_of_other_settings(stopped: Relay) -> None:
+    rewrite(stopped, {}, {"numbering": "of others"})
+    assert {each["level"] for each in findings(stopped)} == {"ok"}
+    rewrite(stopped, {}, {"commit_lsn": stopped.wal_end() - 1, "seq": 7, "numbering": "of others"})
+    (found,) = errors(stopped)
+    assert found["why"] == "a run ends with exit code 2"
+
+
 def test_a_check_does_not_say_that_a_run_creates_a_lost_slot(stopped: Relay) -> None:
     drop(stopped)
     assert "a run creates it and" not in stopped.command("check").stdout

@@ -66,6 +66,7 @@ async def test_a_position_never_goes_back(kafka: KafkaServer, offsets: Offsets) 
         (packed(OURS), packed({"seq": 1})),
         (packed(OURS), packed({**POSITION, "lsn": "0/100"})),
         (packed(OURS), packed({**POSITION, "lsn": None})),
+        (packed(OURS), packed({**POSITION, "numbering": 7})),
     ],
 )
 async def test_an_invalid_position_is_an_error_that_names_its_offset(

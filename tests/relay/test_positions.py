@@ -65,16 +65,15 @@ async def nobody_asks() -> int:
 
 @pytest.fixture
 def positions(kafka: FakeKafka, clock: Clock) -> Positions:
-    return Positions(
-        kafka, OFFSETS, Upstream(SLOT, nobody_asks, System("7", 3, 0x9000, History(((2, 0x800),))))
-    )
+    server = System("7", 3, 0x9000, History(((2, 0x800),)))
+    return Positions(kafka, OFFSETS, Upstream(SLOT, nobody_asks, server, numbering="5e7"))
 
 
 def test_the_slots_position_is_kept_at_once(kafka: FakeKafka, positions: Positions) -> None:
     """So the loss of a slot before anything was relayed is noticed too."""
     positions.keep(SLOT)
-    position = {"lsn": SLOT, "commit_lsn": None, "seq": None, "timeline": 3, "timeline_began": 0x800}
-    assert kafka.values == [position]
+    server = {"timeline": 3, "timeline_began": 0x800}
+    assert kafka.values == [{"lsn": SLOT, "commit_lsn": None, "seq": None, **server, "numbering": "5e7"}]
 
 
 def test_the_confirmable_lsn_waits_for_the_acknowledgement(kafka: FakeKafka, positions: Positions) -> None:

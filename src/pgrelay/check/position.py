@@ -1,6 +1,6 @@
 """Compare Kafka's position from earlier runs with the slot, as a run does, to find a gap before the run."""
 
-from pgrelay.check.findings import Finding, ok, refused
+from pgrelay.check.findings import Finding, ok, refused, warning
 from pgrelay.config import Config
 from pgrelay.errors import (
     GapError,
@@ -15,6 +15,13 @@ from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.gap_checks import delivered, refuse_new_slot
+from pgrelay.relay.numbering import (
+    RENUMBERED,
+    RENUMBERED_CURE,
+    RENUMBERED_WHY,
+    check_numbering,
+    renumbers,
+)
 from pgrelay.relay.server import Server
 from pgrelay.relay.setup import check_own
 
@@ -68,5 +75,11 @@ async def _held_against(server: Server, sink: Sink, slot: Slot | None) -> list[F
     position = await delivered(sink, server.offsets)
     if position is None:
         return []
-    await server.upstream(slot).check(position)
-    return [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]
+    upstream = server.upstream(slot)
+    await upstream.check(position)
+    found = [ok(f"Kafka has everything up to {format_lsn(position.lsn)}, and slot {name} matches it")]
+    if server.config.sink.delivery == "exactly_once":
+        check_numbering(position, upstream.numbering)
+    elif renumbers(position, upstream.numbering):
+        found.append(warning(RENUMBERED, RENUMBERED_WHY, RENUMBERED_CURE))
+    return found

@@ -11,8 +11,8 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeVar, get_type_hints
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -59,7 +59,8 @@ class Delivered:
     If a transaction was too large for one Kafka transaction, so are its records below `seq`; it commits at
     `commit_lsn`. `timeline` is the primary's at the time; None on a standby, whose slots are its own. Two
     servers may give a timeline the same number: `timeline_began` is the LSN at which this one branched off
-    the previous one; None if unknown, and for the first.
+    the previous one; None if unknown, and for the first. `numbering` is a digest of the settings that `seq`
+    depends on; None if an earlier version wrote the position.
     """
 
     lsn: int
@@ -67,6 +68,7 @@ class Delivered:
     seq: int | None = None
     timeline: int | None = None
     timeline_began: int | None = None
+    numbering: str | None = None
 
     @property
     def reaches(self) -> int:
@@ -140,7 +142,7 @@ class Offsets:
     def _kept(self, message: Message) -> Kept:
         key = message.key() or b""
         try:
-            return Kept(key, _parse(Identity, key, str), _parse(Delivered, message.value() or b"", int))
+            return Kept(key, _parse(Identity, key), _parse(Delivered, message.value() or b""))
         except (ValueError, TypeError) as error:
             raise PositionError(
                 f"topic {self.topic}, partition {message.partition()}, offset {message.offset()}: not a "
@@ -249,24 +251,24 @@ def _take(message: Message, latest: dict[bytes, Message]) -> None:
 def _goes_back(before: Message, message: Message) -> bool:
     """Whether both are positions, and the later one is lower."""
     try:
-        was, now = (_parse(Delivered, each.value() or b"", int) for each in (before, message))
+        was, now = (_parse(Delivered, each.value() or b"") for each in (before, message))
     except (ValueError, TypeError):
         return False
     return _reached(now) < _reached(was)
 
 
-def _parse(kind: type[T], text: bytes, value: type) -> T:
+def _parse(kind: type[T], text: bytes) -> T:
     """What `_json` was given; fields that a later version has added are left out.
 
-    Raises ValueError or TypeError on other text: a field must be of type `value`, or be its own default.
+    Raises ValueError or TypeError on other text.
     """
     document = json.loads(text)
     if not isinstance(document, dict):
         raise TypeError(f"{document!r} is not an object")
-    known = {field.name: field.default for field in fields(kind)}
-    given = {name: document[name] for name in known if name in document}
+    types = get_type_hints(kind)
+    given = {name: document[name] for name in types if name in document}
     for name, found in given.items():
-        if not isinstance(found, value) and found is not known[name]:
+        if not isinstance(found, types[name]):
             raise TypeError(f"{name} is {found!r}")
     return kind(**given)
 

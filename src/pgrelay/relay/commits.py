@@ -20,6 +20,7 @@ from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
+from pgrelay.relay.numbering import check_numbering
 
 # The age at which a Kafka transaction is committed: in seconds under load; inside a single Postgres
 # transaction, as a part of transaction.timeout.ms, after which brokers abort it.
@@ -55,12 +56,16 @@ class Commits:
         self._too_old_s = sink.timeout_s * _TOO_OLD
 
     async def recover(self) -> None:
-        """Learn what was delivered, and have the encoder skip it. Raises GapError if that can't be true."""
+        """Learn what was delivered, and have the encoder skip it.
+
+        Raises GapError if that can't be true, PositionError if it can't be compared or counted.
+        """
         position = await self._sink.recover() or self._known
         if position is None:
             return
         # Only now: the relay that had the slot before us may have written until we got it.
         await self._upstream.check(position)
+        check_numbering(position, self._upstream.numbering)
         self._committed = position
         self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
 

@@ -21,18 +21,20 @@ class Upstream:
     """What a position is checked against: the slot, and the server's WAL and timelines.
 
     `slot_lsn` is the slot's confirmed position; `wal_end` asks where WAL ends now. `primary` is None on a
-    standby.
+    standby. `numbering` is the digest of the settings that a position is kept with.
     """
 
     slot_lsn: int
     wal_end: Callable[[], Awaitable[int]]
     primary: System | None
+    numbering: str | None = None
 
     def delivered(self, lsn: int, commit_lsn: int | None = None, seq: int | None = None) -> Delivered:
         """A position of this server's stream."""
-        if self.primary is None:
-            return Delivered(lsn, commit_lsn, seq)
-        return Delivered(lsn, commit_lsn, seq, self.primary.timeline, began_at(self.primary))
+        timeline = began = None
+        if self.primary is not None:
+            timeline, began = self.primary.timeline, began_at(self.primary)
+        return Delivered(lsn, commit_lsn, seq, timeline, began, self.numbering)
 
     async def check(self, delivered: Delivered) -> None:
         """Raises GapError if the position can't be true of this server and its slot.

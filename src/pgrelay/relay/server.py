@@ -8,6 +8,7 @@ from pgrelay.kafka.offsets import Offsets
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source, System
 from pgrelay.relay.gap_checks import Upstream, offsets_of
+from pgrelay.relay.numbering import numbering
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +34,5 @@ class Server:
     def upstream(self, slot: Slot) -> Upstream:
         """What a position of `slot` is checked against."""
         primary = None if self.standby else self.system
-        return Upstream(slot.confirmed_flush_lsn or 0, self.catalog.wal_end, primary)
+        slot_lsn = slot.confirmed_flush_lsn or 0
+        return Upstream(slot_lsn, self.catalog.wal_end, primary, numbering(self.config))

@@ -29,6 +29,7 @@ from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.gap_checks import open_positions, refuse_new_slot
+from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY, renumbers
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
@@ -61,8 +62,7 @@ class Starts:
         self._publications = Publications(config.source)
         self._sink: Sink | None = None
         self._registry: Registry | None = None
-        self._unkept: str | None = None
-        self._told_two_phase = False
+        self._warned: set[str] = set()
         self.sink_is_spent = False
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
@@ -175,30 +175,33 @@ class Starts:
         except PositionError:
             raise
         except SetupError as refused:
-            self._tell_unkept(str(refused))
+            self._warn(
+                "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",
+                reason=str(refused),
+            )
             self.resume_point.check_unmoved(slot)
         else:
-            await server.upstream(slot).check_further(kept, self.resume_point.delivered)
+            upstream = server.upstream(slot)
+            await upstream.check_further(kept, self.resume_point.delivered)
+            if kept is not None and renumbers(kept, upstream.numbering):
+                self._warn(f"{RENUMBERED}: {RENUMBERED_WHY}", cure=RENUMBERED_CURE)
             self.resume_point.learn(kept)
 
     def _tell_two_phase(self, slot: Slot) -> None:
-        """Log once that the slot has what the configuration does not ask for."""
-        if slot.two_phase and not self._config.source.two_phase and not self._told_two_phase:
-            self._told_two_phase = True
-            _log.warning(
+        """Log that the slot has what the configuration does not ask for."""
+        if slot.two_phase and not self._config.source.two_phase:
+            self._warn(
                 "the slot has two-phase commit, though source.two_phase is false: prepared transactions wait "
                 "in the spool, which must survive restarts",
                 spool_dir=str(base_directory(self._config.transactions.spool_dir)),
             )
 
-    def _tell_unkept(self, reason: str) -> None:
-        """Log each reason once, however many sessions meet it."""
-        if reason != self._unkept:
-            self._unkept = reason
-            _log.warning(
-                "Kafka keeps no position: if the slot is lost while pgrelay is down, that will go unnoticed",
-                reason=reason,
-            )
+    def _warn(self, event: str, **facts: str) -> None:
+        """Log each warning once, however many sessions meet it."""
+        told = f"{event} {facts}"
+        if told not in self._warned:
+            self._warned.add(told)
+            _log.warning(event, **facts)
 
     async def _make_session(
         self, server: Server, source: Source, sink: Sink, slot: Slot, delivered: Delivered | None

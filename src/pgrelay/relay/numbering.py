@@ -1,0 +1,53 @@
+"""Whether a transaction that was delivered in part gets the same `seq` for each record when it comes again.
+
+`seq` counts the records of a transaction, so it is the same on every repetition only as long as the same
+changes become records. A digest of the settings that decide on that is kept with each position in Kafka.
+"""
+
+import hashlib
+import json
+from typing import Final
+
+from pgrelay.config import Config
+from pgrelay.errors import PositionError
+from pgrelay.kafka.offsets import Delivered
+from pgrelay.lsn import format_lsn
+
+_SETTINGS: Final = "source.publications, source.messages, source.origin or records.tables"
+
+# What `check` finds, and a start logs, under at_least_once.
+RENUMBERED: Final = f"{_SETTINGS} changed since the last run"
+RENUMBERED_WHY: Final = (
+    "if that ended within a transaction, its records come again with other seqs, and consumers that skip "
+    "repetitions may skip rows"
+)
+RENUMBERED_CURE: Final = (
+    "unless it had caught up and was stopped cleanly, run with the earlier settings until it has, then "
+    "change them"
+)
+
+
+def numbering(config: Config) -> str:
+    """A digest of the settings that decide which changes become records."""
+    source, tables = config.source, config.records.tables
+    lists = source.publications, tables.include, tables.exclude
+    settings = [*(sorted(set(names)) for names in lists), source.messages, source.origin]
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+
+
+def renumbers(delivered: Delivered, now: str | None) -> bool:
+    """Whether a position was kept under settings of another digest; False if it has none."""
+    return delivered.numbering not in (None, now)
+
+
+def check_numbering(delivered: Delivered, now: str | None) -> None:
+    """Exactly once: refuse to count what was delivered of a cut transaction by other settings.
+
+    Raises PositionError.
+    """
+    if delivered.seq and delivered.commit_lsn is not None and renumbers(delivered, now):
+        raise PositionError(
+            f"Kafka has the first {delivered.seq} records of the transaction that commits at "
+            f"{format_lsn(delivered.commit_lsn)}, counted before {_SETTINGS} changed; run with the earlier "
+            "settings until it is delivered, or, if it may come again as a whole, pgrelay reset --keep-slot"
+        )
