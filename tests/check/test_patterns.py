@@ -10,6 +10,7 @@ def test_a_pattern_must_match_the_whole_name_and_its_case() -> None:
     assert unmatched({"hash": given}, COLUMNS) == {"hash": [r"customers\.email", r"public\.customers\.phone"]}
     assert unmatched({"hash": []}, COLUMNS) == {"hash": []}
     assert unmatched({"hash": given}, []) == {"hash": given}
+    assert unmatched({"hash": [r"public\..*"]}, ["public.a\nb.c"]) == {"hash": []}
 
 
 def test_each_key_with_unmatched_patterns_is_a_warning() -> None:

@@ -71,6 +71,10 @@ class TestTables:
     ) -> None:
         assert Selection(include, exclude).takes("public.orders") is taken
 
+    def test_a_line_break_in_a_name_hides_nothing_from_a_pattern(self) -> None:
+        assert not Selection(exclude=(r"public\..*",)).takes("public.or\nders")
+        assert Selection(drop=(r".*\.email",)).treatment("public.or\nders", "email", key=False) == "drop"
+
     def test_changes_of_an_excluded_table_have_no_records(self) -> None:
         selection = Selection(exclude=(r"public\.cards",))
         events = transaction(

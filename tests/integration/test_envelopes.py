@@ -9,7 +9,7 @@ from tests.integration.changes import place
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.relays import Relay
-from tests.integration.topics import Record
+from tests.integration.topics import Record, topic_setting
 
 TRANSACTIONS = {"records": {"transaction_topic": True}}
 
@@ -186,6 +186,21 @@ class TestTransactionTopic:
             "data_collection_order": 1,
         }
         assert end["data_collections"] == [{"data_collection": "message", "event_count": 1}]
+
+    def test_topics_of_messages_and_transactions_are_never_compacted(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        """All messages of a prefix have one key, and each counts."""
+        compacted = {"sink": {"topic_config": {"cleanup.policy": "compact"}}}
+        relay = new_relay(**TRANSACTIONS, **compacted).start().wait_streaming()
+        database.execute("SELECT pg_logical_emit_message(true, 'note', 'in'); INSERT INTO people VALUES (1)")
+        relay.caught_up()
+
+        def cleanup(topic: str) -> str:
+            return topic_setting(relay.kafka.bootstrap, topic, "cleanup.policy")
+
+        assert cleanup(relay.topic("people")) == "compact"
+        assert {cleanup(f"{relay.prefix}.{name}") for name in ("message", "transaction")} == {"delete"}
 
     def test_streamed_and_plain_transactions_have_the_same_boundaries(
         self, database: Database, new_relay: NewRelay

@@ -4,13 +4,18 @@ import signal
 from pathlib import Path
 from tempfile import TemporaryFile
 
+import psycopg
 import pytest
 
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WAITING
 from tests.integration.program import Program
 from tests.integration.relays import Relay
 from tests.integration.waiting import wait_until
+
+AWAY = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}
+REFUSED = "Postgres refuses UPDATE and DELETE of tables without a primary key while they are published"
 
 
 def test_rows_arrive_and_the_slot_follows(relay: Relay, database: Database) -> None:
@@ -51,9 +56,52 @@ def test_a_superusers_relay_creates_the_publication_itself(database: Database, n
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
     assert relay.events("publication created")[0]["tables"] == "all tables"
+    assert relay.events(REFUSED) == []
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
     assert [record.json_key for record in relay.records("t")] == [{"id": 1}]
+
+
+def test_a_new_publication_that_makes_writes_fail_is_told_at_once(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """Without Kafka too: Postgres refuses the applications' writes from then on."""
+    database.execute(
+        'CREATE TABLE "a b" (id int); CREATE TABLE kept (id int); CREATE TABLE keyed (id int PRIMARY KEY)'
+    )
+    database.execute("ALTER TABLE kept REPLICA IDENTITY FULL")
+    relay = new_relay(source={"dsn": database.dsn}, sink=AWAY).start()
+    told = relay.wait_event(REFUSED)
+    assert told["tables"] == ['"a b"']
+    assert told["cure"].startswith('ALTER TABLE "a b" REPLICA IDENTITY FULL, for each of them; or')
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="does not have a replica identity"):
+        database.execute('INSERT INTO "a b" VALUES (1); DELETE FROM "a b"')
+
+
+@pytest.fixture
+def relay_away(new_relay: NewRelay) -> Relay:
+    """A relay whose Kafka is not there."""
+    return new_relay(sink=AWAY).start()
+
+
+def test_a_relay_that_never_reached_kafka_says_that_its_slot_stays(relay_away: Relay) -> None:
+    relay_away.wait_event(WAITING)
+    assert relay_away.stop() == 0
+    *_, told, stopped = relay_away.log
+    assert stopped["event"] == "stopped"
+    assert told["event"].startswith("a slot was created, and nothing was relayed: Postgres keeps WAL")
+    assert told["cure"].endswith(f"SELECT pg_drop_replication_slot('{relay_away.prefix}')")
+
+
+def test_a_reset_without_kafka_says_how_to_free_the_wal(relay_away: Relay) -> None:
+    relay_away.wait_event(WAITING)
+    assert relay_away.stop() == 0
+    ended = relay_away.command("reset")
+    assert ended.returncode == 1
+    drop = f"SELECT pg_drop_replication_slot('{relay_away.prefix}')"
+    assert "; nothing was changed: run it once Kafka answers, and, if Postgres must be" in ended.stderr
+    assert f"{drop} now" in ended.stderr
+    relay_away.database.execute(drop)
 
 
 def test_a_signal_to_a_process_that_has_just_ended_is_ignored(

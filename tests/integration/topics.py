@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.waiting import wait_until
@@ -40,6 +40,14 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result()
     wait_until(lambda: topic in client.list_topics(timeout=10).topics, f"topic {topic}")
+
+
+def topic_setting(bootstrap: str, topic: str, name: str) -> str:
+    """What a setting of a topic is."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    settings = client.describe_configs([resource])[resource].result()
+    return str(settings[name].value)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

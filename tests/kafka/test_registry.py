@@ -268,6 +268,18 @@ async def test_a_token_server_that_refuses_us_stops_the_relay(
     assert {path for _, path, _ in answers.asked} == {"/token"}
 
 
+async def test_a_token_without_a_lifetime_stops_the_relay(answers: Answers) -> None:
+    """The client takes it, and then can't tell whether it still holds."""
+    answers.trouble = 200, '{"access_token": "told-1", "token_type": "Bearer", "id": 1}'
+    registry = answers.registry(**TOKENS, bearer_auth_issuer_endpoint_url=f"{answers.url}/token")
+    await registry.connect()
+    with pytest.raises(
+        SetupError, match=r"^no token for .*: what its endpoint gives has no expires_in, .*; "
+    ):
+        await registry.register(ORDERS)
+    await registry.close()
+
+
 async def test_a_registry_with_a_trusted_certificate_is_used(answers: Answers, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     answers.encrypt(authority)

@@ -1,6 +1,7 @@
 """Pauses between tries."""
 
 from pgrelay.relay.backoff import Backoff
+from tests.clock import Clock
 
 
 def test_pauses_grow_to_a_limit_and_restart_after_success() -> None:
@@ -29,3 +30,16 @@ def test_a_reason_is_news_once_until_success_whatever_its_figures() -> None:
     assert not backoff.is_news("the standby has not reached A/0, which we have relayed")
     backoff.reset()
     assert backoff.is_news("a Kafka transaction was open for 63 s")
+
+
+def test_a_reason_that_lasts_is_news_again_after_ten_minutes(clock: Clock) -> None:
+    backoff = Backoff()
+    assert backoff.lasts_s == 0
+    assert backoff.is_news("Postgres can't be reached")
+    clock.now += 599
+    assert not backoff.is_news("Postgres can't be reached")
+    clock.now += 1
+    assert backoff.is_news("Postgres can't be reached")
+    assert backoff.lasts_s == 600
+    backoff.reset()
+    assert backoff.lasts_s == 0

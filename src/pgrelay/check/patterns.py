@@ -47,7 +47,7 @@ async def pattern_findings(catalog: Catalog, records: Records, published: Publis
 def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
     """Each key's patterns that match none of the names."""
     return {
-        key: [each for each in given if not any(re.fullmatch(each, name) for name in names)]
+        key: [each for each in given if not any(re.fullmatch(each, name, re.DOTALL) for name in names)]
         for key, given in patterns.items()
     }
 

@@ -55,7 +55,8 @@ class Selection:
 
 
 def _matches(patterns: Iterable[str], name: str) -> bool:
-    return any(re.fullmatch(pattern, name) for pattern in patterns)
+    # A dot also stands for a line break: nobody may name a column so that it is not hidden.
+    return any(re.fullmatch(pattern, name, re.DOTALL) for pattern in patterns)
 
 
 def hashed(encoding: Encoding, key: bytes) -> Converter:

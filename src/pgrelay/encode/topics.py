@@ -89,7 +89,7 @@ class Topics:
 
     def _route(self, schema: str, table: str) -> tuple[str, str] | None:
         name = f"{schema}.{table}"
-        return next((route for route in self._routes if re.fullmatch(route[0], name)), None)
+        return next((route for route in self._routes if re.fullmatch(route[0], name, re.DOTALL)), None)
 
 
 def _folded(topic: str) -> str:

@@ -51,6 +51,8 @@ _ILL: Final = 500
 _NOT_PERMITTED: Final = 42205
 # The statuses with which a token endpoint refuses us, if it does not use OAuth's words (RFC 6749, 5.2).
 _TOKEN_REFUSED: Final = (400, 401)
+# Members of a token that the client takes for granted, though RFC 6749, 5.1, does not require them.
+_LIFETIME: Final = ("expires_in", "expires_at")
 
 
 class Registry:
@@ -153,6 +155,12 @@ class Registry:
         except self._tokenless as error:
             raise self._no_token(error) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
+            if isinstance(error, KeyError) and error.args[0] in _LIFETIME:
+                raise SetupError(
+                    f"no token for schema registry {self._url}: what its endpoint gives has no expires_in, "
+                    "which the client needs; have it say how long a token lives, or use another "
+                    "bearer.auth.credentials.source"
+                ) from error
             # The client takes JSON of the expected form for granted: a web page is not that.
             raise self._away(
                 f"what answers is not a schema registry ({type(error).__name__}: {error})"

@@ -26,6 +26,7 @@ from pgrelay.kafka.closing import clear_frames, close_clients
 from pgrelay.kafka.errors import (
     DESYNCHRONIZED,
     PURGED,
+    UNAUTHORIZED,
     UNKNOWN,
     UNTRUSTED,
     delivery_error,
@@ -172,6 +173,12 @@ class Sink:
 
     def _lost(self, error: KafkaError) -> PgrelayError:
         """The error for a producer that can no longer be used."""
+        if error.code() in UNAUTHORIZED:
+            # The client raises this refusal, which is fatal to it; others come by `error_cb`.
+            return SetupError(
+                f"Kafka does not let us produce: {error.str()}; grant WRITE on pgrelay's topics, and before "
+                "Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"
+            )
         lost = f"the producer's identity is lost: {error.str()}"
         return KafkaUnavailable(f"{lost}: {DESYNCHRONIZED}" if desynchronized(error) else lost)
 

@@ -248,6 +248,21 @@ class Catalog:
                     raise
                 return None
 
+    async def unidentified(self, tables: Sequence[tuple[str, str]]) -> list[str]:
+        """Those of the tables, given by schema and name, whose rows have no replica identity; quoted.
+
+        While one is published, Postgres refuses to update or delete its rows.
+        """
+        query = sql.SQL(
+            "SELECT c.oid::regclass::text FROM unnest(%s::text[], %s::text[]) AS given (schema, name) "
+            "JOIN pg_namespace n ON n.nspname = given.schema "
+            "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = given.name "
+            "WHERE c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid "
+            "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END) ORDER BY 1"
+        )
+        schemas, names = ([table[part] for table in tables] for part in (0, 1))
+        return [row[0] for row in await self.rows(query, (schemas, names))]
+
     async def in_recovery(self) -> bool:
         """Whether the server is a standby."""
         return bool((await self.rows(sql.SQL("SELECT pg_is_in_recovery()")))[0][0])

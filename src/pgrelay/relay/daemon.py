@@ -2,8 +2,8 @@
 
 Theory of operation. If a session ends in trouble that passes, another follows after a growing, jittered
 pause. The producer is kept unless it was the trouble. Before the next session starts, the producer's queue
-gets a moment to be acknowledged, so that little is sent twice. A reason is logged once, however often it
-recurs, and /readyz shows it. After the spool's disk was full, each try makes the server decode everything
+gets a moment to be acknowledged, so that little is sent twice. A reason that recurs is logged every ten
+minutes, and /readyz shows it. After the spool's disk was full, each try makes the server decode everything
 again. So those tries are rarer, each is logged, and the stream counts as flowing only once a try gets
 further. Any other error is raised, and ends the process.
 """
@@ -113,6 +113,13 @@ class Daemon:
             await cancelled(self._advice)
             await self._starts.close()
         confirmed_lsn = self._starts.resume_point.confirmed_lsn
+        if self._starts.made_slot and not confirmed_lsn:
+            slot = self._config.source.slot
+            _log.warning(
+                "a slot was created, and nothing was relayed: Postgres keeps WAL until somebody reads it",
+                slot=slot,
+                cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
+            )
         # Not 0/0 if no stream had begun: that would look like a slot that lost its place.
         _log.info("stopped", **({"confirmed": format_lsn(confirmed_lsn)} if confirmed_lsn else {}))
 
@@ -169,7 +176,9 @@ class Daemon:
         self._health.waiting(str(error))
         self._health.troubles.raised(error)
         if self._backoff.is_news(str(error)) or spool:
-            _log.warning("waiting, will go on by itself", reason=str(error))
+            lasts_s = round(self._backoff.lasts_s)
+            lasting = {"lasts_s": lasts_s} if lasts_s else {}
+            _log.warning("waiting, will go on by itself", reason=str(error), **lasting)
         if self._starts.sink_is_spent or isinstance(error, KafkaUnavailable):
             await self._starts.close_sink(error)
         with contextlib.suppress(TimeoutError):

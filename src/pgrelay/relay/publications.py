@@ -45,6 +45,7 @@ class Publications:
         await catalog.create_publication(missing[0], config.table_names())
         holds = ", ".join(config.tables) or "all tables"
         _log.info("publication created", publication=missing[0], tables=holds)
+        await _warn_of_refused_changes(catalog, missing[0])
 
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
         """Raises SetupError if one was dropped, or dropped and re-created, since this process first looked.
@@ -76,3 +77,15 @@ class Publications:
                 "not publish before are missing; if there were any, copy the tables again",
                 publications=changed,
             )
+
+
+async def _warn_of_refused_changes(catalog: Catalog, created: str) -> None:
+    """At once, since it is the applications' writes that fail."""
+    tables = await catalog.published_tables([created])
+    if unidentified := await catalog.unidentified(tables or []):
+        _log.warning(
+            "Postgres refuses UPDATE and DELETE of tables without a primary key while they are published",
+            tables=unidentified,
+            cure=f"ALTER TABLE {unidentified[0]} REPLICA IDENTITY FULL, for each of them; or, to publish "
+            f"only some tables, DROP PUBLICATION {created} and list them in source.tables",
+        )

@@ -32,7 +32,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
 
     `keep_slot`: the next run goes on where the slot stands. Raises SetupError if a relay runs, if there is no
     slot to keep, if the slot is synchronised from a primary, or if the spool could be another account's;
-    SourceUnavailable if source.dsn leads to two servers.
+    SourceUnavailable if source.dsn leads to two servers; KafkaUnavailable.
     """
     name = config.source.slot
     require_own_base(config.transactions.spool_dir)
@@ -47,7 +47,7 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
         sink = Sink(config.sink)
         try:
             # Reach Kafka first: a slot that is gone while its position is not is a gap.
-            await sink.connect()
+            await _reach(sink, None if slot is None or keep_slot else name)
             if slot is not None and not keep_slot:
                 await catalog.drop_slot(name)
             forgotten = await _forget(sink, offsets)
@@ -61,6 +61,19 @@ async def reset(config: Config, *, keep_slot: bool = False) -> str:
     remove_all(slot_directory(config.transactions.spool_dir, systemid, name))
     dropped = "dropped" if slot is not None else "was gone already"
     return f"slot {name} {dropped}, and {position}; run pgrelay, and copy the tables once it streams"
+
+
+async def _reach(sink: Sink, dropping: str | None) -> None:
+    """Connect to Kafka. `dropping`: the slot that is to be dropped after that, if there is one."""
+    try:
+        await sink.connect()
+    except KafkaUnavailable as away:
+        if dropping is None:
+            raise
+        raise KafkaUnavailable(
+            f"{away}; nothing was changed: run it once Kafka answers, and, if Postgres must be rid of the "
+            f"slot's WAL before that, SELECT pg_drop_replication_slot('{dropping}') now"
+        ) from away
 
 
 async def _ours(catalog: Catalog, name: str) -> Slot | None:

@@ -49,8 +49,8 @@ _log = structlog.get_logger(__name__)
 class Starts:
     """Begins the sessions of one process, and keeps what outlives them: the producer and the registry client.
 
-    `resume_point` is where the next session begins. `sink_is_spent`: the producer's open transaction belongs
-    to the last session; a new producer aborts it.
+    `resume_point` is where the next session begins. `made_slot`: this process created the slot.
+    `sink_is_spent`: the producer's open transaction belongs to the last session; a new producer aborts it.
     """
 
     def __init__(self, config: Config, metrics: Metrics, observer: Observer, refusals: Refusals) -> None:
@@ -63,6 +63,7 @@ class Starts:
         self._sink: Sink | None = None
         self._registry: Registry | None = None
         self._warned: set[str] = set()
+        self.made_slot = False
         self.sink_is_spent = False
 
     async def begin(self, catalog: Catalog, source: Source) -> Session:
@@ -142,6 +143,7 @@ class Starts:
             await self._check_rest(server.system.systemid)
             self._observer.creates_slot(config.source.slot)
         slot = found or await make_slot(catalog, config.source)
+        self.made_slot = self.made_slot or found is None
         self.resume_point.check_slot(slot, config.source.slot)
         self.resume_point.seen(slot)
         # Before the stream: we are silent while we wait here, and the server would cut it.

@@ -42,7 +42,8 @@ class Supply:
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
             case _:
-                await self._sink.topics.require(need.topic)
+                # That of transactions, which Avro needs schemas for, exists since the start.
+                await self._sink.topics.require(need.topic, "messages")
                 self._encoder.met(await self._register(need.schemas))
 
     async def rolled_back(self, subxids: list[int]) -> list[int]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AclBinding, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclBinding, AclOperation, ResourceType  # type: ignore[attr-defined]
 from psycopg.conninfo import make_conninfo
 
 from pgrelay.embedded.kafka import Kafka
@@ -67,6 +67,18 @@ def test_a_missing_right_in_kafka_ends_the_relay_with_a_line_that_names_it(
     allow(broker, [right for right in rights if not is_of(right, which)])
     database.execute("INSERT INTO orders VALUES (1)")
     assert complaint.format(prefix=relay.prefix) in last_words(relay.start(), WRONG)
+
+
+def test_without_the_right_to_write_anywhere_the_relay_ends(
+    secured: NewRelay, broker: Kafka, database: Database
+) -> None:
+    """The broker refuses such a producer as a whole, before it is asked about a topic."""
+    relay = secured()
+    take_back(broker)
+    rights = acl_bindings(relay.prefix, exactly_once=False)
+    allow(broker, [right for right in rights if right.operation != AclOperation.WRITE])
+    database.execute("INSERT INTO orders VALUES (1)")
+    assert "; grant WRITE on pgrelay's topics" in last_words(relay.start(), WRONG)
 
 
 def test_at_least_once_works_without_the_right_to_read_its_position(
