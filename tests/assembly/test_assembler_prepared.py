@@ -285,6 +285,21 @@ def test_a_prepare_sent_again_replaces_the_first(connection: Connections) -> Non
     assert connection.events(COMMIT)[1:-1] == [insert(1, xid=731)]
 
 
+@pytest.mark.parametrize("end", [COMMIT, ROLLBACK], ids=["committed", "rolled back"])
+def test_a_prepared_transaction_streamed_once_more_is_not_kept_twice(
+    connection: Connections, end: bytes
+) -> None:
+    """After a reconnect the server may do so, and then sends no second StreamPrepare."""
+    connection.events(BEGIN, insert(1), PREPARE)
+    connection.reconnect(memory_limit=0)
+    start, stop = xlog_data(build.stream_start(731, first=True)), xlog_data(build.stream_stop())
+    assert connection.events(start, insert(1, xid=731), stop) == []
+    frames = [frame for each in transactions(connection.events(end)) for frame in each.frames]
+    assert frames == ([insert(1)] if end == COMMIT else [])
+    assert connection.current.held() == []
+    assert connection.spool.on_disk == 0
+
+
 def test_a_prepare_cut_off_by_the_connection_leaves_nothing(connection: Connections) -> None:
     connection.reconnect(memory_limit=0)
     connection.events(BEGIN, insert(1))

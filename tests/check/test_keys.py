@@ -1,5 +1,9 @@
 """What identifies rows, and which tables' records would lack it."""
 
+from typing import Any
+
+import pytest
+
 from pgrelay.check.keys import (
     deferrable,
     hidden_keys,
@@ -8,6 +12,7 @@ from pgrelay.check.keys import (
     uncovered,
     ungenerated,
     unidentified,
+    unidentified_roots,
 )
 from pgrelay.encode.selection import Selection
 from tests.check.tables import published, table
@@ -88,6 +93,21 @@ def test_a_full_root_with_a_partition_that_is_not_full_is_reported() -> None:
     root, part = table("root", 1, identity="f"), table("part", 2)
     (finding,) = mismatched(published(root, stored=(part,), roots={2: 1}))
     assert "public.part" in finding.what
+
+
+@pytest.mark.parametrize("of_part", [{"identity": "f"}, {"primary_key": ("id",)}], ids=["full", "key"])
+def test_a_root_without_identity_needs_one_if_a_partition_has_one(of_part: dict[str, Any]) -> None:
+    """As Postgres advises for the partition, when it refuses to update its rows."""
+    root, part = table("root", 1, primary_key=()), table("part", 2, **of_part)
+    every = published(root, stored=(part,), roots={2: 1})
+    (finding,) = unidentified_roots(every)
+    assert finding.what == "1 partitioned table without replica identity: public.root"
+    assert finding.cure == "ALTER TABLE public.root REPLICA IDENTITY FULL, and the same for the partitions"
+    assert mismatched(every) == unidentified(every) == []
+    for other in (table("root", 1), table("root", 1, identity="f")):
+        assert unidentified_roots(published(other, stored=(part,), roots={2: 1})) == []
+    bare = table("part", 2, primary_key=())
+    assert unidentified_roots(published(root, stored=(bare,), roots={2: 1})) == []
 
 
 def test_a_key_with_an_unsent_generated_column_is_reported() -> None:

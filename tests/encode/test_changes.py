@@ -150,6 +150,18 @@ def test_an_incomplete_old_key_is_refused(change: str) -> None:
         records(NOTHING, build.delete(OID, key=["1", None]))
 
 
+@pytest.mark.parametrize("change", ["update", "delete"])
+def test_under_another_identity_what_is_called_a_whole_row_is_a_key(change: str) -> None:
+    """The root of a partition has become FULL, and the server did not describe it again."""
+    sent = build.delete(OID, old=["1", None, None])
+    if change == "update":
+        sent = build.update(OID, ["2", "tea", "B"], old=["1", None, None])
+    deleted, *_ = records(DEFAULT, sent)
+    assert rows(deleted) == ({"id": 1}, "d", {"id": 1}, None)
+    with pytest.raises(RecordError, match="old key, although the table has none"):
+        records(NOTHING, build.delete(OID, old=["1", None]))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -23,6 +23,9 @@ SETTING_ASIDE: Final = replace(
 OID: Final = 16384
 COLUMNS: Final = [Column("id", INT4, key=True), Column("word"), Column("note")]
 WORDS: Final = build.relation(OID, "public", "words", "d", COLUMNS)
+KEYED_BY_WORD: Final = build.relation(
+    OID, "public", "words", "i", [Column("id", INT4, key=True), Column("word", key=True), Column("note")]
+)
 LATIN: Final = b"K\xf6ln"
 """No UTF-8, as a server whose encoding is SQL_ASCII may send it."""
 
@@ -70,15 +73,15 @@ def test_a_letters_headers_name_the_change_and_the_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "op"),
+    ("messages", "op"),
     [
-        (build.update(OID, ["1", LATIN, "n"]), b"u"),
-        (build.update(OID, ["1", LATIN, "n"], key=["2", None, None]), b"u"),
-        (build.delete(OID, old=["1", LATIN, "n"]), b"d"),
+        ([build.update(OID, ["1", LATIN, "n"])], b"u"),
+        ([build.update(OID, ["1", LATIN, "n"], key=["2", None, None])], b"u"),
+        ([KEYED_BY_WORD, build.delete(OID, key=["1", LATIN, None])], b"d"),
     ],
 )
-def test_inserts_updates_and_deletes_can_be_letters(message: bytes, op: bytes) -> None:
-    (letter,) = relayed(message)
+def test_inserts_updates_and_deletes_can_be_letters(messages: list[bytes], op: bytes) -> None:
+    (letter,) = relayed(*messages)
     assert letter[2] == LATIN
     assert headers_of(letter)["op"] == op
 
@@ -220,7 +223,8 @@ def test_the_row_in_a_letters_headers_is_cut_too() -> None:
 
 
 def test_a_delete_in_a_letter_has_no_tombstone() -> None:
-    letters = relayed(build.delete(OID, old=["1", "b" * 2_000, None]), options=taking(2_000))
+    delete = build.delete(OID, key=["1", "b" * 2_000, None])
+    letters = relayed(KEYED_BY_WORD, delete, options=taking(2_000))
     assert [letter[0] for letter in letters] == ["app.dead_letter"]
 
 
@@ -295,7 +299,8 @@ def test_a_letter_is_not_counted_as_a_record() -> None:
         build.insert(OID, ["3", LATIN, None]),
         build.update(OID, ["1", large, None]),
         build.update(OID, ["4", large, None], key=["1", None, None]),
-        build.delete(OID, old=["1", large, None]),
+        KEYED_BY_WORD,
+        build.delete(OID, key=["1", large, None]),
     ]
     records(encoder, transaction(WORDS, *changes))
     # The delete of the key change is small enough.

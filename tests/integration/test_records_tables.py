@@ -114,6 +114,19 @@ def test_a_partition_with_another_identity_than_its_root_is_refused(
     assert len(relay.records("root")) == 1
 
 
+def test_a_root_that_becomes_full_alone_makes_no_value_null(database: Database, new_relay: NewRelay) -> None:
+    """The server calls the old row whole, without describing the root again; it is the partition's key."""
+    database.execute(_PARTITIONED)
+    database.execute("CREATE PUBLICATION pgrelay FOR TABLE root WITH (publish_via_partition_root = true)")
+    relay = new_relay().start().wait_streaming()
+    database.execute("INSERT INTO root VALUES (1, 'x')")
+    relay.caught_up()
+    database.execute("ALTER TABLE root REPLICA IDENTITY FULL")
+    database.execute("DELETE FROM root")
+    relay.caught_up()
+    assert [record.json["before"] for record in relay.records("root") if record.value] == [None, {"id": 1}]
+
+
 def test_rows_deleted_before_their_partition_was_full_stay_refused(
     database: Database, new_relay: NewRelay
 ) -> None:

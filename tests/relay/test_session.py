@@ -199,7 +199,7 @@ class Reading(Session):
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.source = self.stream = FakeSource()
-        self.assembler = cast(Assembler, SimpleNamespace(replaying=False, doubtful=[], in_segment=False))
+        self.assembler = cast(Assembler, SimpleNamespace(replaying=False, doubtful=(), in_segment=False))
         self.encoder = cast(Encoder, SimpleNamespace(need=None, pending=False))
         self._commits = None
         self._careful_until = 0

@@ -25,7 +25,7 @@ Source: PostgreSQL manual, "Logical Replication Message Formats", and "Logical D
 Transactions" and "Two-phase Commit Support".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.assembly.open_transaction import OpenTransaction, StreamEnd
@@ -74,7 +74,7 @@ class Assembler:
         self._preparing: OpenTransaction | None = None
         self._ended: tuple[OpenTransaction, StreamEnd] | None = None
         self._replay: Replay | None = None
-        self.doubtful: list[int] = []
+        self.doubtful: Sequence[int] = ()
         # Also written with prepared transactions, which outlive the session.
         self._relations = Relations()
 
@@ -258,6 +258,7 @@ class Assembler:
             case transactions.RollbackPrepared():
                 # Without a Prepare there is nothing to drop: it was rolled back while we were away.
                 self._prepared.rolled_back(message.xid, message.gid)
+                self._forget(message.xid)
                 self._events.append(Reached(message.end_lsn))
             case _:
                 raise self._misplaced(frame)
@@ -299,27 +300,30 @@ class Assembler:
             self._commit_stream(transaction, end)
         else:
             self._prepare_stream(transaction, end)
-        self._ended = None
-        self.doubtful = []
+        self._ended, self.doubtful = None, ()
 
     def _commit_stream(self, transaction: OpenTransaction, commit: transactions.StreamCommit) -> None:
         self._release(transaction)
         self._events.append(TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, streamed=True))
-        frames, aborted = transaction.frames, transaction.aborted
-        later = self._relations.sent_later(transaction.described, aborted)
-        dropped = aborted, transaction.unannounced
+        frames, dropped = transaction.frames, (transaction.aborted, transaction.unannounced)
+        later = self._relations.sent_later(transaction.described, transaction.aborted)
         self._replay = Replay(frames.chunks(), commit.end_lsn, *dropped, frames, later)
 
     def _stream_abort(self, abort: transactions.StreamAbort) -> None:
-        # An unknown transaction is legal: PostgreSQL 18 sends aborts even to clients that do not stream.
-        transaction = self._open.get(abort.xid)
-        if transaction is None:
-            return
-        if abort.subxid != abort.xid:
+        # Of an unknown transaction it is legal: PostgreSQL 18 sends them even to clients that do not stream.
+        if abort.subxid == abort.xid:
+            self._forget(abort.xid)
+        elif (transaction := self._open.get(abort.xid)) is not None:
             transaction.aborted.add(abort.subxid)
-            return
-        self._release(transaction)
-        transaction.frames.discard()
+
+    def _forget(self, xid: int) -> None:
+        """Drop a transaction that is streamed, if it is.
+
+        After a reconnect, the server may stream a prepared transaction once more, without a StreamPrepare.
+        """
+        if (transaction := self._open.get(xid)) is not None:
+            self._release(transaction)
+            transaction.frames.discard()
 
     def _prepare_stream(self, transaction: OpenTransaction, prepare: transactions.StreamPrepare) -> None:
         self._spill(transaction)
@@ -355,23 +359,19 @@ class Assembler:
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
         entry = self._prepared.find(commit.xid, commit.gid)
-        if entry is None and commit.end_lsn <= self.delivered_lsn:
+        if entry is None:
+            if commit.end_lsn > self.delivered_lsn:
+                raise self._prepared.missing(commit.xid, commit.gid, commit.commit_lsn)
             # A promoted standby's slot may stand where its primary's stood before we deleted the rows.
             self._events.append(Reached(commit.end_lsn))
             return
-        if entry is None:
-            raise GapError(
-                f"COMMIT PREPARED of {commit.gid!r} (xid {commit.xid}) at {format_lsn(commit.commit_lsn)}, "
-                f"but its rows are not in {self.spool.directory}: with two-phase commit, "
-                "transactions.spool_dir must survive restarts; restore it, or copy the tables again"
-            )
+        self._forget(commit.xid)
         self._prepared.committed(entry, commit.end_lsn)
         self._events.append(
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)
         )
-        chunks = self._prepared.chunks(entry)
-        aborted, unannounced = set(entry.aborted), set(entry.unannounced)
-        self._replay = Replay(chunks, commit.end_lsn, aborted, unannounced, None, [])
+        dropped = set(entry.aborted), set(entry.unannounced)
+        self._replay = Replay(self._prepared.chunks(entry), commit.end_lsn, *dropped, None, [])
 
     def replay(self, size: int) -> None:
         """Give out the next frames of a committed transaction, about `size` bytes, and finally its end."""

@@ -25,27 +25,35 @@ _LONG: Final = 1 << 16
 
 
 class Subtransactions:
-    """The xids of a streamed transaction's changes. Takes 4 bytes each, as there may be millions."""
+    """The xids of a streamed transaction's subtransactions. Takes 4 bytes each, as there may be millions."""
 
     def __init__(self, xid: int) -> None:
         self._xid = xid
-        self._last = xid
+        self._last = 0
+        # Nearly always each comes once, and after those that began before it.
+        self._in_order = True
         self._noted = array("I")
         self._long = _LONG
 
     def note(self, xid: int) -> None:
         """A change with this xid came: the transaction's own, or a subtransaction's."""
-        if xid == self._last:
+        if xid == self._last or xid == self._xid:
             return
+        if xid < self._last:
+            self._in_order = False
         self._last = xid
         self._noted.append(xid)
-        if len(self._noted) >= self._long:
-            self._noted = array("I", sorted(set(self._noted)))
+        if not self._in_order and len(self._noted) >= self._long:
+            self._noted = self._each()
             self._long = max(_LONG, 2 * len(self._noted))
 
-    def besides(self, aborted: set[int]) -> list[int]:
-        """Those that are not in `aborted`, in order, without the transaction itself."""
-        return sorted(set(self._noted) - aborted - {self._xid})
+    def besides(self, aborted: set[int]) -> "array[int]":
+        """Those that are not in `aborted`, in order."""
+        noted = self._noted if self._in_order else self._each()
+        return array("I", (xid for xid in noted if xid not in aborted)) if aborted else noted
+
+    def _each(self) -> "array[int]":
+        return array("I", sorted(set(self._noted)))
 
 
 class OpenTransaction:

@@ -34,6 +34,7 @@ from pgrelay.assembly.spool import (
     spool_error,
 )
 from pgrelay.errors import BEGIN_ANEW, GapError, SpoolDamaged
+from pgrelay.lsn import format_lsn
 
 _OURS: Final = (SPOOL_SUFFIX, ".prepared", ".tmp", ".frames")
 
@@ -128,6 +129,14 @@ class PreparedStore:
 
     def find(self, xid: int, gid: str) -> Prepared | None:
         return self._known.get((xid, gid))
+
+    def missing(self, xid: int, gid: str, commit_lsn: int) -> GapError:
+        """The error for the COMMIT PREPARED of a transaction that is not here."""
+        return GapError(
+            f"COMMIT PREPARED of {gid!r} (xid {xid}) at {format_lsn(commit_lsn)}, but its rows are not in "
+            f"{self._directory}: with two-phase commit, transactions.spool_dir must survive restarts; "
+            "restore it, or copy the tables again"
+        )
 
     def chunks(self, entry: Prepared) -> Iterator[list[bytes]]:
         """The Relation frames that the rows rely on, then the transaction's own, chunk by chunk.

@@ -24,6 +24,7 @@ async def key_findings(
     return [
         *unidentified(published),
         *uncovered(published),
+        *unidentified_roots(published),
         *mismatched(published),
         *ungenerated(published, await table_queries.unpublished_generated(catalog, published)),
         *deferrable(published),
@@ -72,6 +73,26 @@ def uncovered(published: Published) -> list[Finding]:
     return found
 
 
+def unidentified_roots(published: Published) -> list[Finding]:
+    """Tables without an identity that are published in place of partitions that have one."""
+    identified = {published.roots.get(part.oid) for part in published.stored if part.identified}
+    tables = [
+        table.quoted
+        for table in published.tables
+        if table.oid in identified and table.oid in published.changed and not table.identified
+    ]
+    if not tables:
+        return []
+    cures = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in tables]
+    return [
+        warning(
+            f"{counted(len(tables), 'partitioned table')} without replica identity: {some(tables)}",
+            "its partitions have one, so Postgres accepts their updates and deletes, at which a run stops",
+            f"{some(cures, '; ')}, and the same for the partitions",
+        )
+    ]
+
+
 def mismatched(published: Published) -> list[Finding]:
     """Partitions that are published as their root but have another replica identity than the root.
 
@@ -89,6 +110,7 @@ def mismatched(published: Published) -> list[Finding]:
         for part in published.stored
         if (root := roots.get(published.roots.get(part.oid, 0))) is not None
         and root.oid in published.changed
+        and root.identified
         and part.identified
         and differs(part, root)
     ]

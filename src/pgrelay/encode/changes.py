@@ -288,12 +288,17 @@ def _require_whole(plan: Plan, frame: bytes, body: int) -> None:
 
 
 def _is_key(kind: int, plan: Plan, what: str) -> bool:
-    """Whether an old tuple holds only the key, instead of the whole old row."""
+    """Whether an old tuple holds only the key, instead of the whole old row.
+
+    It may be called whole though the table is not FULL: the root of a partition became so, which the server
+    tells with none of its rows, and what is sent is still the partition's.
+    """
     if kind != KEY_TUPLE and kind != OLD_TUPLE:
         raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
-    if kind == KEY_TUPLE and not plan.has_key:
+    key_only = kind == KEY_TUPLE or not plan.full
+    if key_only and not plan.has_key:
         raise not_identified(plan.table, "")
-    return kind == KEY_TUPLE
+    return key_only
 
 
 def _finish(frame: bytes, end: int) -> None:

@@ -93,18 +93,18 @@ class Plan:
         self.doubtful: bool = bool(facts.unlike)
         # Under FULL the message flags every column. The key is then the primary key, or none if one of its
         # columns is not sent or was renamed since: only a part of it would be the key of other rows too.
-        full = relation.replica_identity == FULL
+        self.full: bool = relation.replica_identity == FULL
         sent = {column.name for column in relation.columns}
         primary_key = facts.primary_key if sent.issuperset(facts.primary_key) else ()
         self.columns: list[ColumnPlan] = []
         for column in relation.columns:
-            key = column.name in primary_key if full else column.key
+            key = column.name in primary_key if self.full else column.key
             self.columns.append(self.column_plan(column, key, column_type(column, facts), options))
         self.has_key: bool = any(column.key for column in self.columns)
         self.keyed: bool = options.key and self.has_key
         # Whether the facts may differ the next time: the key under FULL, and in Avro arrays' dimensions.
         arrays = options.format == "avro" and any(column.type.is_array for column in self.columns)
-        self.asks_again: bool = full or arrays
+        self.asks_again: bool = self.full or arrays
         # Whether this plan's schema was announced, and no other of the same relation since.
         self.announced = False
         # The constant head of `source` for this table in the transaction numbered `source_of`.

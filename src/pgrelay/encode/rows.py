@@ -71,9 +71,11 @@ def not_identified(table: str, column: str) -> RecordError:
     key that is missing; empty if the table has no key.
     """
     what = f"an old key without its column {column}" if column else "an old key, although the table has none"
+    cure = "set the partition's with ALTER TABLE ... REPLICA IDENTITY as the root's"
+    if not column:
+        cure = f"ALTER TABLE {table} REPLICA IDENTITY FULL, and the same for its partitions"
     return RecordError(
-        f"{table}: the server sent {what}: a partition has another replica identity than the root; "
-        "set the partition's with ALTER TABLE ... REPLICA IDENTITY as the root's",
+        f"{table}: the server sent {what}: a partition has another replica identity than the root; {cure}",
         table,
         column,
     )

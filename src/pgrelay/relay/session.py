@@ -22,7 +22,7 @@ acknowledged, and the next session begins at the ledger's flush LSN.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
 
 from pgrelay.assembly.assembler import Assembler
@@ -256,7 +256,7 @@ class Session:
         self.assembler.delivered_lsn = max(self.assembler.delivered_lsn, commits.delivered_lsn)
         self.recovering = False
 
-    async def _settle_doubtful(self, subxids: list[int]) -> None:
+    async def _settle_doubtful(self, subxids: Sequence[int]) -> None:
         self.assembler.settle(await self._supply.rolled_back(subxids))
         self.encoder.feed(self.assembler.take())
 

@@ -1,5 +1,6 @@
 """What the encoder needs from outside: facts of the catalogue, topics, and schemas in the registry."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -46,7 +47,7 @@ class Supply:
                 await self._sink.topics.require(need.topic, "messages")
                 self._encoder.met(await self._register(need.schemas))
 
-    async def rolled_back(self, subxids: list[int]) -> list[int]:
+    async def rolled_back(self, subxids: Sequence[int]) -> list[int]:
         """Those subtransactions of an ended transaction that were rolled back."""
         found = await rolled_back(self._catalog, subxids)
         if found:
