@@ -11,6 +11,7 @@ from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.relay.publications import Publications
+from pgrelay.relay.renames import Renames
 from pgrelay.relay.server_poll import ServerPoll
 from tests.clock import Clock
 
@@ -66,7 +67,8 @@ class Polling:
         self.catalog = FakeCatalog(clock, takes_s)
         self.store = FakeStore()
         self.woken = asyncio.Event()
-        self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, self.woken.set)
+        renames = Renames({}, set())
+        self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, renames, self.woken.set)
 
     async def once(self) -> None:
         """Begin a poll and wait for its end, without processing its result."""

@@ -9,7 +9,7 @@ ago) brings its own relations and leaves the session's alone. A Relation gets a 
 not when it comes, and loses it if another table takes the name: mostly it was dropped then.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
@@ -73,6 +73,11 @@ class Encoder:
     def position(self) -> tuple[int, int]:
         """The commit LSN of the current transaction, and the `seq` of its next record."""
         return self._changes.envelope.commit_lsn, self._changes.envelope.seq
+
+    @property
+    def described(self) -> Mapping[int, bytes]:
+        """The Relation messages in force outside of scoped transactions: by OID, without tags and xids."""
+        return self._session.described
 
     def skip(self, lsn: int, cut_lsn: int | None, cut_seq: int | None) -> None:
         """Leave out what was delivered before: see `PassedOver.skip`."""

@@ -1,7 +1,7 @@
 """What the stream does not say: the server is asked for it every few seconds, beside the stream.
 
-That is: how far behind the slot is, which tables are published, and which prepared transactions the server
-can no longer ask for.
+That is: how far behind the slot is, which tables are published, whether some were renamed, and which prepared
+transactions the server can no longer ask for.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Final
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.postgres.catalog import Catalog, SlotWal
 from pgrelay.relay.publications import Publications
+from pgrelay.relay.renames import Renames
 from pgrelay.relay.tasks import cancelled
 
 # If a poll takes long, as with thousands of tables, the pause after it is this many times as long.
@@ -33,6 +34,7 @@ class ServerPoll:
         slot: str,
         publications: Publications,
         prepared: PreparedStore,
+        renames: Renames,
         wake: Callable[[], None],
     ) -> None:
         """`wake` is called at the end of each poll."""
@@ -42,6 +44,7 @@ class ServerPoll:
         self._slot = slot
         self._publications = publications
         self._prepared = prepared
+        self._renames = renames
         self._wake = wake
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -53,15 +56,16 @@ class ServerPoll:
         return 0 if self.wal is None else self.wal.wal_end
 
     def turn(self, relayed_lsn: int) -> None:
-        """Raise the last poll's error, if any, and begin the next poll if it is due.
+        """Raise what the last poll has found, if anything, and begin the next poll if it is due.
 
-        `relayed_lsn`: the LSN up to which everything is in Kafka, to be named in errors.
+        `relayed_lsn`: the LSN up to which everything is in Kafka.
         """
         if self._task is not None and self._task.done():
             self._task.result()
             self._task = None
             now = time.monotonic()
             self._due = now + max(_EVERY_S, (now - self._began) * _REST)
+        self._renames.check(relayed_lsn)
         if self._task is None and time.monotonic() >= self._due:
             self._began = time.monotonic()
             self._task = asyncio.create_task(self._ask(relayed_lsn))
@@ -80,6 +84,7 @@ class ServerPoll:
         tables = await self._catalog.published_tables(self._publications.names)
         if tables is not None:
             self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
+        await self._renames.ask(self._catalog, self.wal.wal_end)
         await self._purge_prepared(self.wal.restart_lsn or 0)
 
     async def _purge_prepared(self, restart_lsn: int) -> None:
