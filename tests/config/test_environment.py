@@ -131,6 +131,16 @@ def test_a_key_with_a_single_underscore_is_refused_unless_the_file_refers_to_it(
     assert find_overrides({"PGRELAY_SOURCE_SLOT": "x"}, Config, "slot: ${PGRELAY_SOURCE_SLOT}") == []
 
 
+def test_an_entry_of_a_mapping_with_single_underscores_is_refused_too() -> None:
+    variable = "PGRELAY_SINK_KAFKA_BOOTSTRAP_SERVERS"
+    with pytest.raises(SetupError) as caught:
+        find_overrides({variable: "x", f"{variable}_OF_MINE": "x"}, Config, f"${{{variable}_OF_MINE}}")
+    assert str(caught.value) == (
+        f"{variable}: overrides nothing; write PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS for an entry of "
+        "sink.kafka"
+    )
+
+
 @pytest.mark.parametrize(
     ("variable", "line"),
     [

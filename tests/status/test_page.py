@@ -176,6 +176,7 @@ def test_a_relay_that_has_just_started_is_shown(browser: Browser) -> None:
             expect(page.locator("#troubles")).to_have_text("None since the start.")
             expect(page.locator("svg.wide [data-bind='server.lsn']")).to_have_text("not known yet")
             expect(page.locator("[data-bind='lag']")).to_have_text("not known")
+            expect(page.locator("[data-bind='lagWorst']")).to_have_text("at worst not known")
             expect(page.locator("[data-bind='budget']")).to_have_text("budget not known")
         assert complaints == []
     finally:

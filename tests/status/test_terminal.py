@@ -83,6 +83,7 @@ def test_colours_add_nothing_but_colours(told: Told) -> None:
 def test_a_relay_that_has_just_started_is_printed() -> None:
     text = render(Told().status.snapshot(), coloured=False)
     assert re.search(r"^lag +not known while nothing flows$", text, re.MULTILINE)
+    assert "at worst not known" in text
     for line in ("no record yet", "none since the start", "waiting: starting"):
         assert line in text
 

@@ -34,10 +34,13 @@ from pgrelay.relay.record_options import selection_of
 __all__ = ["Finding", "check"]
 
 
-async def check(config: Config) -> list[Finding]:
-    """What a run with this configuration would meet. No state of a server makes it raise."""
+async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
+    """What a run with this configuration would meet. No state of a server makes it raise.
+
+    `reads_rows`: rows of some tables are read, to see how wide they are.
+    """
     selection = selection_of(config)
-    found, published = await _source(config, selection)
+    found, published = await _source(config, selection, reads_rows)
     relayed = selected(published, selection)
     topics, collisions = wanted_topics(relayed.tables, config)
     found += collisions
@@ -47,17 +50,17 @@ async def check(config: Config) -> list[Finding]:
     return found + machine_findings(config)
 
 
-async def _source(config: Config, selection: Selection) -> tuple[list[Finding], Published]:
+async def _source(config: Config, selection: Selection, reads_rows: bool) -> tuple[list[Finding], Published]:
     dsn = config.source.dsn
     try:
         async with Catalog(dsn) as catalog:
-            return await _catalogue(config, selection, catalog)
+            return await _catalogue(config, selection, reads_rows, catalog)
     except PgrelayError as refusal:
         return [refused_connection(refusal, dsn)], Published()
 
 
 async def _catalogue(
-    config: Config, selection: Selection, catalog: Catalog
+    config: Config, selection: Selection, reads_rows: bool, catalog: Catalog
 ) -> tuple[list[Finding], Published]:
     source = config.source
     server = await queries.server(catalog)
@@ -84,8 +87,9 @@ async def _catalogue(
         return [*found, unexamined("the publications", refusal)], Published()
     found += more
     found += await _guarded("the tables", table_findings(catalog, config, published, selection))
-    largest = largest_record(config.sink.kafka)
-    found += await _guarded("the rows", width_findings(catalog, published.stored, largest))
+    if reads_rows:
+        largest = largest_record(config.sink.kafka)
+        found += await _guarded("the rows", width_findings(catalog, published.stored, largest))
     return found, published
 
 

@@ -14,6 +14,6 @@ _LEVELS: Final = ("warning", "error")
 
 async def advise(config: Config) -> None:
     """Check, and log each problem. Nothing ends here: an error that stops a run has stopped it already."""
-    for finding in await check(config):
+    for finding in await check(config, reads_rows=False):
         if finding.level in _LEVELS and not finding.by_a_run:
             _log.warning(f"check: {finding.what}", why=finding.why, cure=finding.cure)

@@ -6,8 +6,8 @@ default if the variable is unset or empty. The result is neither substituted aga
 Overrides: `PGRELAY_SOURCE__DSN` sets `source.dsn` to the variable's text, unchanged. If the key is a list or
 a mapping, the variable is YAML and replaces all of it: `PGRELAY_SOURCE__TABLES=[public.orders]`. A third
 level sets one entry of a mapping, with dots for underscores: `PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS` sets
-`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override; one that looks like a key
-(`PGRELAY_SOURCE_DSN`) is refused unless the file refers to it.
+`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override; one that looks like a key or an
+entry (`PGRELAY_SOURCE_DSN`) is refused unless the file refers to it.
 """
 
 import re
@@ -62,13 +62,26 @@ def find_overrides(environ: Mapping[str, str], model: type[BaseModel], text: str
 def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str) -> list[str]:
     """A line for each variable that would set a key if its name had two underscores."""
     mistakes = []
+    unused = sorted(environ.keys() - _referred(text))
     for section, keys in _kinds(model).items():
-        for key in keys:
-            variable = f"{_PREFIX}{section}_{key}".upper()
-            if variable in environ and variable not in text:
-                meant = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
-                mistakes.append(f"{variable}: overrides nothing; write {meant} for {section}.{key}")
+        for key, kind in keys.items():
+            whole = f"{_PREFIX}{section}_{key}".upper()
+            meant = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
+            for variable in unused:
+                if variable == whole:
+                    mistakes.append(f"{variable}: overrides nothing; write {meant} for {section}.{key}")
+                elif kind is dict and variable.startswith(f"{whole}_") and _LEVEL not in variable:
+                    entry = variable.removeprefix(f"{whole}_")
+                    mistakes.append(
+                        f"{variable}: overrides nothing; write {meant}{_LEVEL}{entry} for an entry of "
+                        f"{section}.{key}"
+                    )
     return mistakes
+
+
+def _referred(text: str) -> set[str]:
+    """The names of all variables that a text may refer to."""
+    return set(re.findall(r"\w+", text))
 
 
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:

@@ -71,8 +71,9 @@ def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
 def _figures(now: Snapshot) -> Iterator[str]:
     chart = now.chart
     yield _figure("lag", _lag(now))
-    worst_s = max((lag_s for lag_s in chart.lag_s if lag_s is not None), default=0.0)
-    yield _figure("", f"{_spark(chart.lag_s)}  at worst {duration(worst_s)}")
+    worst_s = max((lag_s for lag_s in chart.lag_s if lag_s is not None), default=None)
+    worst = "not known" if worst_s is None else duration(worst_s)
+    yield _figure("", f"{_spark(chart.lag_s)}  at worst {worst}")
     yield _figure("slot", _slot(now))
     rates = f"{count(now.records_per_s)} records/s, {count(now.transactions_per_s)} transactions/s"
     yield _figure("throughput", rates)

@@ -123,7 +123,8 @@ const charts = {
 };
 function history(chart) {
   for (const [name, place] of Object.entries(charts)) place.show(chart[name]);
-  put("lagWorst", `at worst ${text(duration(Math.max(0, ...chart.lag_s)))}`);
+  const known = chart.lag_s.filter((lag) => lag !== null);
+  put("lagWorst", `at worst ${known.length ? text(duration(Math.max(...known))) : "not known"}`);
   put("rateMost", `at most ${number(Math.max(0, ...chart.records_per_s))}`);
 }
 
