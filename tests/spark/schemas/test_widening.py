@@ -94,6 +94,8 @@ def test_a_widening_keeps_every_value(was: Column, now: Column) -> None:
         (TEXT, MOOD),
         (MOOD, Column("v", "feeling", type_oid=16500)),
         (Column("v", "interval", encoding="string"), TEXT),
+        (Column("v", "daterange", encoding="string"), TEXT),
+        (Column("v", "regclass", encoding="string"), TEXT),
         (Column("v", "json", encoding="json"), TEXT),
         (Column("v", "float8", encoding="double"), Column("v", "numeric", encoding="double")),
         (

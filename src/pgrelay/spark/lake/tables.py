@@ -25,7 +25,7 @@ TAKEN: Final[dict[str, frozenset[str]]] = {
     "delta": frozenset(
         (
             *("_metadata", "_row_dropped_", "_source_row_present_", "_tmp_metadata_row_index"),
-            "__delta_internal_is_row_deleted",
+            *("__delta_internal_is_row_deleted", "deletionvectorid"),
         )
     ),
     "iceberg": frozenset(

@@ -17,6 +17,13 @@ def exact_decimal(digits: str, to: DecimalType) -> str:
     return when(fits, f"try_cast({digits} AS {sql_type(to)})")
 
 
+def declared_decimal_text(base64: str, scale: int) -> str:
+    """The same for a scale that the column's type declares, and that may be negative; null for NaN."""
+    # Spark decodes these three characters, too. A type with a declared precision has no infinities.
+    digits = when(f"{base64} != 'NaN'", decimal_text(base64, str(max(scale, 0))))
+    return digits if scale >= 0 else when(f"{digits} = '0'", "'0'", f"concat({digits}, '{'0' * -scale}')")
+
+
 def decimal_text(base64: str, scale: str) -> str:
     """The digits of base64's integer over 10^scale; null past 38 digits."""
     return integer_text(f"hex(try_to_binary({base64}, 'base64'))", scale)
@@ -28,6 +35,7 @@ def integer_text(hexadecimal: str, scale: str) -> str:
     padded = f"lpad({hexadecimal}, {_HEX_DIGITS}, {filler})"
     high = f"try_cast(conv(substring({padded}, 1, 16), 16, -10) AS decimal(20,0))"
     low = f"try_cast(conv(substring({padded}, 17, 16), 16, 10) AS decimal(20,0))"
+    # Null for a negative number that is less than 2^64 above the lowest of 38 digits: `high` is rounded down.
     integer = f"try_add(try_multiply({high}, 18446744073709551616BD), {low})"
     sign = when(f"{integer} < 0", "'-'", "''")
     digits = f"regexp_replace(CAST({integer} AS string), '^-', '')"

@@ -16,9 +16,16 @@ from pgrelay.spark.records.sql import from_json, named, when
 from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import TableSchema
 
-# Signs that a document's number became a double: in its schema, or for arrays of mixed types in its text.
+# Shown in a document's schema: a number became a double; an array of mixed types hides what it holds.
 _DOUBLE: Final = constant("(?:^|<|: )DOUBLE(?:$|,|>)")
-_EXPONENT: Final = constant(r"(?:^|[:\[,])-?[0-9.]+E")
+_MIXED: Final = "'VARIANT'"
+# What becomes a double in the JSON of a record, and what a double may be in that of the document: a number
+# with a point, or a string. All but the latter is looked for outside of strings.
+_LONG: Final = constant(r"[0-9][eE]|(?:[0-9]\.?){39}")
+_POINT: Final = constant("[0-9][.]")
+_INFINITE: Final = constant('"-?Infinity"')
+_ESCAPED: Final = constant(r"\\.")
+_STRING: Final = constant('"[^"]*"')
 
 
 def needs_document(column: Column) -> bool:
@@ -79,9 +86,18 @@ def value_of_document(text: str, document: str, column: Column) -> str:
         return exact_decimal(digits, to) if isinstance(to, DecimalType) else digits
     if isinstance(to, ArrayType):
         return _decimals(text, document, to)
-    inexact = f"(rlike(schema_of_variant({document}), {_DOUBLE}) OR rlike(to_json({document}), {_EXPONENT}))"
+    schema, json = f"schema_of_variant({document})", f"to_json({document})"
+    double = f"(rlike({_bare(json)}, {_POINT}) OR rlike({json}, {_INFINITE}))"
+    # The column `text` is the whole record.
+    hidden = f"contains({schema}, {_MIXED}) AND {double} AND rlike({_bare('text')}, {_LONG})"
+    inexact = f"(rlike({schema}, {_DOUBLE}) OR {hidden})"
     # A variant holds JSON's null as a document, which to us is null.
     return when(f"{text} IS NOT NULL AND NOT {inexact}", f"to_json({document})")
+
+
+def _bare(json: str) -> str:
+    """JSON without strings. In two steps: an expression for whole strings would overflow Java's stack."""
+    return f"regexp_replace(regexp_replace({json}, {_ESCAPED}, ''), {_STRING}, '')"
 
 
 def _digits(document: str) -> str:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from pgrelay.encode.types import DECIMAL_BASE64, EPOCH_DAYS, HEX, MICROS, VARIABLE_DECIMAL
 from pgrelay.encode.values.numbers import declared_scale
 from pgrelay.spark.names import sql_type
-from pgrelay.spark.records.decimals import decimal_text, exact_decimal, variable_decimal_text
+from pgrelay.spark.records.decimals import declared_decimal_text, exact_decimal, variable_decimal_text
 from pgrelay.spark.records.sql import from_json, when
 from pgrelay.spark.schemas.columns import Column
 
@@ -39,8 +39,7 @@ def value_of(text: str, column: Column) -> str:
     if isinstance(to, StringType):
         return _string(text, column)
     if isinstance(to, DecimalType):
-        digits = decimal_text(text, str(to.scale)) if column.encoding == DECIMAL_BASE64 else text
-        return exact_decimal(digits, to)
+        return exact_decimal(_digits(text, column) if column.encoding == DECIMAL_BASE64 else text, to)
     if isinstance(to, BinaryType):
         return f"try_to_binary({text}, '{'hex' if column.encoding == HEX else 'base64'}')"
     if isinstance(to, MapType):
@@ -75,9 +74,13 @@ def _string(text: str, column: Column) -> str:
     if column.encoding == VARIABLE_DECIMAL:
         return variable_decimal_text(text)
     if column.encoding == DECIMAL_BASE64:
-        return decimal_text(text, str(max(declared_scale(column.type_modifier), 0)))
+        return when(f"{text} = 'NaN'", text, _digits(text, column))
     # microseconds of time and timetz, which Delta and Iceberg have no type for
     return clock(f"try_cast({text} AS bigint)", "+00" if column.type_name == "timetz" else "")
+
+
+def _digits(text: str, column: Column) -> str:
+    return declared_decimal_text(text, declared_scale(column.type_modifier))
 
 
 def clock(micros: str, zone: str = "") -> str:

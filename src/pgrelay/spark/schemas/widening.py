@@ -34,7 +34,9 @@ _TEXTS: Final = frozenset(["text", "varchar", "citext"])
 _REWORDED: Final = frozenset(
     (
         *("bpchar", "char", "bool", "money", "interval", "timetz", "timestamptz", "inet", "cidr"),
-        *("tsrange", "tstzrange", "tsmultirange", "tstzmultirange"),
+        *("tsrange", "tstzrange", "tsmultirange", "tstzmultirange", "daterange", "datemultirange"),
+        *("regproc", "regprocedure", "regoper", "regoperator", "regclass", "regtype", "regconfig"),
+        *("regdictionary", "regnamespace", "regrole", "regcollation"),
     )
 )
 _TIMES: Final = frozenset(["time", "timetz", "timestamp", "timestamptz"])
