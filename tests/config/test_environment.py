@@ -139,6 +139,9 @@ def test_an_entry_of_a_mapping_with_single_underscores_is_refused_too() -> None:
         f"{variable}: overrides nothing; write PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS for an entry of "
         "sink.kafka"
     )
+    meant = "PGRELAY_RECORDS__COLUMNS__DROP for an entry of records.columns"
+    with pytest.raises(SetupError, match=f"^PGRELAY_RECORDS_COLUMNS_DROP: overrides nothing; write {meant}$"):
+        find_overrides({"PGRELAY_RECORDS_COLUMNS_DROP": "x", "PGRELAY_RECORDS_COLUMNS_OTHER": "x"}, Config)
 
 
 @pytest.mark.parametrize(

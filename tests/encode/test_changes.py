@@ -158,8 +158,11 @@ def test_under_another_identity_what_is_called_a_whole_row_is_a_key(change: str)
         sent = build.update(OID, ["2", "tea", "B"], old=["1", None, None])
     deleted, *_ = records(DEFAULT, sent)
     assert rows(deleted) == ({"id": 1}, "d", {"id": 1}, None)
-    with pytest.raises(RecordError, match="old key, although the table has none"):
-        records(NOTHING, build.delete(OID, old=["1", None]))
+
+
+def test_a_whole_row_of_a_table_that_has_no_key_stays_whole() -> None:
+    (deleted,) = records(NOTHING, build.delete(OID, old=["1", "tea"]))
+    assert deleted.value["before"] == {"id": 1, "item": "tea"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Which settings decide on `seq`, and what follows if they change between two parts of a transaction."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -9,12 +9,15 @@ from pgrelay.errors import PositionError
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.relay.numbering import check_numbering, numbering, renumbers
 
+SAME: Final = {"tables": {"include": ["public.a", "public.b"]}}
+CHANGED: Final = {"key": False, "numeric": "precise", "time": "debezium", "format": "avro"}
+
 
 def digest(records: dict[str, Any] | None = None, **source: Any) -> str:
     sections = {
         "source": {"dsn": "host=db", "publications": ["p", "q"], **source},
         "sink": {"kafka": {"bootstrap.servers": "kafka:9092"}},
-        "records": {"tables": {"include": ["public.a", "public.b"]}, **(records or {})},
+        "records": {**SAME, "schema_registry": {"url": "http://registry"}, **(records or {})},
     }
     return numbering(Config.model_validate(sections))
 
@@ -27,10 +30,11 @@ def digest(records: dict[str, Any] | None = None, **source: Any) -> str:
         {"origin": "none"},
         {"records": {"tables": {"include": ["public.a"]}}},
         {"records": {"tables": {"exclude": ["public.a", "public.b"]}}},
+        *({"records": {**SAME, name: value}} for name, value in CHANGED.items()),
     ],
     ids=str,
 )
-def test_settings_that_decide_which_changes_become_records_change_the_digest(changed: dict[str, Any]) -> None:
+def test_settings_that_decide_how_many_records_there_are_change_the_digest(changed: dict[str, Any]) -> None:
     assert digest(**changed) != digest()
 
 
@@ -40,7 +44,7 @@ def test_settings_that_decide_which_changes_become_records_change_the_digest(cha
         {"publications": ["q", "p", "q"]},
         {"slot": "other"},
         {"records": {"tables": {"include": ["public.b", "public.a"]}}},
-        {"records": {"tables": {"include": ["public.a", "public.b"]}, "envelope": "flat", "key": False}},
+        {"records": {**SAME, "envelope": "flat", "tombstones": False, "binary": "hex"}},
     ],
     ids=str,
 )

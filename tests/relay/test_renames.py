@@ -1,4 +1,4 @@
-"""When a new stream is needed because tables have other names by now. There is no server."""
+"""When a new stream is needed because tables are others by now than the stream says. There is no server."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -7,38 +7,53 @@ import pytest
 from psycopg import sql
 
 from pgrelay.errors import SourceUnavailable
+from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog
-from pgrelay.relay.renames import Renames
+from pgrelay.relay.renames import Renames, Tried
+from tests.clock import Clock
 from tests.wire import build
 
 OID: Final = 16384
 OTHER: Final = 16385
+LSN: Final = 0x9000
 
 
 class Names(Catalog):
-    """A catalogue with these names; None for a table's if only that of its schema counts."""
+    """A catalogue with these tables; the name is None for one of which only the schema's counts."""
 
     server_version = 180000
 
-    def __init__(self, *names: tuple[int, str, str | None]) -> None:
-        self.names = list(names)
+    def __init__(self, *tables: tuple[int, str, str | None], identity: str = "d") -> None:
+        self.tables = list(tables)
+        self.identity = identity
         self.asked: list[list[int]] = []
 
     async def rows(self, query: sql.SQL | sql.Composed, parameters: Sequence[Any] = ()) -> list[Any]:
         self.asked.append(parameters[0])
-        return self.names
+        return [(*table, self.identity, format_lsn(LSN)) for table in self.tables]
 
 
 def described(**oids: int) -> dict[int, bytes]:
     return {oid: build.relation(oid, "public", name, "d", [])[1:] for name, oid in oids.items()}
 
 
-async def test_a_table_that_is_described_by_its_name_needs_nothing() -> None:
+async def begins_anew(
+    catalog: Catalog, relations: dict[int, bytes], tried: dict[int, Tried], lsn: int = LSN
+) -> str:
+    """Why a session begins a new stream; empty if it does not."""
+    renames = Renames(relations, tried)
+    await renames.ask(catalog)
+    try:
+        renames.check(lsn)
+    except SourceUnavailable as reason:
+        return str(reason)
+    return ""
+
+
+async def test_a_table_that_is_described_as_it_is_needs_nothing() -> None:
     catalog = Names((OID, "public", "events"), (OTHER, "public", None))
-    renames = Renames(described(events=OID, other=OTHER), set())
-    await renames.ask(catalog, 0x9000)
+    assert await begins_anew(catalog, described(events=OID, other=OTHER), {}) == ""
     assert catalog.asked == [[OID, OTHER]]
-    renames.check(0x9000)
 
 
 @pytest.mark.parametrize(
@@ -50,50 +65,60 @@ async def test_a_table_that_is_described_by_its_name_needs_nothing() -> None:
         ("sales", None, "sales.events"),
     ],
 )
-async def test_an_outdated_name_is_known_once_all_before_the_query_was_relayed(
+async def test_an_outdated_name_counts_once_all_before_the_query_was_relayed(
     schema: str, table: str | None, now: str
 ) -> None:
     """A stream that began earlier would bring the old name again."""
-    renames = Renames(described(events=OID), set())
-    await renames.ask(Names((OID, schema, table)), 0x9000)
-    renames.check(0x8FFF)
-    with pytest.raises(SourceUnavailable, match=f"^public.events is {now} now"):
-        renames.check(0x9000)
+    catalog = Names((OID, schema, table))
+    assert await begins_anew(catalog, described(events=OID), {}, LSN - 1) == ""
+    assert (await begins_anew(catalog, described(events=OID), {})).startswith(f"public.events is {now} now, ")
+
+
+async def test_so_does_a_roots_replica_identity() -> None:
+    catalog = Names((OID, "public", "events"), identity="f")
+    told = await begins_anew(catalog, described(events=OID), {})
+    assert told.startswith("public.events has another replica identity now, ")
 
 
 async def test_what_was_asked_is_not_asked_again_before_it_counts() -> None:
     """If the relay lags, a later answer would never be old enough."""
     catalog = Names((OID, "public", "events_old"))
-    renames = Renames(described(events=OID), set())
-    await renames.ask(catalog, 0x9000)
-    await renames.ask(catalog, 0xA000)
+    renames = Renames(described(events=OID), {})
+    await renames.ask(catalog)
+    renames.check(LSN - 1)
+    await renames.ask(catalog)
     assert len(catalog.asked) == 1
     with pytest.raises(SourceUnavailable):
-        renames.check(0x9000)
+        renames.check(LSN)
 
 
 async def test_a_description_that_came_meanwhile_counts() -> None:
     relations = described(events=OID)
-    renames = Renames(relations, set())
-    await renames.ask(Names((OID, "public", "events_old")), 0x9000)
+    renames = Renames(relations, {})
+    await renames.ask(Names((OID, "public", "events_old")))
     relations |= described(events_old=OID)
-    renames.check(0x9000)
+    renames.check(LSN)
 
 
-async def test_a_new_stream_is_begun_once_for_a_name() -> None:
-    """If it does not help, as with names that are not UTF-8, there would be no end."""
-    known: set[tuple[int, bytes]] = set()
-    for name, begins in (("events_old", True), ("events_old", False), ("events_older", True)):
-        renames = Renames(described(events=OID), known)
-        await renames.ask(Names((OID, "public", name)), 0x9000)
-        if begins:
-            with pytest.raises(SourceUnavailable):
-                renames.check(0x9000)
-        else:
-            renames.check(0x9000)
+async def test_what_does_not_help_is_tried_again_later_and_later(clock: Clock) -> None:
+    """A transaction that was open during the rename may bring the old name again."""
+    tried: dict[int, Tried] = {}
+    catalog = Names((OID, "public", "events_old"))
+    for pause_s in (60, 120, 240):
+        assert await begins_anew(catalog, described(events=OID), tried)
+        clock.now += pause_s - 1
+        assert not await begins_anew(catalog, described(events=OID), tried)
+        clock.now += 1
+
+
+async def test_a_table_that_takes_turns_with_its_names_is_followed_each_time(clock: Clock) -> None:
+    tried: dict[int, Tried] = {}
+    for was, now in [("a", "b"), ("b", "a")] * 3:
+        assert await begins_anew(Names((OID, "public", now)), described(**{was: OID}), tried)
+        assert not await begins_anew(Names((OID, "public", now)), described(**{now: OID}), tried)
 
 
 async def test_nothing_is_asked_before_a_table_was_described() -> None:
     catalog = Names()
-    await Renames({}, set()).ask(catalog, 0x9000)
+    assert await begins_anew(catalog, {}, {}) == ""
     assert catalog.asked == []

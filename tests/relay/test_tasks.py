@@ -44,7 +44,7 @@ def going_on(logs: list[EventDict]) -> list[str]:
 async def test_a_failure_is_a_warning_with_its_traceback(
     config: Config, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def check(_: Config) -> None:
+    async def check(_: Config, **how: bool) -> None:
         raise Bug("of the check")
 
     monkeypatch.setattr("pgrelay.check.advice.check", check)

@@ -359,13 +359,13 @@ class Assembler:
 
     def _commit_prepared(self, commit: transactions.CommitPrepared) -> None:
         entry = self._prepared.find(commit.xid, commit.gid)
+        self._forget(commit.xid)
         if entry is None:
             if commit.end_lsn > self.delivered_lsn:
                 raise self._prepared.missing(commit.xid, commit.gid, commit.commit_lsn)
             # A promoted standby's slot may stand where its primary's stood before we deleted the rows.
             self._events.append(Reached(commit.end_lsn))
             return
-        self._forget(commit.xid)
         self._prepared.committed(entry, commit.end_lsn)
         self._events.append(
             TransactionBegin(commit.xid, commit.commit_lsn, commit.commit_us, entry.streamed, scoped=True)

@@ -174,7 +174,7 @@ def hidden_keys(relayed: Published, selection: Selection) -> list[Finding]:
 
 
 def keyless(published: Published, partitions: int) -> list[Finding]:
-    """Tables whose records have no key, except those that `unidentified` already reports."""
+    """Tables whose records have no key, except those that are reported for want of an identity."""
     tables = [
         table.quoted
         for table in published.tables

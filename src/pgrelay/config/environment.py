@@ -70,13 +70,21 @@ def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str
             for variable in unused:
                 if variable == whole:
                     mistakes.append(f"{variable}: overrides nothing; write {meant} for {section}.{key}")
-                elif kind is dict and variable.startswith(f"{whole}_") and _LEVEL not in variable:
+                elif _is_entry(variable, whole, kind):
                     entry = variable.removeprefix(f"{whole}_")
                     mistakes.append(
                         f"{variable}: overrides nothing; write {meant}{_LEVEL}{entry} for an entry of "
                         f"{section}.{key}"
                     )
     return mistakes
+
+
+def _is_entry(variable: str, whole: str, kind: type) -> bool:
+    """Whether a variable would set an entry of the mapping that `whole` would set."""
+    if not variable.startswith(f"{whole}_") or _LEVEL in variable:
+        return False
+    entry = variable.removeprefix(f"{whole}_").lower()
+    return kind is dict or (issubclass(kind, BaseModel) and entry in kind.model_fields)
 
 
 def _referred(text: str) -> set[str]:

@@ -291,14 +291,13 @@ def _is_key(kind: int, plan: Plan, what: str) -> bool:
     """Whether an old tuple holds only the key, instead of the whole old row.
 
     It may be called whole though the table is not FULL: the root of a partition became so, which the server
-    tells with none of its rows, and what is sent is still the partition's.
+    tells with none of its rows. What is sent is still the partition's, of which only the key is certain.
     """
     if kind != KEY_TUPLE and kind != OLD_TUPLE:
         raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")
-    key_only = kind == KEY_TUPLE or not plan.full
-    if key_only and not plan.has_key:
+    if kind == KEY_TUPLE and not plan.has_key:
         raise not_identified(plan.table, "")
-    return key_only
+    return kind == KEY_TUPLE or (plan.has_key and not plan.full)
 
 
 def _finish(frame: bytes, end: int) -> None:

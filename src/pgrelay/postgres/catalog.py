@@ -258,7 +258,8 @@ class Catalog:
             "JOIN pg_namespace n ON n.nspname = given.schema "
             "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = given.name "
             "WHERE c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid "
-            "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END) ORDER BY 1"
+            "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
+            "ELSE i.indisreplident END) ORDER BY 1"
         )
         schemas, names = ([table[part] for table in tables] for part in (0, 1))
         return [row[0] for row in await self.rows(query, (schemas, names))]

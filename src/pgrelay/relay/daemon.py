@@ -112,16 +112,20 @@ class Daemon:
             heartbeat.cancel()
             await cancelled(self._advice)
             await self._starts.close()
+            self._tell_new_slot()
         confirmed_lsn = self._starts.resume_point.confirmed_lsn
-        if self._starts.made_slot and not confirmed_lsn:
-            slot = self._config.source.slot
+        # Not 0/0 if no stream had begun: that would look like a slot that lost its place.
+        _log.info("stopped", **({"confirmed": format_lsn(confirmed_lsn)} if confirmed_lsn else {}))
+
+    def _tell_new_slot(self) -> None:
+        """At the end: name a slot that would be left behind."""
+        slot = self._config.source.slot
+        if self._starts.made_slot and self._starts.resume_point.system is None:
             _log.warning(
                 "a slot was created, and nothing was relayed: Postgres keeps WAL until somebody reads it",
                 slot=slot,
                 cure=f"run pgrelay again, or SELECT pg_drop_replication_slot('{slot}')",
             )
-        # Not 0/0 if no stream had begun: that would look like a slot that lost its place.
-        _log.info("stopped", **({"confirmed": format_lsn(confirmed_lsn)} if confirmed_lsn else {}))
 
     async def _try(self) -> None:
         """Run a session, and do what its end requires before the next. Raises what ends the process."""

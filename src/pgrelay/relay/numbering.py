@@ -13,7 +13,9 @@ from pgrelay.errors import PositionError
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.lsn import format_lsn
 
-_SETTINGS: Final = "source.publications, source.messages, source.origin or records.tables"
+_SETTINGS: Final = (
+    "source.publications, source.messages, source.origin, or records.tables, key, numeric, time or format"
+)
 
 # What `check` finds, and a start logs, under at_least_once.
 RENUMBERED: Final = f"{_SETTINGS} changed since the last run"
@@ -28,10 +30,17 @@ RENUMBERED_CURE: Final = (
 
 
 def numbering(config: Config) -> str:
-    """A digest of the settings that decide which changes become records."""
-    source, tables = config.source, config.records.tables
-    lists = source.publications, tables.include, tables.exclude
-    settings = [*(sorted(set(names)) for names in lists), source.messages, source.origin]
+    """A digest of the settings that decide which changes become records, and which become two.
+
+    A change of the key becomes two, and the encoding decides whether 1.0 and 1.00 are two keys.
+    """
+    source, records = config.source, config.records
+    lists = source.publications, records.tables.include, records.tables.exclude
+    settings = (
+        *(sorted(set(names)) for names in lists),
+        *(source.messages, source.origin),
+        *(records.key, records.numeric, records.time, records.format),
+    )
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 
 

@@ -84,7 +84,7 @@ class ServerPoll:
         tables = await self._catalog.published_tables(self._publications.names)
         if tables is not None:
             self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
-        await self._renames.ask(self._catalog, self.wal.wal_end)
+        await self._renames.ask(self._catalog)
         await self._purge_prepared(self.wal.restart_lsn or 0)
 
     async def _purge_prepared(self, restart_lsn: int) -> None:

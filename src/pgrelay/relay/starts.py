@@ -35,7 +35,7 @@ from pgrelay.relay.positions import Positions
 from pgrelay.relay.publications import Publications
 from pgrelay.relay.record_options import record_options, topics_of
 from pgrelay.relay.refusals import Refusals
-from pgrelay.relay.renames import Renames
+from pgrelay.relay.renames import Renames, Tried
 from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
@@ -64,7 +64,7 @@ class Starts:
         self._sink: Sink | None = None
         self._registry: Registry | None = None
         self._warned: set[str] = set()
-        self._known_renames: set[tuple[int, bytes]] = set()
+        self._tried_renames: dict[int, Tried] = {}
         self.made_slot = False
         self.sink_is_spent = False
 
@@ -226,7 +226,7 @@ class Starts:
             commits = Commits(sink, ledger, encoder, upstream, delivered)
         elif server.offsets.topic in sink.topics:
             positions = Positions(sink, server.offsets, upstream)
-        renames = Renames(encoder.described, self._known_renames)
+        renames = Renames(encoder.described, self._tried_renames)
         two_phase = config.source.two_phase or slot.two_phase
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn

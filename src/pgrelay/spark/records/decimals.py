@@ -18,7 +18,7 @@ def exact_decimal(digits: str, to: DecimalType) -> str:
 
 
 def declared_decimal_text(base64: str, scale: int) -> str:
-    """The same for a scale that the column's type declares, and that may be negative; null for NaN."""
+    """`decimal_text` for the scale that a column's type declares, which may be negative; null for NaN."""
     # Spark decodes these three characters, too. A type with a declared precision has no infinities.
     digits = when(f"{base64} != 'NaN'", decimal_text(base64, str(max(scale, 0))))
     return digits if scale >= 0 else when(f"{digits} = '0'", "'0'", f"concat({digits}, '{'0' * -scale}')")
