@@ -56,6 +56,16 @@ def test_an_old_row_from_before_a_partition_was_full_is_refused(change: bytes) -
     assert (told.value.table, told.value.lsn, told.value.commit_lsn) == ("public.orders", 0x1030, 0x1800)
 
 
+def test_a_root_without_a_key_that_became_full_makes_no_value_null() -> None:
+    """The server does not describe it again, and sends what identifies the row in the partition."""
+    keyless = [Column(name, oid) for name, oid, _, _ in COLUMNS]
+    root = build.relation(ROOT_OID, "public", "orders", "d", keyless)
+    with pytest.raises(RecordError, match=r"only the columns that identify it in partition public\.low"):
+        relayed(root, LOW, INSERTED, DELETED)
+    assert relayed(root, LOW, INSERTED, DELETED_WHOLE) == ["c", "d"]
+    assert relayed(root, LOW_FULL, INSERTED, DELETED) == ["c", "d"]
+
+
 def test_the_first_change_of_a_partition_that_was_not_full_is_refused() -> None:
     """As after a restart, when the refused change comes first."""
     with pytest.raises(RecordError, match=r"partition public\.low"):

@@ -67,7 +67,7 @@ class Polling:
         self.catalog = FakeCatalog(clock, takes_s)
         self.store = FakeStore()
         self.woken = asyncio.Event()
-        renames = Renames({}, {})
+        renames = Renames({}, lambda _: True, {})
         self.poll = ServerPoll(self.catalog, "s", FakePublications(gone), self.store, renames, self.woken.set)
 
     async def once(self) -> None:

@@ -291,7 +291,8 @@ def _is_key(kind: int, plan: Plan, what: str) -> bool:
     """Whether an old tuple holds only the key, instead of the whole old row.
 
     It may be called whole though the table is not FULL: the root of a partition became so, which the server
-    tells with none of its rows. What is sent is still the partition's, of which only the key is certain.
+    does not tell. What is sent is still the partition's, of which only the root's key is certain. Without a
+    key it is whole, or `_require_whole` has refused it.
     """
     if kind != KEY_TUPLE and kind != OLD_TUPLE:
         raise ProtocolError(f"the {what} of a row of {plan.table} has a tuple of unknown kind {chr(kind)!r}")

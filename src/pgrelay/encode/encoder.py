@@ -274,15 +274,21 @@ class Encoder:
             self._note_partition(relation, self._events[self._next])
 
     def _note_partition(self, relation: pgoutput.Relation, following: Event) -> None:
-        """Note a partition of a FULL root: the row after its Relation is of another (partitions.py)."""
+        """Note a partition of a root whose old rows should be whole, as it is FULL or has no key.
+
+        The row after its Relation is of another (partitions.py).
+        """
         start = self._body
         if not isinstance(following, bytes) or len(following) < start + 4:
             return
         oid = read_u32(following, start)
         if following[HEADER_SIZE] not in tags.ROWS or oid == relation.oid:
             return
-        root = self._relations.described.get(oid)
-        if root is not None and pgoutput.parse_relation(root).replica_identity == FULL:
+        body = self._relations.described.get(oid)
+        if body is None:
+            return
+        root = pgoutput.parse_relation(body)
+        if root.replica_identity == FULL or not any(column.key for column in root.columns):
             self._plans.partition(oid, relation)
 
     def _lacks_boundaries(self) -> bool:

@@ -1,5 +1,8 @@
 """Partitions that are published as their root, which is FULL, though their own replica identity is not.
 
+The same for a root without a key: if it becomes FULL, the server does not describe it again, but calls old
+rows whole from then on.
+
 Theory of operation. With publish_via_partition_root the server describes a row as its root's, and calls an
 old row whole if the root is FULL. But what an old row holds depends on the partition: if that is not FULL,
 the columns of its identity, and null for every other. The row does not say which partition it is from. But
@@ -32,7 +35,7 @@ class Partitions:
         self._of: dict[int, dict[int, Partition]] = {}
 
     def describe(self, root_oid: int, relation: Relation, full: bool) -> bool:
-        """Note whether a partition of a FULL root is `full` now; returns whether that may be a change."""
+        """Note whether a partition of such a root is `full` now; returns whether that may be a change."""
         unlike = self._of.setdefault(root_oid, {})
         partition = Partition(relation)
         if full or not partition.identified or not partition.unsent:

@@ -94,7 +94,7 @@ class Plans:
         self._replaced.append(self._made.pop(body))
 
     def partition(self, root_oid: int, relation: Relation) -> None:
-        """Take in a partition of a root that is FULL, as the stream describes it."""
+        """Take in a partition of a root that is FULL or has no key, as the stream describes it."""
         if self._partitions.describe(root_oid, relation, relation.replica_identity == FULL):
             for plan in [*self._used.values(), *self._made.values()]:
                 if plan.relation.oid == root_oid:

@@ -226,7 +226,7 @@ class Starts:
             commits = Commits(sink, ledger, encoder, upstream, delivered)
         elif server.offsets.topic in sink.topics:
             positions = Positions(sink, server.offsets, upstream)
-        renames = Renames(encoder.described, self._tried_renames)
+        renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
         two_phase = config.source.two_phase or slot.two_phase
         assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn
