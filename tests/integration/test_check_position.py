@@ -116,7 +116,7 @@ def test_a_check_and_a_run_tell_that_records_may_get_other_numbers(stopped: Rela
     stopped.sections["records"] = {"tables": {"include": ["public.t"]}}
     (found,) = [each for each in findings(stopped) if each["level"] != "ok"]
     assert found["level"] == "warning"
-    assert found["what"].endswith("records.tables changed since the last run")
+    assert found["what"].endswith(" changed since the last run")
     told = stopped.start().wait_streaming().wait_event(f"{found['what']}: {found['why']}")
     assert told["cure"] == found["cure"]
     stopped.caught_up()
