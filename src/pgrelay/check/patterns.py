@@ -4,7 +4,6 @@ They are tried on all tables of the database, not only on published ones, since 
 may share their patterns. Partitions that are published by their own names are matched by those names.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -12,6 +11,7 @@ from pgrelay.check import table_queries
 from pgrelay.check.findings import Finding, some, warning
 from pgrelay.check.table_queries import Published
 from pgrelay.config import Records
+from pgrelay.encode.selection import matches
 from pgrelay.figures import counted
 from pgrelay.postgres.catalog import Catalog
 
@@ -47,7 +47,7 @@ async def pattern_findings(catalog: Catalog, records: Records, published: Publis
 def unmatched(patterns: _Patterns, names: Sequence[str]) -> _Patterns:
     """Each key's patterns that match none of the names."""
     return {
-        key: [each for each in given if not any(re.fullmatch(each, name, re.DOTALL) for name in names)]
+        key: [each for each in given if not any(matches(each, name) for name in names)]
         for key, given in patterns.items()
     }
 

@@ -38,14 +38,14 @@ class Selection:
 
     def takes(self, table: str) -> bool:
         """Whether a table, as `schema.table`, is relayed."""
-        included = not self.include or _matches(self.include, table)
-        return included and not _matches(self.exclude, table)
+        included = not self.include or _any_matches(self.include, table)
+        return included and not _any_matches(self.exclude, table)
 
     def treatment(self, table: str, column: str, key: bool) -> str:
         """What happens to a column. Raises SetupError if a key would no longer tell rows apart."""
         name = f"{table}.{column}"
         treatments = ((DROP, self.drop), (MASK, self.mask), (HASH, self.hash))
-        chosen = next((treatment for treatment, patterns in treatments if _matches(patterns, name)), KEEP)
+        chosen = next((treatment for treatment, patterns in treatments if _any_matches(patterns, name)), KEEP)
         if key and chosen in (DROP, MASK):
             raise SetupError(
                 f"records.columns.{chosen}: {name} belongs to the key, without which rows can't be told "
@@ -54,9 +54,14 @@ class Selection:
         return chosen
 
 
-def _matches(patterns: Iterable[str], name: str) -> bool:
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern of the configuration matches the whole of a name."""
     # A dot also stands for a line break: nobody may name a column so that it is not hidden.
-    return any(re.fullmatch(pattern, name, re.DOTALL) for pattern in patterns)
+    return re.fullmatch(pattern, name, re.DOTALL) is not None
+
+
+def _any_matches(patterns: Iterable[str], name: str) -> bool:
+    return any(matches(pattern, name) for pattern in patterns)
 
 
 def hashed(encoding: Encoding, key: bytes) -> Converter:

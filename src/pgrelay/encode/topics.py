@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
+from pgrelay.encode.selection import matches
 from pgrelay.errors import SetupError
 
 MAX_LENGTH: Final = 249
@@ -89,7 +90,7 @@ class Topics:
 
     def _route(self, schema: str, table: str) -> tuple[str, str] | None:
         name = f"{schema}.{table}"
-        return next((route for route in self._routes if re.fullmatch(route[0], name, re.DOTALL)), None)
+        return next((route for route in self._routes if matches(route[0], name)), None)
 
 
 def _folded(topic: str) -> str:

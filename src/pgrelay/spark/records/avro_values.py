@@ -43,18 +43,17 @@ def _text(value: str, was: DataType, column: Column) -> str:
         return integer_text(f"hex({value})", str(max(declared_scale(column.type_modifier), 0)))
     if isinstance(was, BinaryType):
         return f"base64({value})"
+    value = _timeless(value, was)
     if isinstance(was, ArrayType | MapType):
-        return f"to_json({_timeless(value, was)})"
-    if isinstance(was, TimestampType):  # not in the session's time zone
-        value = local_timestamp(f"unix_micros({value})")
+        return f"to_json({value})"
     return f"CAST({value} AS string)" if isinstance(was, DecimalType) else f"try_cast({value} AS string)"
 
 
 def _timeless(value: str, was: DataType) -> str:
-    """An array with texts in place of timestamps, which `to_json` would cut to milliseconds."""
+    """The value with texts in place of timestamps, which `to_json` would cut to milliseconds in arrays."""
     if isinstance(was, ArrayType):
         each = _timeless("each", was.elementType)
         return value if each == "each" else f"transform({value}, each -> {each})"
-    if isinstance(was, TimestampType):
+    if isinstance(was, TimestampType):  # not in the session's time zone
         value = local_timestamp(f"unix_micros({value})")
     return f"CAST({value} AS string)" if isinstance(was, TimestampType | TimestampNTZType) else value
