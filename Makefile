@@ -15,15 +15,23 @@ LOWEST := .venv-lowest
 # make lint, make types  ruff and mypy, as CI runs them
 # make packages          a compiled wheel and an sdist that installs without a compiler; ARGS=DIR keeps them there
 
-# One environment for everything; made anew when the project's own declaration changes.
+# One environment for everything; what is in it is renewed when the project's own declaration changes.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@echo "All that the project needs is fetched into $(VENV), once; that takes some minutes."
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) '.[dev]'
+	touch $(VENV)/.demo $@
+
+# The demo alone needs a tenth of that: neither Spark nor what tests.
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	@echo "What the demo needs is fetched into $(VENV), once."
+	$(PIP) '.[demo]'
 	touch $@
 
 .PHONY: demo test test-compiled test-lowest debezium-diff bench guard profile lint types packages clean
-demo: $(VENV)/.installed
+demo: $(VENV)/$(if $(findstring --spark,$(ARGS)),.installed,.demo)
 	$(BIN)/pgrelay demo $(ARGS)
 
 test: $(VENV)/.installed
