@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from pgrelay.check.kafka import unreachable
+from pgrelay.check.kafka import protection, unreachable
 
 SILENCE = KafkaError(KafkaError._TRANSPORT)
 
@@ -46,3 +46,38 @@ SILENCE = KafkaError(KafkaError._TRANSPORT)
 )
 def test_the_cure_follows_from_the_clients_error(code: int, text: str, cure: str) -> None:
     assert unreachable(KafkaError(code, text), SILENCE, "k:1").cure.startswith(cure)
+
+
+@pytest.mark.parametrize(
+    ("options", "unused", "meant"),
+    [
+        ({"sasl.username": "relay", "sasl.password": "x"}, "sasl.username, sasl.password", "SASL_SSL"),
+        ({"sasl.username": "relay", "security.protocol": "SSL"}, "sasl.username", "SASL_SSL"),
+        ({"ssl.ca.location": "/ca.pem"}, "ssl.ca.location", "SSL"),
+        (
+            {"ssl.ca.location": "/ca.pem", "security.protocol": "SASL_PLAINTEXT"},
+            "ssl.ca.location",
+            "SASL_SSL",
+        ),
+    ],
+)
+def test_options_that_the_protocol_passes_over_are_named(
+    options: dict[str, str], unused: str, meant: str
+) -> None:
+    (finding,) = protection(options)
+    assert finding.level == "warning"
+    assert finding.what.startswith(f"{unused} in sink.kafka without effect")
+    assert finding.cure == f"set security.protocol: {meant} in sink.kafka"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"security.protocol": "sasl_ssl", "sasl.username": "relay", "ssl.ca.location": "/ca.pem"},
+        {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "relay"},
+    ],
+)
+def test_options_that_the_protocol_uses_are_fine(options: dict[str, str]) -> None:
+    assert protection(options) == []

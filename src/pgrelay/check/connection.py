@@ -46,6 +46,7 @@ async def replication_findings(dsn: str) -> list[Finding]:
     try:
         async with Source(dsn) as source:
             await source.identify()
+            encrypted = source.encrypted
     except PgrelayError as refusal:
         return [_refused("Postgres refuses a replication connection", str(refusal), dsn)]
-    return [ok("replication connections are allowed")]
+    return [ok(f"replication connections are allowed, {'over TLS' if encrypted else 'without TLS'}")]

@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pgrelay.check.findings import Finding, error, ok, refused
+from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
@@ -37,7 +37,24 @@ async def kafka_findings(config: SinkConfig, wanted: Sequence[WantedTopic], trun
     except SetupError as refusal:
         return [refused(refusal, "librdkafka does not accept these options")]
     async with Cluster(config) as cluster:
-        return await _findings(cluster, config, wanted, truncates)
+        return protection(config.kafka) + await _findings(cluster, config, wanted, truncates)
+
+
+def protection(options: Mapping[str, str]) -> list[Finding]:
+    """Warn of options for SASL or TLS that librdkafka passes over, as security.protocol includes neither."""
+    protocol = _protocol(options)
+    found = []
+    for prefix, meant in (("sasl.", "SASL_SSL"), ("ssl.", "SASL_SSL" if "sasl" in protocol else "SSL")):
+        unused = [name for name in options if name.startswith(prefix)]
+        if unused and prefix[:-1] not in protocol.split("_"):
+            what = f"{some(unused)} in sink.kafka without effect, since security.protocol is {protocol}"
+            why = "librdkafka connects without it, so the brokers may not let it in, or others may listen"
+            found.append(warning(what, why, f"set security.protocol: {meant} in sink.kafka"))
+    return found
+
+
+def _protocol(options: Mapping[str, str]) -> str:
+    return options.get("security.protocol", "plaintext").lower()
 
 
 async def _findings(
@@ -48,7 +65,8 @@ async def _findings(
     except KafkaException as failure:
         finding = unreachable(cluster.complaint, failure.args[0], config.kafka[BOOTSTRAP])
         return [replace(finding, why=mask_complaint(finding.why, config.kafka))]
-    found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}: {counted(len(overview.brokers), 'broker')}")]
+    brokers = counted(len(overview.brokers), "broker")
+    found = [ok(f"Kafka answers at {config.kafka[BOOTSTRAP]}, by {_protocol(config.kafka)}: {brokers}")]
     broker, silent = await _brokers(cluster, overview)
     if silent:
         return [*found, *silent]

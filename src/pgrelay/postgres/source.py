@@ -95,6 +95,10 @@ class Source:
         return self._pgconn.server_version
 
     @property
+    def encrypted(self) -> bool:
+        return self._pgconn.ssl_in_use
+
+    @property
     def server_encoding(self) -> str:
         return (self._pgconn.parameter_status(b"server_encoding") or b"UTF8").decode()
 

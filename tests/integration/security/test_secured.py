@@ -37,6 +37,12 @@ def test_rows_flow_with_only_the_documented_rights(
     assert row == (False,)
 
 
+def test_a_check_says_that_both_connections_are_encrypted(secured: NewRelay) -> None:
+    checked = secured().command("check").stdout
+    assert "replication connections are allowed, over TLS" in checked
+    assert ", by sasl_ssl: 1 broker" in checked
+
+
 def test_the_documented_rights_allow_dead_letters_by_a_topics_limit(
     database: Database, secured: NewRelay, broker: Kafka
 ) -> None:
