@@ -51,6 +51,15 @@ def test_on_a_terminal_entries_are_readable() -> None:
     assert "{" not in stream.getvalue()
 
 
+def test_a_tables_name_commands_no_terminal() -> None:
+    stream = Terminal()
+    log.configure("info", stream)
+    structlog.get_logger().info("table seen", table="evil \x1b]0;x\x07\nok")
+    assert stream.getvalue().count("\n") == 1
+    assert "\x07" not in stream.getvalue()
+    assert "\x1b]" not in stream.getvalue()
+
+
 def test_the_log_goes_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)

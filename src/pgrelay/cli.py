@@ -17,6 +17,7 @@ from pgrelay import early_stop
 from pgrelay.arguments import parser
 from pgrelay.errors import GapError, PgrelayError, RecordError, SetupError, exit_code
 from pgrelay.lsn import format_lsn
+from pgrelay.printable import printable
 from pgrelay.standard_streams import flush_or_drop, open_closed, print_error, print_result, reader_may_go
 
 _BUG: Final = "stopped by a bug in pgrelay; please report it with the traceback"
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _COMMANDS[options.command](options)
     except PgrelayError as error:
         for line in str(error).splitlines():
-            print_error(f"pgrelay: {line}")
+            print_error(f"pgrelay: {printable(line)}")
         return exit_code(error)
     except KeyboardInterrupt:
         return 130

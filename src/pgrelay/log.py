@@ -11,7 +11,9 @@ import sys
 from typing import Final, Literal, TextIO, cast
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from pgrelay.printable import printable
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -61,8 +63,16 @@ class _Unfailing:
 
 def _rendering(stream: TextIO) -> list[Processor]:
     if stream.isatty():
-        return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        return [
+            _harmless,
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        ]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def _harmless(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Escape what could command the terminal, in a table's name for example; JSON does so by itself."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _capture_standard_logging(stream: TextIO, common: list[Processor], rendering: list[Processor]) -> None:

@@ -157,6 +157,15 @@ def test_a_directory_that_can_not_be_made_is_a_setup_error(tmp_path: Path) -> No
         Spool(tmp_path / "taken" / "spool").open()
 
 
+def test_a_link_in_place_of_the_directory_is_a_setup_error(tmp_path: Path) -> None:
+    """Its files would be deleted as leftovers of ours."""
+    (tmp_path / "another's").mkdir(mode=0o755)
+    (tmp_path / "spool").symlink_to(tmp_path / "another's")
+    with pytest.raises(SetupError, match=r"/spool: it is a symbolic link; name a directory that we own"):
+        Spool(tmp_path / "spool").open()
+    assert mode(tmp_path / "another's") == 0o755
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
 def test_a_directory_in_proc_is_a_setup_error() -> None:
     with pytest.raises(SetupError, match=r"transactions\.spool_dir: /proc/nope: No such file or directory"):

@@ -29,6 +29,16 @@ def test_a_findings_level_has_a_colour() -> None:
     assert as_text(FINDINGS, coloured=True).startswith("\x1b[32mok      \x1b[0m Postgres 18.4 answers\n")
 
 
+def test_a_tables_name_commands_no_terminal() -> None:
+    text = as_text([warning("table \x1b]0;x\x07\nok all is well", "\x9b1m", "\u202e")], coloured=False)
+    assert text.splitlines() == [
+        r"warning  table \x1b]0;x\x07\nok all is well",
+        r"         why: \x9b1m",
+        r"         fix: \u202e",
+        "0 errors, 1 warning",
+    ]
+
+
 def test_as_json_findings_are_an_array_of_objects() -> None:
     assert json.loads(as_json(FINDINGS)) == [
         {"level": each.level, "what": each.what, "why": each.why, "cure": each.cure} for each in FINDINGS

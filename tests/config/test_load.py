@@ -89,7 +89,7 @@ def test_missing_required_keys_are_named_with_their_cure(relay_yaml: Write) -> N
             {"replication_factor": 10_001},
             "sink.replication_factor: got '10001'; write 10000 or less",
         ),
-        ("sink", {"topic_config": "x"}, "sink.topic_config: got 'x'; write a mapping of names to values"),
+        ("sink", {"topic_config": "x"}, "sink.topic_config: got text; write a mapping of names to values"),
         ("sink", {"topic_config": {"a": [1]}}, "sink.topic_config.a: got a list; write text"),
         ("transactions", {"memory_mb": 0}, "transactions.memory_mb: got '0'; write 1 or more"),
         ("source", {"status_interval_s": 0}, "source.status_interval_s: got '0'; write more than 0"),
@@ -143,7 +143,7 @@ def test_all_mistakes_are_reported_together(relay_yaml: Write) -> None:
         (
             "source: [a]\nsink: 3\n",
             "relay.yaml: source: got a list; write a mapping of keys to values\n"
-            "relay.yaml: sink: got '3'; write a mapping of keys to values",
+            "relay.yaml: sink: got text; write a mapping of keys to values",
         ),
     ],
 )

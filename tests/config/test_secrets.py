@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_options
+from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_options, mask_text
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from pgrelay.config.secrets import is_secret, mask_complaint, mask_dsn, mask_opt
         "sasl.jaas.config",
         "basic.auth.user.info",
         "SASL.PASSWORD",
+        "sasl.kerberos.kinit.cmd",
     ],
 )
 def test_names_of_secrets_are_recognized(name: str) -> None:
@@ -52,12 +53,30 @@ def test_secrets_in_options_are_masked() -> None:
         "url": "https://me:pw@registry:8081/x,http://me:p@w@other",
         "sasl.password": "x",
         "client.id": "me@home",
+        "proxy": "http://proxy/?apikey=x&user=y",
     }
     assert mask_options(options) == {
         "url": "https://***@registry:8081/x,http://***@other",
         "sasl.password": "***",
         "client.id": "me@home",
+        "proxy": "http://proxy/?***",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:hunter2@db/shop", "postgresql://***@db/shop"),
+        ("sasl.password:hunter2", "sasl.password:***"),
+        ("spark.hadoop.fs.s3a.secret.key = hun ter2", "spark.hadoop.fs.s3a.secret.key = ***"),
+        ("host=db password='hun\nter2' user=me", "host=db password=***"),
+        ("http://registry/?apikey=hunter2", "http://registry/?***"),
+        ("shop.public.orders", "shop.public.orders"),
+        ("public.key", "public.key"),
+    ],
+)
+def test_what_looks_like_a_secret_in_any_text_is_masked(text: str, shown: str) -> None:
+    assert mask_text(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,13 @@ async def test_tables_are_split_by_volume(shop: Database, path: Path) -> None:
         assert [finding for finding in await check(part) if finding.level != "ok"] == []
 
 
+async def test_a_tables_name_adds_no_statement_to_a_plan(database: Database, path: Path) -> None:
+    database.execute('CREATE TABLE kept (id int); CREATE TABLE "x\n; DROP TABLE kept; --" (id int)')
+    told = await plan(path, 2)
+    assert "DROP TABLE kept" in told
+    assert all(not line or line.startswith("-- ") for line in told.split("\n"))
+
+
 async def test_large_values_stored_out_of_line_count(shop: Database, path: Path) -> None:
     shop.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
     count_writes(

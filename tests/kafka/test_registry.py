@@ -324,13 +324,27 @@ async def test_a_token_server_with_an_untrusted_certificate_stops_the_relay(
         assert told.endswith("; set SSL_CERT_FILE in the environment to its authority's file")
 
 
-@pytest.mark.parametrize("body", ["<html>please log in</html>", "[]", "{}", "7", '{"id": "1"}'])
+@pytest.mark.parametrize(
+    "body",
+    ["<html>please log in</html>", "[]", "{}", "7", '{"id": "1"}', pytest.param("[" * 100_000, id="deep")],
+)
 async def test_an_answer_that_is_not_a_registrys_is_retried(answers: Answers, body: str) -> None:
     answers.trouble = 200, body
     registry = answers.registry()
     with pytest.raises(RegistryUnavailable, match=f"schema registry {answers.url}: what answers is not a "):
         await registry.register(ORDERS)
     await registry.close()
+
+
+async def test_what_a_registry_says_is_one_line_without_our_secrets(answers: Answers) -> None:
+    options = {"basic.auth.user.info": "me:hunter2"}
+    quoted = "denied for Basic bWU6aHVudGVyMg==,\n\x1b]0;or me:hunter2"
+    answers.trouble = 403, json.dumps({"error_code": 40301, "message": quoted})
+    registry = answers.registry(**options)
+    with pytest.raises(SetupError, match="denies access") as told:
+        await registry.register(ORDERS)
+    await registry.close()
+    assert r": denied for Basic ***, \x1b]0;or ***; correct" in str(told.value)
 
 
 async def test_an_html_page_is_not_a_registry(answers: Answers) -> None:

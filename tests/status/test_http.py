@@ -159,6 +159,17 @@ def test_a_slow_client_does_not_delay_others(server: StatusServer) -> None:
         assert ask(server, "/healthz") == (200, "working\n")
 
 
+def test_clients_that_stay_give_way_to_new_ones(server: StatusServer) -> None:
+    """Each takes one of the process's files, and the connections to the servers are files too."""
+    crowd = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(100)]
+    for client in crowd:
+        client.sendall(b"GET /healthz")
+    assert ask(server, "/healthz") == (200, "working\n")
+    assert [client.recv(1) for client in crowd[:60]] == [b""] * 60
+    for client in crowd:
+        client.close()
+
+
 def test_requests_are_logged_only_at_debug(server: StatusServer) -> None:
     with structlog.testing.capture_logs() as entries:
         ask(server, "/healthz")

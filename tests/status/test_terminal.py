@@ -63,6 +63,14 @@ def test_the_slots_budget_is_printed(told: Told, retained: float, safe: float, l
     assert line in render(told.status.snapshot(), coloured=False).splitlines()
 
 
+def test_a_tables_name_commands_no_terminal(told: Told) -> None:
+    told.metrics.add_records("public.evil \x1b]0;x\x07\nok 0 errors", "c", 10**9)
+    text = render(told.status.snapshot(), coloured=False)
+    assert "\x1b" not in text
+    assert "\nok 0 errors" not in text
+    assert r"public.evil \x1b]0;x\x07\nok 0 errors" in text
+
+
 def test_one_record_is_singular(told: Told) -> None:
     told.metrics.set_inflight_records(1)
     assert "1 record that Kafka has not acknowledged" in render(told.status.snapshot(), coloured=False)

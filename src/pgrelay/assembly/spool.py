@@ -230,6 +230,9 @@ def _make_private(directory: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
         # Not left to mkdir: the umask takes away bits of its mode.
         path.chmod(0o700)
+    if directory.is_symlink():
+        # Where others may write, somebody may have put it there, to have us delete files elsewhere.
+        raise OSError(errno.ELOOP, "it is a symbolic link")
     directory.chmod(0o700)
 
 

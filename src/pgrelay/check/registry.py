@@ -6,7 +6,7 @@ from typing import Final
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Records
-from pgrelay.config.secrets import mask_options
+from pgrelay.config.secrets import mask_url
 from pgrelay.errors import RegistryUnavailable, SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.registry import Registry
@@ -39,7 +39,7 @@ async def _schema_findings(
         refusing = await registry.refusing(ours, records.envelope)
     except SetupError as refusal:
         return [warning("the schemas could not be checked", str(refusal), "fix that, then check again")]
-    url = mask_options({"url": records.schema_registry["url"]})["url"]
+    url = mask_url(records.schema_registry["url"])
     return [ok(f"the schema registry answers at {url}"), *another_writers(refusing)]
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from pgrelay.check.findings import Finding
 from pgrelay.figures import counted
+from pgrelay.printable import printable
 
 _COLOURS: Final = {"ok": "32", "warning": "33", "error": "1;31"}
 
@@ -17,9 +18,9 @@ def as_text(findings: Sequence[Finding], coloured: bool) -> str:
         level = f"{finding.level:<8}"
         if coloured:
             level = f"\x1b[{_COLOURS[finding.level]}m{level}\x1b[0m"
-        lines.append(f"{level} {finding.what}")
+        lines.append(f"{level} {printable(finding.what)}")
         if finding.level != "ok":
-            lines += [f"{'':8} why: {finding.why}", f"{'':8} fix: {finding.cure}"]
+            lines += [f"{'':8} why: {printable(finding.why)}", f"{'':8} fix: {printable(finding.cure)}"]
     levels = [finding.level for finding in findings]
     counts = f"{counted(levels.count('error'), 'error')}, {counted(levels.count('warning'), 'warning')}"
     return "\n".join([*lines, counts])

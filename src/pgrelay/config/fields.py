@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from pgrelay.config import addresses
+from pgrelay.config.secrets import quoted
 
 _WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NOTHING: Final = frozenset({"", "~", "null"})
@@ -49,7 +50,9 @@ def _home(path: Path | None) -> Path | None:
     try:
         return path and path.expanduser()
     except RuntimeError:
-        raise ValueError(f"{str(path)!r}: the home directory is not known; write the whole path") from None
+        raise ValueError(
+            f"{quoted(str(path))}: the home directory is not known; write the whole path"
+        ) from None
 
 
 def _version(value: object) -> object:
@@ -65,21 +68,22 @@ def _option(value: object) -> object:
 def _slot(value: str) -> str:
     if _SLOT.fullmatch(value) is None:
         raise ValueError(
-            f"{value!r} is not a valid slot name; use 1 to 63 lower-case letters, digits and underscores"
+            f"{quoted(value)} is not a valid slot name; "
+            "use 1 to 63 lower-case letters, digits and underscores"
         )
     return value
 
 
 def _publication(value: str) -> str:
     if not 1 <= len(value.encode()) <= 63:
-        raise ValueError(f"{value!r} is not a valid publication name; use 1 to 63 bytes")
+        raise ValueError(f"{quoted(value)} is not a valid publication name; use 1 to 63 bytes")
     return value
 
 
 def _table(value: str) -> str:
     if _TABLE.fullmatch(value) is None:
         raise ValueError(
-            f"{value!r} is not a table; write schema.table or schema.*, "
+            f"{quoted(value)} is not a table; write schema.table or schema.*, "
             "and put a name with a dot, a space or a quote in double quotes"
         )
     return value
@@ -88,7 +92,7 @@ def _table(value: str) -> str:
 def _prefix(value: str) -> str:
     if _KAFKA_NAME.fullmatch(value) is None:
         raise ValueError(
-            f"{value!r} can't begin a topic name; use letters, digits, dots, underscores and hyphens"
+            f"{quoted(value)} can't begin a topic name; use letters, digits, dots, underscores and hyphens"
         )
     return value
 
@@ -96,13 +100,13 @@ def _prefix(value: str) -> str:
 def _topic(value: str) -> str:
     _template(value)
     if all(name != "table" for _, name, _, _ in Formatter().parse(value)):
-        raise ValueError(f"{value!r} has no {{table}}: all tables would share a topic; add {{table}}")
+        raise ValueError(f"{quoted(value)} has no {{table}}: all tables would share a topic; add {{table}}")
     return value
 
 
 def _route(value: str) -> str:
     if value in {"", ".", ".."}:
-        raise ValueError(f"{value!r} names no topic; write one, such as {{prefix}}.orders")
+        raise ValueError(f"{quoted(value)} names no topic; write one, such as {{prefix}}.orders")
     return _template(value)
 
 
@@ -110,7 +114,7 @@ def _template(value: str) -> str:
     try:
         parts = list(Formatter().parse(value))
     except ValueError as error:
-        raise ValueError(f"{value!r}: {error}; use {{prefix}}, {{schema}} and {{table}}") from None
+        raise ValueError(f"{quoted(value)}: {error}; use {{prefix}}, {{schema}} and {{table}}") from None
     for literal, name, spec, conversion in parts:
         if literal and _KAFKA_NAME.fullmatch(literal) is None:
             raise ValueError(
@@ -132,7 +136,7 @@ def split_listen(value: str) -> tuple[str, int]:
     legal_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
     if not (colon and addresses.is_host(bare) and legal_port) or bracketed != (":" in bare):
         raise ValueError(
-            f"{value!r} is not host:port; write 127.0.0.1:8080, 0.0.0.0:8080 for every interface, "
+            f"{quoted(value)} is not host:port; write 127.0.0.1:8080, 0.0.0.0:8080 for every interface, "
             "[::1]:8080 for IPv6, or null to turn it off"
         )
     return bare, int(port)
@@ -147,7 +151,7 @@ def split_table(value: str) -> tuple[str, str | None]:
     """Split an entry of `source.tables` into the catalogue's (schema, table); the table is None for `*`."""
     match = _TABLE.fullmatch(value)
     if match is None:
-        raise ValueError(f"{value!r} is not schema.table")
+        raise ValueError(f"{quoted(value)} is not schema.table")
     return _unquote(match[1]), None if match[2] == "*" else _unquote(match[2])
 
 
@@ -165,12 +169,14 @@ def _brokers(value: str) -> str:
 def _pattern(value: str) -> str:
     if any(character in value for character in _UNMEANT):
         raise ValueError(
-            f"{value!r} contains a control character, as \\b in double quotes is; use single quotes"
+            f"{quoted(value)} contains a control character, as \\b in double quotes is; use single quotes"
         )
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"{value!r} is not a regular expression: {error}; escape a dot as \\.") from None
+        raise ValueError(
+            f"{quoted(value)} is not a regular expression: {error}; escape a dot as \\."
+        ) from None
     return value
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgrelay.config import addresses
+from pgrelay.config.secrets import quoted
 
 BOOTSTRAP: Final = "bootstrap.servers"
 _BROKERS: Final = (BOOTSTRAP, "metadata.broker.list")
@@ -92,11 +93,11 @@ def refused(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name.endswith(_MEASURES) and not _read_whole(name, value):
             kind = "number" if name in _LINGERING else "whole number"
             unit = " of milliseconds" if name.endswith(".ms") else ""
-            yield name, f"got {value!r}; write a {kind}{unit}"
+            yield name, f"got {quoted(value)}; write a {kind}{unit}"
             continue
         rule = _RULES.get(_ALIASES.get(name, name))
         if rule is not None and value.lower() not in rule.allowed:
-            yield name, f"can't be {value!r}: {rule.why}; leave it out"
+            yield name, f"can't be {quoted(value)}: {rule.why}; leave it out"
 
 
 def _read_whole(name: str, value: str) -> bool:

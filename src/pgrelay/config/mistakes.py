@@ -7,8 +7,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pgrelay.config.environment import KeyPath
-from pgrelay.config.secrets import is_secret
+from pgrelay.config.secrets import is_secret, mask_text
 from pgrelay.config.suggest import unknown_key
+from pgrelay.printable import printable
 
 _LONGEST_SHOWN: Final = 60
 
@@ -34,6 +35,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "too_short": "at least {min_length} entry",
     "literal_error": "{expected}",
 }
+_SECTIONS: Final = frozenset({"dict_type", "model_type"})
 
 
 def lines(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPath], str]) -> list[str]:
@@ -61,8 +63,8 @@ def _key(details: ErrorDetails) -> str:
         if isinstance(part, int):
             shown += f"[{part}]"
         else:
-            # A key may contain anything, even line breaks.
-            shown += f".{part if part.isprintable() else repr(part)}"
+            # A key may contain anything: line breaks, and a whole `sasl.password:hunter2` without the space.
+            shown += f".{printable(mask_text(part))}"
     return f"{shown.lstrip('.')}: "
 
 
@@ -76,6 +78,9 @@ def _fault(details: ErrorDetails, model: type[BaseModel]) -> str:
         return f"missing; set it to {_description(model, path)}"
     if kind == "value_error":
         return str(context["error"])
+    if kind in _SECTIONS and isinstance(details["input"], str):
+        # It may be what a key of it should have held: a connection string, a password.
+        return f"got text; write {_EXPECTED[kind]}"
     if kind in _EXPECTED:
         expected = _EXPECTED[kind].format_map(context).replace("'", "")
         return f"got {_shown(details['input'], path)}; write {expected}"
@@ -92,7 +97,7 @@ def _shown(value: object, path: KeyPath) -> str:
         return "a list" if value else "an empty list"
     if path[-1] == "dsn" or is_secret(path[-1]):
         return "a value that is not shown here"
-    text = str(value)
+    text = mask_text(str(value))
     return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
 
 

@@ -5,6 +5,7 @@ This module masks two kinds of values: the Postgres connection string, and the m
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,7 +14,15 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 MASK: Final = "***"
 
-_SECRET = re.compile(r"password|passphrase|secret|token|.key$|key\.pem|jaas|basic\.auth|oauthbearer\.config")
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|.key$|key\.pem|jaas|basic\.auth|oauthbearer\.config|kinit\.cmd"
+)
+# What a URL asks for may hold a key: `?apikey=...`.
+_QUERY = re.compile(r"(?<=\?)[^,\s]+")
+# A name that may be a secret's, and its value, in text that holds both by mistake.
+_NAMED = re.compile(
+    r"(?i)([\w.-]*(?:password|passphrase|secret|token|key|jaas|user\.info)[\w.-]*\s*[:=]\s*)\S.*", re.DOTALL
+)
 # Up to the last @ of the host's part: a password may contain an unescaped @, although it should not.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
@@ -27,14 +36,31 @@ def is_secret(name: str) -> bool:
 
 
 def mask_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with secret values, and user and password inside any URL, replaced by `***`."""
-    return {name: MASK if is_secret(name) else _USER_INFO.sub(MASK, value) for name, value in options.items()}
+    """The options with secret values, and user, password and query inside any URL, replaced by `***`."""
+    return {name: MASK if is_secret(name) else mask_url(value) for name, value in options.items()}
+
+
+def mask_url(text: str) -> str:
+    """Any text, in which a URL's user, password and query are replaced by `***`."""
+    return _QUERY.sub(MASK, _USER_INFO.sub(MASK, text)) if "://" in text else text
+
+
+def mask_text(text: str) -> str:
+    """What somebody wrote in a wrong place, without what looks like a secret."""
+    return _NAMED.sub(rf"\1{MASK}", mask_url(text))
+
+
+def quoted(text: str) -> str:
+    """Such a text in quotes, with escapes for what is not printable."""
+    return repr(mask_text(text))
 
 
 def mask_complaint(text: str, options: Mapping[str, str]) -> str:
     """A client's error message without any secret option's value or a piece of it."""
     for name, value in options.items():
         if is_secret(name):
+            if name.startswith("basic.auth."):
+                text = text.replace(b64encode(value.encode()).decode(), MASK)
             # librdkafka quotes single words; at the end it quotes the rest of a value that it can't parse.
             words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]
             rests = (value[start:] for start in range(len(value)))

@@ -10,7 +10,9 @@ from typing import Final, TypeAlias
 
 import yaml
 
+from pgrelay.config.secrets import mask_text
 from pgrelay.errors import SetupError
+from pgrelay.printable import printable
 
 Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | None"
 
@@ -82,8 +84,9 @@ def _mapping(node: yaml.MappingNode, origin: str, depth: int) -> dict[str, Tree]
             raise SetupError(f"{origin}:{line}: a key must be text, not a list or mapping; write key: value")
         name = str(key.value)
         if name in mapping:
+            shown = printable(mask_text(name))
             raise SetupError(
-                f"{origin}:{line}: {name}: given twice, first on line {first_line[name]}; keep one"
+                f"{origin}:{line}: {shown}: given twice, first on line {first_line[name]}; keep one"
             )
         first_line[name] = line
         mapping[name] = _plain(value, origin, depth + 1)

@@ -9,6 +9,7 @@ from pgrelay.config.option_files import unreadable
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.lsn import format_lsn
+from pgrelay.printable import printable
 
 # Errors that a grant cures, and errors that mean that we are not let in at all.
 UNAUTHORIZED: Final = frozenset(
@@ -206,10 +207,7 @@ def _named(key: bytes | None) -> str:
     if key is None:
         return ""
     # In one line whatever it holds: an Avro key is not text.
-    text = "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in key[:_KEY_BYTES].decode(errors="backslashreplace")
-    )
+    text = printable(key[:_KEY_BYTES].decode(errors="backslashreplace"))
     shown = text if len(key) <= _KEY_BYTES and len(text) <= _KEY_SHOWN else f"{text[:_KEY_SHOWN]}…"
     return f" with key {shown}"
 

@@ -16,10 +16,11 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pgrelay.config.option_files import unreadable
-from pgrelay.config.secrets import mask_complaint, mask_options
+from pgrelay.config.secrets import mask_complaint, mask_url
 from pgrelay.encode.avro.schema import SchemaIds, Schemas, successor
 from pgrelay.errors import PgrelayError, RegistryUnavailable, SetupError
 from pgrelay.kafka.errors import TOKEN_REFUSALS, UNTRUSTED
+from pgrelay.printable import printable
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
@@ -71,19 +72,19 @@ class Registry:
         self._tokenless = OAuthTokenError
         self._http = _http_library()
         self._options = options
-        self._url = mask_options({"url": options["url"]})["url"]
+        self._url = mask_url(options["url"])
         try:
             self._client: AsyncSchemaRegistryClient = AsyncSchemaRegistryClient(
                 {**_DEFAULTS, **{name: _typed(name, value) for name, value in options.items()}}
             )
         except ImportError as error:
             # Raised only for a proxy, which the environment may name.
-            told = mask_complaint(" ".join(str(error).split()), options)
+            told = self._safe(str(error))
             raise SetupError(
                 f"records.schema_registry: {told.rstrip('.')}; or name an http:// proxy in proxy or ALL_PROXY"
             ) from None
         except (ValueError, TypeError, OSError) as error:
-            told = unreadable(options) or mask_complaint(" ".join(str(error).split()), options)
+            told = unreadable(options) or self._safe(str(error))
             raise SetupError(f"records.schema_registry: {told}; correct or leave out the option") from None
 
     async def connect(self) -> None:
@@ -154,7 +155,7 @@ class Registry:
             raise self._unanswered(error) from error
         except self._tokenless as error:
             raise self._no_token(error) from error
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             if isinstance(error, KeyError) and error.args[0] in _LIFETIME:
                 raise SetupError(
                     f"no token for schema registry {self._url}: what its endpoint gives has no expires_in, "
@@ -167,7 +168,7 @@ class Registry:
             ) from error
 
     def _unanswered(self, error: Exception) -> PgrelayError:
-        told = str(error) or type(error).__name__
+        told = self._safe(str(error)) or type(error).__name__
         if UNTRUSTED in told:
             return SetupError(
                 f"schema registry {self._url}: its certificate is not trusted: {told}; correct "
@@ -175,9 +176,13 @@ class Registry:
             )
         return self._away(told)
 
+    def _safe(self, told: str) -> str:
+        """What the client or the registry said, in one line and without a secret of ours."""
+        return mask_complaint(printable(" ".join(told.split())), self._options)
+
     def _away(self, reason: str) -> RegistryUnavailable:
         return RegistryUnavailable(
-            f"schema registry {self._url}: {reason}; start the registry, or correct url in "
+            f"schema registry {self._url}: {self._safe(reason)}; start the registry, or correct url in "
             "records.schema_registry"
         )
 
@@ -185,7 +190,7 @@ class Registry:
         # The client's error lacks the status and OAuth's word for it; the error that caused it has them.
         reason = error.__context__ or error
         shown = next(iter(str(reason).splitlines()), "") or type(reason).__name__
-        told = f"no token for schema registry {self._url}: {mask_complaint(shown, self._options)}"
+        told = f"no token for schema registry {self._url}: {self._safe(shown)}"
         status = reason.response.status_code if isinstance(reason, self._http.HTTPStatusError) else None
         if UNTRUSTED in shown:
             # The client has no option for it: ssl.ca.location is for the registry alone.
@@ -197,7 +202,7 @@ class Registry:
         )
 
     def _refused(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
-        status, reason = error.http_status_code, error.error_message
+        status, reason = error.http_status_code, self._safe(error.error_message)
         if status >= _ILL or status in _LATER:
             return self._away(str(error))
         if status in _DENIED:

@@ -11,6 +11,7 @@ from pgrelay.config import Config
 from pgrelay.figures import counted, size
 from pgrelay.plan.shards import Shard
 from pgrelay.plan.tables import Tables
+from pgrelay.printable import printable
 
 _COPYING_SINCE: Final = 120000
 
@@ -32,7 +33,9 @@ def script(
     lines = [*_told(parts), *_hints(config), ""]
     if create:
         lines.append("-- Each relay creates its publication and slot when it starts. By hand it would be:")
-        return "\n".join([*lines, *(f"-- {line}" for line in _publications(parts, found))])
+        # A table's name may hold a line break.
+        by_hand = "\n".join(_publications(parts, found)).splitlines()
+        return "\n".join([*lines, *(f"-- {line}" for line in by_hand)])
     lines += ["-- 1. Now:", *_publications(parts, found), ""]
     if slot_is_there and version >= _COPYING_SINCE:
         lines += _handover(config.source.slot, parts)
@@ -49,7 +52,7 @@ def _told(parts: Sequence[Part]) -> list[str]:
             f"{part.shard.volume / whole:.0%} of the rows' WAL, {size(part.shard.volume)}" if whole else ""
         )
         of = counted(len(part.shard.tables), "table")
-        lines.append(f"-- {part.file}: slot {part.slot}, {of}{', ' + share if share else ''}")
+        lines.append(f"-- {printable(str(part.file))}: slot {part.slot}, {of}{', ' + share if share else ''}")
     if not whole:
         lines.append("-- Postgres has counted no writes yet: each relay gets about as many tables.")
     return lines

@@ -10,6 +10,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from types import TracebackType
@@ -31,6 +32,8 @@ _JSON: Final = "application/json"
 _PATHS: Final = "/, /status, /metrics, /healthz and /readyz"
 _CLIENT_TIMEOUT_S: Final = 10.0
 _STOP_POLL_S: Final = 0.05
+# Each takes a thread and a file, which the relay needs more.
+_MOST_CLIENTS: Final = 32
 
 Answer = tuple[HTTPStatus, str, bytes]
 
@@ -130,7 +133,25 @@ class _Server(socketserver.ThreadingTCPServer):
         self.address_family = family
         self.answer = answer
         self.policy = policy
+        self._served: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
         super().__init__(address, _Exchange)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve one more client. If there are too many, hang up on the one that has been here longest."""
+        with self._lock:
+            self._served[request] = None
+            if len(self._served) > _MOST_CLIENTS:
+                oldest = next(iter(self._served))
+                del self._served[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._served.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log a failed request at debug level; mostly the client has gone away in the middle."""

@@ -7,6 +7,7 @@ from typing import Final
 import yaml
 
 from pgrelay.figures import age, ago, count, counted, duration, size
+from pgrelay.printable import printable
 from pgrelay.status.snapshot import Snapshot
 
 Paint = Callable[[str, str], str]
@@ -46,7 +47,7 @@ def _head(now: Snapshot, paint: Paint) -> Iterator[str]:
     state = paint(_STATE_STYLES[now.state], now.state)
     yield f"{paint('bold', 'pgrelay')} {now.version}, slot {paint('bold', now.slot)}, {state}, {up}"
     if now.state != "streaming":
-        yield f"{now.state}: {now.reason}"
+        yield f"{now.state}: {printable(now.reason)}"
 
 
 def _flow(now: Snapshot, paint: Paint) -> Iterator[str]:
@@ -124,7 +125,7 @@ def _bar(share: float) -> str:
 
 
 def _tables(now: Snapshot, paint: Paint) -> Iterator[str]:
-    rows = [(table.name, count(table.per_s), count(table.records)) for table in now.tables]
+    rows = [(printable(table.name), count(table.per_s), count(table.records)) for table in now.tables]
     yield from _listed(("tables", "records/s", "since start"), rows, now.tables_total, "no record yet", paint)
 
 
@@ -153,8 +154,8 @@ def _troubles(now: Snapshot, paint: Paint) -> Iterator[str]:
     yield paint("bold", "last errors")
     for trouble in now.troubles:
         times = f", {trouble.count:,} times" if trouble.count > 1 else ""
-        yield f"{trouble.what} ({ago(now.now_s - trouble.last_s)}{times})"
-        yield f"  cure: {trouble.cure}"
+        yield f"{printable(trouble.what)} ({ago(now.now_s - trouble.last_s)}{times})"
+        yield f"  cure: {printable(trouble.cure)}"
     if not now.troubles:
         yield "none since the start"
 

@@ -52,6 +52,12 @@ def test_invalid_options_are_refused() -> None:
         Registry({"url": "http://r", "tiemout": "5"})
 
 
+def test_a_url_without_its_scheme_is_refused_and_its_password_not_shown() -> None:
+    with pytest.raises(SetupError, match=r"^schema registry \*\*\*@r:8081: ") as told:
+        Registry("me:hunter2@r:8081")
+    assert "hunter2" not in str(told.value)
+
+
 def test_an_unknown_id_is_waited_for_once(
     schema_registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,8 @@ _NO_SUCH_SCHEMA: Final = 40403
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.5
 
-_USER_INFO: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")
+# In a URL without its scheme too, which the client refuses.
+_USER_INFO: Final = re.compile(r"[^/\s]+(?=@)")
 
 
 class Registry:
