@@ -8,6 +8,7 @@ import pytest
 from tests.integration.changes import change, changes, created, deleted, updated
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
+from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.relays import Relay
 from tests.integration.topics import topic_names
 
@@ -120,6 +121,35 @@ class TestColumns:
         (schema,) = (record.json for record in relay.read(f"{relay.prefix}.schema"))
         told = [(column["name"], column["encoding"]) for column in schema["columns"]]
         assert told == [("id", "integer"), *((name, "string") for name in "bcnd")]
+
+    @pytest.mark.parametrize(
+        ("rename", "shown", "hidden"),
+        [
+            ("COLUMN card TO pan", "cards.pan", "cards.card"),
+            ("TO payments", "payments.card", "cards.card"),
+        ],
+        ids=["the column", "the table"],
+    )
+    def test_a_hidden_column_is_not_shown_by_a_rename(
+        self, database: Database, new_relay: NewRelay, rename: str, shown: str, hidden: str
+    ) -> None:
+        """Also not after another session has begun meanwhile."""
+        database.execute("CREATE TABLE cards (id int PRIMARY KEY, card text)")
+        relay = new_relay(records={"columns": {"mask": [r"public\.cards\.card"]}}).start().wait_streaming()
+        database.execute("INSERT INTO cards VALUES (1, 'open sesame')")
+        relay.caught_up()
+        database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
+        database.execute(f"ALTER TABLE cards RENAME {rename}")
+        database.execute(f"INSERT INTO {shown.partition('.')[0]} VALUES (2, '{SECRET}')")
+        assert (
+            f"public.{shown} takes the place of public.{hidden}, which records.columns.mask hides"
+            in last_words(relay, WRONG)
+        )
+        assert SECRET.encode() not in everything_told(relay)
+        relay.sections["records"] = {"columns": {"mask": [r".*\.(card|pan)"]}}
+        relay.start().wait_streaming()
+        relay.caught_up()
+        assert SECRET.encode() not in everything_told(relay)
 
     def test_a_hashed_key_still_distinguishes_rows(self, database: Database, new_relay: NewRelay) -> None:
         database.execute("CREATE TABLE cards (card text PRIMARY KEY, n int)")

@@ -16,6 +16,7 @@ from pgrelay.assembly.events import Event, Reached, TransactionBegin, Transactio
 from pgrelay.encode.avro.schema import SchemaIds
 from pgrelay.encode.changes import Changes
 from pgrelay.encode.dead_letter import DeadLetters
+from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.encode.lookahead import RelationAhead, relations_ahead
 from pgrelay.encode.needs import Need, Needs
 from pgrelay.encode.options import RecordOptions
@@ -35,7 +36,9 @@ _OPS: Final = {tags.INSERT: CREATE, tags.UPDATE: UPDATE, tags.DELETE: DELETE}
 class Encoder:
     """One session's encoder: its relations, and the current transaction."""
 
-    def __init__(self, options: RecordOptions, topics: Topics) -> None:
+    def __init__(self, options: RecordOptions, topics: Topics, hidden: HiddenColumns | None = None) -> None:
+        """`hidden` is what earlier sessions of the process knew."""
+        self._hidden = HiddenColumns() if hidden is None else hidden
         self._plans = Plans(options, topics)
         self._needs = Needs(options, topics, self._plans)
         self._options = options
@@ -170,7 +173,8 @@ class Encoder:
     def learn(self, facts: RelationFacts, ahead: Sequence[RelationFacts] = ()) -> None:
         """Answer FactsNeeded; `ahead` has the facts of what it names ahead, or is empty.
 
-        Raises SetupError if the topic belongs to another table, or if a key would be hidden.
+        Raises SetupError if the topic belongs to another table, if a key would be hidden, or if a rename
+        would show a hidden column.
         """
         plan = self._needs.learn(facts, ahead)
         self._use(plan)
@@ -188,7 +192,11 @@ class Encoder:
         return relations_ahead(self._events, self._next - 1, self._body, lsn, xid, self._relations)
 
     def _use(self, plan: Plan) -> None:
-        """Encode following rows by this plan, in the session or in a scoped transaction."""
+        """Encode following rows by this plan, in the session or in a scoped transaction.
+
+        Raises SetupError if a rename would show a hidden column.
+        """
+        self._hidden.check(plan)
         self._relations.plans[plan.relation.oid] = plan
         if self._relations is self._session:
             self._plans.use(plan)

@@ -15,6 +15,7 @@ from pgrelay.assembly.spool import base_directory
 from pgrelay.assembly.spool_base import require_own_base
 from pgrelay.config import Config
 from pgrelay.encode.encoder import Encoder
+from pgrelay.encode.hidden import HiddenColumns
 from pgrelay.errors import KafkaUnavailable, PositionError, RegistryUnavailable, SetupError, SpoolError
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.registry import Registry
@@ -65,6 +66,7 @@ class Starts:
         self._registry: Registry | None = None
         self._warned: set[str] = set()
         self._tried_renames: dict[int, Tried] = {}
+        self._hidden = HiddenColumns()
         self.made_slot = False
         self.sink_is_spent = False
 
@@ -217,7 +219,7 @@ class Starts:
         records = record_options(
             config, catalog.database, systemid, source.server_encoding, self._refusals.dead_letters
         )
-        encoder = Encoder(records, topics_of(config))
+        encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
         spool, prepared = await open_spool(config, systemid, source, status_interval_s)
         commits = positions = None
