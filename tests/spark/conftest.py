@@ -24,7 +24,7 @@ from tests.integration.servers import KafkaServer
 from tests.spark.earlier import leave_target, leave_unmade
 from tests.spark.handmade import HandmadeRelay
 from tests.spark.handmade_records import Topic
-from tests.spark.options import FEWER_PROCESSES, OPTIONS
+from tests.spark.options import FEWER_PROCESSES, OPTIONS, SECRET
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook
@@ -59,7 +59,7 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         # For functions of tests: Spark would run the first python3 of the path.
         environment.setenv("PYSPARK_PYTHON", sys.executable)
-        session = pg.session(warehouse, master="local[2]", options=OPTIONS | FEWER_PROCESSES)
+        session = pg.session(warehouse, master="local[2]", options=OPTIONS | FEWER_PROCESSES | SECRET)
         yield session
         session.stop()
 

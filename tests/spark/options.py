@@ -5,11 +5,13 @@ from typing import Final
 OPTIONS: Final = {
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Djdk.lang.Process.launchMechanism=VFORK",
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+
+# Nobody may see it on the way to where Java reads it.
+SECRET: Final = {"spark.hadoop.fs.s3a.secret.key": "open sesame"}
 
 # Hadoop runs `readlink` whenever a stream or a commit of Delta renames a file, and `chmod` to set a file's
 # permissions: some twenty processes for a small batch. These classes avoid the first. Mirrors that tests kill

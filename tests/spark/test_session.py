@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pyspark import SparkFiles
+from pyspark import SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
@@ -21,6 +21,7 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.session import _attach_tables, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
 from tests.spark.jobs import counted_jobs
+from tests.spark.options import SECRET
 
 LENGTH = "spark.sql.maxPlanStringLength"
 SCHEMA = table("app.public.t", Column("id", "int4", key=True, encoding="integer"))
@@ -96,6 +97,21 @@ def test_no_copy_is_made_of_the_jars(spark: SparkSession) -> None:
     """A mirror that is killed would leave 69 MB in /tmp each time."""
     assert spark.conf.get("spark.master") == "local[2]"
     assert list(Path(SparkFiles.getRootDirectory()).iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+def test_a_secret_is_not_among_the_arguments_of_java(spark: SparkSession) -> None:
+    gateway: Any = SparkContext._gateway
+    arguments = Path(f"/proc/{gateway.proc.pid}/cmdline").read_text()
+    assert "spark.driver.memory=2g" in arguments
+    ((name, secret),) = SECRET.items()
+    assert secret not in arguments
+    java: Any = spark.sparkContext._jsc
+    assert java.hadoopConfiguration().get(name.removeprefix("spark.hadoop.")) == secret
+
+
+def test_sparks_own_page_is_off_unless_asked_for(spark: SparkSession) -> None:
+    assert spark.sparkContext.uiWebUrl is None
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[4, 2]"])

@@ -19,7 +19,6 @@ from pgrelay import spark as pg
 
 _OPTIONS: Final = {
     "spark.driver.memory": "1g",
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
 }

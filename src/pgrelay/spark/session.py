@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
@@ -63,6 +63,8 @@ _MASTER: Final = "local[*]"
 # Masters that run everything in the driver's own process.
 _ONE_PROCESS: Final = re.compile(r"local(\[[^]]*\])?")
 _JARS: Final = "spark.jars"
+# Names of settings that Spark itself shows to nobody (`spark.redaction.regex`), and others like them.
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key|jaas|credential")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 # Characters that Hadoop gives a meaning of their own in a pattern of paths.
@@ -111,9 +113,12 @@ def session(
             # its short pauses save.
             settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+            # It would listen on every address, without a password, and show values of statements.
+            settings["spark.ui.enabled"] = "false"
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings |= _with_jars(spark_jars(progress, more=jars), master, options or {})
         os.environ["JAVA_HOME"] = str(java_home())
+        _start_java(settings | dict(options or {}), master)
     else:
         _refuse_without_jars()
     for key, value in (settings | dict(options or {})).items():
@@ -122,6 +127,21 @@ def session(
     silence(spark, _CRIES_WOLF)
     _attach_tables(spark, location)
     return spark
+
+
+def _start_java(settings: Mapping[str, str], master: str | None) -> None:
+    """Start Spark's Java process with the settings that are no secrets.
+
+    What it is started with is in its arguments, which every account of the machine can read. It gets all
+    settings later, when the session begins.
+    """
+    told = SparkConf(loadDefaults=False)
+    if master is not None:
+        told.setMaster(master)
+    for key, value in settings.items():
+        if _SECRET.search(key) is None:
+            told.set(key, to_str(value) or "")
+    SparkContext._ensure_initialized(conf=told)
 
 
 def _with_jars(jars: list[Path], master: str | None, options: Mapping[str, str]) -> dict[str, str]:
