@@ -81,3 +81,10 @@ def test_options_that_the_protocol_passes_over_are_named(
 )
 def test_options_that_the_protocol_uses_are_fine(options: dict[str, str]) -> None:
     assert protection(options) == []
+
+
+def test_unverified_brokers_are_a_warning() -> None:
+    options = {"security.protocol": "SASL_SSL", "enable.ssl.certificate.verification": "False"}
+    (finding,) = protection(options)
+    assert finding.what == "sink.kafka does not verify the brokers' certificates"
+    assert protection(options | {"enable.ssl.certificate.verification": "true"}) == []

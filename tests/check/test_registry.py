@@ -2,7 +2,9 @@
 
 from socketserver import StreamRequestHandler
 
-from pgrelay.check.registry import registry_findings
+import pytest
+
+from pgrelay.check.registry import protection, registry_findings
 from pgrelay.config import Records
 from tests.answering import answering
 
@@ -34,3 +36,29 @@ async def test_a_token_server_that_refuses_us_is_an_error() -> None:
     assert finding.level == "error"
     assert finding.what.startswith("no token for schema registry http://127.0.0.1:9: ")
     assert finding.cure == "correct the bearer.auth.* options in records.schema_registry"
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"url": "https://r", "ssl.ca.location": "false"}, "certificate is not verified"),
+        ({"url": "http://r", "basic.auth.user.info": "me:pw"}, "without TLS"),
+        ({"url": "https://r, http://me:pw@r"}, "without TLS"),
+    ],
+)
+def test_credentials_that_others_may_read_are_a_warning(options: dict[str, str], what: str) -> None:
+    (finding,) = protection(options)
+    assert finding.level == "warning"
+    assert what in finding.what
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "http://r"},
+        {"url": "https://r", "basic.auth.user.info": "me:pw"},
+        {"url": "https://me:pw@r", "ssl.ca.location": "/ca.pem"},
+    ],
+)
+def test_a_registry_with_tls_or_without_credentials_is_fine(options: dict[str, str]) -> None:
+    assert protection(options) == []

@@ -12,6 +12,7 @@ from pgrelay.check import queries
 from pgrelay.check.clock import clock_findings
 from pgrelay.check.connection import host_findings, refused_connection, replication_findings
 from pgrelay.check.findings import Finding, warning
+from pgrelay.check.hash_key import hash_key_findings
 from pgrelay.check.kafka import kafka_findings
 from pgrelay.check.machine import machine_findings
 from pgrelay.check.other_slots import other_slot_findings
@@ -47,7 +48,7 @@ async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
     found += await kafka_findings(config.sink, topics, published.truncates)
     if config.records.format == "avro":
         found += await registry_findings(config.records, topics)
-    return found + machine_findings(config)
+    return found + hash_key_findings(config.records) + machine_findings(config)
 
 
 async def _source(config: Config, selection: Selection, reads_rows: bool) -> tuple[list[Finding], Published]:

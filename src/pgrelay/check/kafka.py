@@ -12,7 +12,7 @@ from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.kafka_topics import topic_findings
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import SinkConfig
-from pgrelay.config.kafka_options import BOOTSTRAP
+from pgrelay.config.kafka_options import BOOTSTRAP, FALSE
 from pgrelay.config.secrets import mask_complaint
 from pgrelay.errors import SetupError
 from pgrelay.figures import counted
@@ -50,6 +50,10 @@ def protection(options: Mapping[str, str]) -> list[Finding]:
             what = f"{some(unused)} in sink.kafka without effect, since security.protocol is {protocol}"
             why = "librdkafka connects without it, so the brokers may not let it in, or others may listen"
             found.append(warning(what, why, f"set security.protocol: {meant} in sink.kafka"))
+    if "ssl" in protocol and options.get("enable.ssl.certificate.verification", "").lower() in FALSE:
+        what = "sink.kafka does not verify the brokers' certificates"
+        cure = "remove enable.ssl.certificate.verification, and set ssl.ca.location to their authority's file"
+        found.append(warning(what, "whoever is on the way can pose as a broker, and read every record", cure))
     return found
 
 

@@ -1,12 +1,12 @@
 """For Avro records: whether the schema registry answers, and which schemas of our topics it already has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pgrelay.check.findings import Finding, error, ok, refused, some, warning
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Records
-from pgrelay.config.secrets import mask_url
+from pgrelay.config.secrets import is_secret, mask_url
 from pgrelay.errors import RegistryUnavailable, SetupError
 from pgrelay.figures import counted
 from pgrelay.kafka.registry import Registry
@@ -21,7 +21,7 @@ async def registry_findings(records: Records, wanted: Sequence[WantedTopic]) -> 
         registry = Registry(records.schema_registry)
         try:
             await registry.connect()
-            return await _schema_findings(registry, records, wanted)
+            return await _schema_findings(registry, records, wanted) + protection(records.schema_registry)
         finally:
             await registry.close()
     except SetupError as refusal:
@@ -41,6 +41,22 @@ async def _schema_findings(
         return [warning("the schemas could not be checked", str(refusal), "fix that, then check again")]
     url = mask_url(records.schema_registry["url"])
     return [ok(f"the schema registry answers at {url}"), *another_writers(refusing)]
+
+
+def protection(options: Mapping[str, str]) -> list[Finding]:
+    """Warn of credentials that others may read on their way."""
+    of = "records.schema_registry"
+    if options.get("ssl.ca.location") == "false":
+        what, cure = "the schema registry's certificate is not verified", "set ssl.ca.location"
+    elif any(url.strip().startswith("http://") for url in options["url"].split(",")) and _signs_in(options):
+        what, cure = "credentials go to the schema registry without TLS", "use its https:// address in url"
+    else:
+        return []
+    return [warning(what, "whoever is on the way can read them, and register schemas", f"{cure} in {of}")]
+
+
+def _signs_in(options: Mapping[str, str]) -> bool:
+    return any(is_secret(name) for name in options) or "@" in options["url"]
 
 
 def another_writers(subjects: Sequence[str]) -> list[Finding]:

@@ -40,7 +40,7 @@ _COUNTED: Final = frozenset(
 _UNSIGNED: Final = re.compile("0|[1-9][0-9]*")
 
 _TRUE: Final = frozenset({"true", "t", "1"})
-_FALSE: Final = frozenset({"false", "f", "0"})
+FALSE: Final = frozenset({"false", "f", "0"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     "enable.idempotence": _Rule(_TRUE, "without idempotence a retry can reorder or duplicate records"),
     "enable.gapless.guarantee": _Rule(
-        _FALSE, "pgrelay sets it itself, but not for exactly_once, which undoes what fails"
+        FALSE, "pgrelay sets it itself, but not for exactly_once, which undoes what fails"
     ),
     "partitioner": _Rule(
         frozenset({"murmur2_random"}),
@@ -75,10 +75,10 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     "queuing.strategy": _Rule(frozenset({"fifo"}), "records must be sent in commit order"),
     "delivery.report.only.error": _Rule(
-        _FALSE, "pgrelay needs the report of every delivered record to know its progress"
+        FALSE, "pgrelay needs the report of every delivered record to know its progress"
     ),
     "allow.auto.create.topics": _Rule(
-        _FALSE, "a deleted topic would silently be re-created with the broker's settings"
+        FALSE, "a deleted topic would silently be re-created with the broker's settings"
     ),
     "transactional.id": _Rule(frozenset(), "pgrelay sets it itself, so that a second relay is fenced"),
 }
