@@ -31,16 +31,16 @@ def plan(table: str, *columns: tuple[str, int], oid: int = 16384) -> Plan:
 
 def refusal(before: Plan, after: Plan) -> str:
     hidden = HiddenColumns()
-    hidden.check(before)
+    hidden.check(before, 1)
     with pytest.raises(SetupError) as refused:
-        hidden.check(after)
+        hidden.check(after, 2)
     return str(refused.value)
 
 
 def accepted(*plans: Plan) -> None:
     hidden = HiddenColumns()
-    for each in plans:
-        hidden.check(each)
+    for lsn, each in enumerate(plans):
+        hidden.check(each, lsn)
 
 
 @pytest.mark.parametrize(("name", "treatment"), [("code", "drop"), ("holder", "mask"), ("pan", "hash")])
@@ -67,10 +67,20 @@ def test_a_column_that_is_renamed_while_one_before_it_is_dropped_is_refused() ->
 
 def test_the_refusal_comes_again_until_the_name_is_hidden() -> None:
     hidden = HiddenColumns()
-    hidden.check(plan("cards", ID, ("code", TEXT)))
+    hidden.check(plan("cards", ID, ("code", TEXT)), 1)
     for _ in range(2):
         with pytest.raises(SetupError):
-            hidden.check(plan("cards", ID, ("new", TEXT)))
+            hidden.check(plan("cards", ID, ("new", TEXT)), 2)
+
+
+def test_changes_that_come_again_have_the_names_of_their_time() -> None:
+    """After a rename that hides a column, and then one that would show it."""
+    hidden = HiddenColumns()
+    shown, code, new = (plan("cards", ID, (name, TEXT)) for name in ("note", "code", "new"))
+    for each, lsn in ((shown, 1), (code, 2), (shown, 1), (code, 2)):
+        hidden.check(each, lsn)
+    with pytest.raises(SetupError):
+        hidden.check(new, 3)
 
 
 def test_what_stays_hidden_is_accepted() -> None:

@@ -165,6 +165,13 @@ def test_added_partitions_are_counted_when_asked() -> None:
     assert spread(topics, "a") == [0, 1]
 
 
+def test_a_topic_without_partitions_that_the_broker_tells_still_gets_the_record() -> None:
+    """A record that is written nowhere would count as delivered."""
+    topics = known(Cluster(a=0))
+    asyncio.run(topics.learn())
+    assert spread(topics, "a") == [0]
+
+
 def test_a_record_for_one_partition_is_not_copied() -> None:
     record: Record = ("nowhere", b"k", b"v", None, BY_KEY)
     assert known(Cluster()).to_every_partition([record]) == [record]

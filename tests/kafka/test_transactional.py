@@ -99,6 +99,8 @@ async def test_a_transaction_aborted_by_brokers_is_not_blamed_on_another_relay(
     monkeypatch.setattr(sink, "_producer", Aborted(code, takes_s, clock))
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
         await sink.commit(Delivered(1))
+    # So no other commit is tried.
+    assert sink.failed
     # Whoever asks next learns the same, not that the record was purged.
     with pytest.raises(KafkaUnavailable, match=f"^{why}.*sink.kafka, 60000"):
         sink.poll()

@@ -195,6 +195,17 @@ def test_an_ipv6_address_can_be_listened_on(metrics: Metrics, health: Health) ->
         assert ask(server, "/healthz", host="::1") == (200, "working\n")
 
 
+def test_an_ipv6_address_that_is_taken_is_in_brackets(metrics: Metrics, health: Health) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with (
+        StatusServer(("::1", 0), metrics, health, tell) as server,
+        pytest.raises(SetupError, match=rf"can't listen on \[::1\]:{server.port}: "),
+        StatusServer(("::1", server.port), metrics, health, tell),
+    ):
+        pass
+
+
 def test_a_port_in_use_is_one_line_with_the_cure(
     server: StatusServer, metrics: Metrics, health: Health
 ) -> None:

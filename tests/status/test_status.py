@@ -29,6 +29,17 @@ def spool(tmp_path: Path) -> Spool:
     return spool
 
 
+def test_a_disk_that_does_not_answer_delays_no_sample(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop takes the samples."""
+
+    def disk(_: Metrics) -> tuple[float, float]:
+        told.status.sample([])
+        return 1.0, 2.0
+
+    monkeypatch.setattr(Metrics, "spool_disk", property(disk))
+    assert told.status.snapshot().spool_free_bytes == 1
+
+
 def test_before_anything_is_known_the_status_is_waiting(told: Told) -> None:
     now = told.status.snapshot()
     assert (now.state, now.reason) == ("waiting", "starting")

@@ -47,6 +47,8 @@ class Encoder:
         self._session = Relations()
         # The session's, or those of a scoped transaction.
         self._relations = self._session
+        # Where the change stands that needs a plan, or was the last that needed one.
+        self._lsn = 0
         # A Relation that was the last of the events fed so far.
         self._last_relation: pgoutput.Relation | None = None
         self._events: list[Event] = []
@@ -196,7 +198,7 @@ class Encoder:
 
         Raises SetupError if a rename would show a hidden column.
         """
-        self._hidden.check(plan)
+        self._hidden.check(plan, self._lsn)
         self._relations.plans[plan.relation.oid] = plan
         if self._relations is self._session:
             self._plans.use(plan)
@@ -263,6 +265,9 @@ class Encoder:
 
     def _read(self, body: bytes) -> None:
         """Take the plan of a Relation message, given without its tag and xid, or ask for what it lacks."""
+        change = self._events[self._next - 1]
+        assert isinstance(change, bytes)
+        self._lsn = frame_lsn(change)
         plan = self._plans.take(body)
         if plan is not None:
             self._use(plan)

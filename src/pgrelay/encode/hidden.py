@@ -13,8 +13,12 @@ from pgrelay.errors import SetupError
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A relation's columns, by name: the index, type OID, and the list that hides it; '' if none does."""
+    """A relation as it was at an LSN.
 
+    `columns` by name: the index, type OID, and the list that hides it; '' if none does.
+    """
+
+    lsn: int
     table: str
     columns: dict[str, tuple[int, int, str]]
 
@@ -25,10 +29,16 @@ class HiddenColumns:
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
 
-    def check(self, plan: Plan) -> None:
-        """Take in a relation as it now is. Raises SetupError if a column that was hidden would be shown."""
+    def check(self, plan: Plan, lsn: int) -> None:
+        """Take in a relation as it is for the change at `lsn`.
+
+        Raises SetupError if a column that was hidden would be shown. An earlier change, as one that is sent
+        again or was prepared, has the names of its time.
+        """
         oid = plan.relation.oid
         known = self._known.get(oid)
+        if known is not None and lsn < known.lsn:
+            return
         if known is not None:
             for name, (index, type_oid, treatment) in known.columns.items():
                 shown = _shown(plan, known, name, index, type_oid) if treatment else None
@@ -43,7 +53,7 @@ class HiddenColumns:
             for index, column in enumerate(plan.columns)
         }
         if any(treatment for _, _, treatment in columns.values()):
-            self._known[oid] = _Known(plan.table, columns)
+            self._known[oid] = _Known(lsn, plan.table, columns)
         else:
             self._known.pop(oid, None)
 

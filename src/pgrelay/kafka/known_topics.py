@@ -61,14 +61,13 @@ class KnownTopics:
     async def recount(self, topics: Iterable[str]) -> None:
         """Learn how many partitions the topics have by now."""
         for topic in topics:
-            counts = await self._counts(topic)
-            self._partitions |= {name: count for name, count in counts.items() if count}
+            self._partitions |= await self._counts(topic)
 
     def to_every_partition(self, records: Iterable[Record]) -> list[Record]:
         """The same records; one for every partition of its topic is repeated for each."""
         spread: list[Record] = []
         for topic, key, value, headers, partition in records:
-            # 1 if the topic is hidden from us: the producer's error then says which right we lack.
+            # 1 if unknown. A topic may be hidden from us: the producer's error then says which right we lack.
             targets = range(self._partitions.get(topic, 1)) if partition == EVERY else (partition,)
             spread.extend((topic, key, value, headers, target) for target in targets)
         return spread
@@ -139,8 +138,9 @@ class KnownTopics:
         return len(brokers) >= self._config.replication_factor
 
     async def _counts(self, only: str | None = None) -> dict[str, int]:
-        """How many partitions each topic has."""
-        return {name: len(each.partitions) for name, each in (await self._ask(only)).topics.items()}
+        """How many partitions each topic has, of those that the broker told us."""
+        topics = (await self._ask(only)).topics
+        return {name: count for name, each in topics.items() if (count := len(each.partitions))}
 
     async def _is_unheard(self, topic: str) -> bool:
         """Whether the broker that is asked does not know the topic, rather than hiding it from us."""

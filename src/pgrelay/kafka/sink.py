@@ -112,7 +112,7 @@ class Sink:
 
     @property
     def failed(self) -> bool:
-        """A record was refused for good, or we are; `poll` raises that error each time."""
+        """A record was refused for good, or we are; `poll` raises the reason once it is known."""
         return self._failure is not None or self._refused_batch is not None
 
     @property

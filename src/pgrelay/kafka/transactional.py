@@ -56,6 +56,10 @@ class TransactionalSink(Sink):
         self._begun_s = 0.0
         self.timeout_s = transaction_timeout_ms(config.kafka) / 1000
 
+    @property
+    def failed(self) -> bool:
+        return super().failed or self._spent_by is not None or self._purged is not None
+
     def delivery(self, inflight: InFlight, commit_lsn: int) -> Delivery:
         return Delivery(InFlight(None), commit_lsn, self.refused)
 

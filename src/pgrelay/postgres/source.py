@@ -211,8 +211,9 @@ class Source:
         try:
             goes_on = take_frames(frames, pgconn.get_copy_data, pgconn.consume_input, max_frames, max_bytes)
         except psycopg.OperationalError as error:
+            self._ended_by = SourceUnavailable(f"Postgres cut the connection: {one_line(error)}")
             if not frames:
-                raise SourceUnavailable(f"Postgres cut the connection: {one_line(error)}") from error
+                raise self._ended_by from error
             return frames
         if not goes_on:
             # libpq gives the reason once: keep it until the frames before it are taken.

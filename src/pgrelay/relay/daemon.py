@@ -134,13 +134,17 @@ class Daemon:
         except Exception as error:
             if verdict(error) is Verdict.STOP and not isinstance(error, RecordRefused):
                 raise
-            if self._stop.is_set():
-                # The next run meets the trouble again, and has time to wait it out.
-                _log.warning("stopping in an outage: what is not confirmed is sent again", reason=str(error))
-            elif isinstance(error, RecordRefused):
-                await self._learn(error)
-            else:
-                await self._recover(error)
+            ended = error
+        else:
+            return
+        # Not in the handler: see kafka/reports.py.
+        if self._stop.is_set():
+            # The next run meets the trouble again, and has time to wait it out.
+            _log.warning("stopping in an outage: what is not confirmed is sent again", reason=str(ended))
+        elif isinstance(ended, RecordRefused):
+            await self._learn(ended)
+        else:
+            await self._recover(ended)
 
     async def _learn(self, error: RecordRefused) -> None:
         """Make sure that the next session gets further. Raises the error if it would not."""

@@ -155,6 +155,8 @@ def _follow(query: StreamingQuery, stop: threading.Event, for_s: float) -> bool:
             if query.awaitTermination(_LOOK_EVERY_S):
                 return True
         _finish_batch(query, stop)
+        if not query.isActive:
+            query.awaitTermination()  # raises what it ended with
         query.stop()
     except StreamingQueryException as error:
         failure = pg.query_error(error)

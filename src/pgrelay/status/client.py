@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pgrelay.config import Whereabouts
 from pgrelay.errors import SetupError
+from pgrelay.status.listening import written
 
 _TIMEOUT_S: Final = 10.0
 
@@ -24,7 +25,7 @@ def ask(config: Whereabouts, file: str) -> dict[str, Any]:
         )
     host, port = config.http.address
     host = _EVERY.get(host, host)
-    where = f"{f'[{host}]' if ':' in host else host}:{port}"
+    where = written(host, port)
     try:
         document = _get(host, port)
         slot = document["slot"]

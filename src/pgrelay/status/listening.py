@@ -17,4 +17,10 @@ def family(host: str, port: int) -> socket.AddressFamily:
 def not_had(host: str, port: int, error: OSError) -> SetupError:
     """The error if the server can't listen on the address."""
     stop = "stop the relay or program that listens there, " if error.errno == errno.EADDRINUSE else ""
-    return SetupError(f"http.listen: can't listen on {host}:{port}: {error.strerror}; {stop}{CURE}")
+    where = written(host, port)
+    return SetupError(f"http.listen: can't listen on {where}: {error.strerror}; {stop}{CURE}")
+
+
+def written(host: str, port: int) -> str:
+    """The address as in the configuration: an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -63,16 +63,17 @@ class Status:
 
     def snapshot(self) -> Snapshot:
         """The relay's status now; rates, charts and open transactions are as of the last sample."""
+        # Asked without the lock: the event loop takes it too, and a disk may not answer for long.
+        free, _ = self._metrics.spool_disk
         with self._lock:
-            return self._snapshot()
+            return self._snapshot(free)
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self, free: float) -> Snapshot:
         metrics, history = self._metrics, self._history
         lsns = metrics.lsns  # read once: the relay updates it meanwhile
         state, reason = self._state()
         rates = history.records_per_s()
         tables = [Table(name, n, round(rates.get(name, 0.0), 1)) for name, n in list(metrics.tables.items())]
-        free, _ = metrics.spool_disk
         return Snapshot(
             version=__version__,
             slot=self._config.source.slot,
