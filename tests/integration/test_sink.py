@@ -153,3 +153,18 @@ async def test_a_refusal_is_told_as_it_is_while_much_more_is_produced(
         await sink.close()
     assert isinstance(failure, RecordRefused), failure
     assert (failure.topic, failure.by_broker) == (topic, True)
+
+
+async def test_a_record_above_the_producers_own_limit_is_told_with_both_sizes(kafka: KafkaServer) -> None:
+    """librdkafka would say that the broker refuses it, which has not seen it."""
+    options = {"bootstrap.servers": kafka.bootstrap, "message.max.bytes": "20000"}
+    sink = Sink(SinkConfig(kafka=options))
+    record: Record = ("t", b"k", bytes(30_000), None, BY_KEY)
+    try:
+        with pytest.raises(
+            RecordRefused, match=r"has 30\d\d\d bytes, and message\.max\.bytes .* is 20000"
+        ) as told:
+            sink.produce([record], 0, sink.delivery(InFlight(None, 1), 7))
+    finally:
+        await sink.close()
+    assert (told.value.topic, told.value.commit_lsn, told.value.by_broker) == ("t", 7, False)

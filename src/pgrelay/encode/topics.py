@@ -63,7 +63,7 @@ class Topics:
             (self.offsets, "the offsets"),
             (self.dead_letter, "the dead letters"),
         ):
-            self._owners[_folded(topic)] = topic, owner, owner
+            self._owners[folded(topic)] = topic, owner, owner
 
     def claim(self, schema: str, table: str) -> str:
         """Give the table its topic, which belongs to it from now on.
@@ -76,7 +76,7 @@ class Topics:
         if route is not None:
             sharing, template = route
         topic = shorten(template.format(prefix=self._prefix, schema=escape(schema), table=escape(table)))
-        held, holder, shared = self._owners.setdefault(_folded(topic), (topic, owner, sharing))
+        held, holder, shared = self._owners.setdefault(folded(topic), (topic, owner, sharing))
         if held != topic or shared != sharing:
             raise SetupError(
                 f"{owner} and {holder} would share the topic {topic!r} (Kafka treats '.' and '_' as the "
@@ -93,5 +93,6 @@ class Topics:
         return next((route for route in self._routes if matches(route[0], name)), None)
 
 
-def _folded(topic: str) -> str:
+def folded(topic: str) -> str:
+    """The same for two topics that Kafka can't have beside each other."""
     return topic.replace(".", "_")

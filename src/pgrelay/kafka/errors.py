@@ -197,6 +197,16 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     return KafkaUnavailable(f"topic {topic}: {error.str()}")
 
 
+def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: int) -> RecordRefused:
+    """The error for a record of `size` bytes, which the producer's own limit does not let pass."""
+    refused = RecordRefused(
+        f"{undeliverable(topic, commit_lsn, key)}: it has {size} bytes, and message.max.bytes in sink.kafka "
+        f"is {most}; raise that, and the topic's max.message.bytes; {_LEFT_OUT}"
+    )
+    refused.topic, refused.commit_lsn = topic, commit_lsn
+    return refused
+
+
 def undeliverable(topic: str, commit_lsn: int = 0, key: bytes | None = None) -> str:
     """A record that can't be delivered, in one line; `commit_lsn` is 0 and `key` None if not known."""
     of = f", of the transaction committed at {format_lsn(commit_lsn)}," if commit_lsn else ""

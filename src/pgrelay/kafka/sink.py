@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[a
 
 from pgrelay.config import SinkConfig
 from pgrelay.config.secrets import mask_complaint
-from pgrelay.encode.records import Record
+from pgrelay.encode.records import Record, record_size
 from pgrelay.errors import KafkaUnavailable, PgrelayError, SetupError
 from pgrelay.handover import Delivery, Untaken, hand_over
 from pgrelay.kafka.closing import clear_frames, close_clients
@@ -33,13 +33,14 @@ from pgrelay.kafka.errors import (
     denial,
     denied,
     desynchronized,
+    oversized,
     refused_options,
     unreached,
     what_it_says,
 )
 from pgrelay.kafka.known_topics import KnownTopics
 from pgrelay.kafka.log import quiet_log
-from pgrelay.kafka.producer_options import FIXED, GAPLESS, LINGERING, defaults_for
+from pgrelay.kafka.producer_options import FIXED, GAPLESS, LINGERING, defaults_for, largest_record
 from pgrelay.kafka.refused_batch import RefusedBatch
 from pgrelay.kafka.reports import take_reports
 from pgrelay.kafka.tries import tries
@@ -229,9 +230,16 @@ class Sink:
             return end
         if not isinstance(reason, KafkaException):
             raise reason
-        topic, key, *_ = records[index]
-        failure = delivery_error(reason.args[0], topic, delivery.commit_lsn, key)
-        raise self._behind(reason.args[0], failure) from reason
+        error: KafkaError = reason.args[0]
+        raise self._behind(error, self._untaken(records[index], error, delivery.commit_lsn)) from reason
+
+    def _untaken(self, record: Record, error: KafkaError, commit_lsn: int) -> PgrelayError:
+        topic, key, value, headers, _ = record
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            # In the words of librdkafka it would be the broker that refuses.
+            size = record_size(key, value or b"", headers)
+            return oversized(topic, commit_lsn, key, size, largest_record(self._config.kafka))
+        return delivery_error(error, topic, commit_lsn, key)
 
     def _behind(self, reason: KafkaError, failure: PgrelayError) -> PgrelayError:
         """What is behind librdkafka's refusal to take a record: the `failure`, unless something says more."""

@@ -52,3 +52,12 @@ def test_in_avro_arrays_have_the_dimensions_of_their_domains(database: Database)
         "array<array<int>>",
         "array<array<array<int>>>",
     ]
+
+
+def test_tables_that_would_share_a_topic_hide_no_other(database: Database) -> None:
+    """For instance, tables that nobody publishes."""
+    database.execute(
+        "CREATE SCHEMA app; CREATE SCHEMA app_x; CREATE TABLE orders (id int PRIMARY KEY);"
+        "CREATE TABLE app.x_y (id int); CREATE TABLE app_x.y (id int)"
+    )
+    assert list(pg.postgres_schemas(database.dsn, "shop")) == ["shop.public.orders"]

@@ -1,5 +1,6 @@
 """Table schemas from Postgres's own catalogue, for when the schema topic can't be read."""
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -12,7 +13,7 @@ from pgrelay.encode.avro.types import avro_type
 from pgrelay.encode.catalog_types import CatalogType, resolved
 from pgrelay.encode.plan import RelationFacts, column_type
 from pgrelay.encode.schema import IDENTITIES
-from pgrelay.encode.topics import Topics
+from pgrelay.encode.topics import Topics, folded
 from pgrelay.encode.types import Encodings
 from pgrelay.encode.values.text import text_encoding
 from pgrelay.spark.schemas.columns import Column
@@ -63,22 +64,24 @@ def postgres_schemas(
     """The schema of every table of a database as it is now, by topic. PostgreSQL 12 or later.
 
     Pass what the relay is configured with: `topic` as in `records.topic`, and the encodings. Hidden columns,
-    routes and earlier versions are not known here, so prefer `table_schemas`.
+    routes and earlier versions are not known here, so prefer `table_schemas`. A topic that several tables
+    would have is left out: a relay takes one of them at most. Raises psycopg.Error.
     """
-    topics = Topics(prefix, topic)
     choices = Encodings(numeric=numeric, time=time, binary=binary, json=json)
     with psycopg.connect(dsn, row_factory=dict_row) as connection:
         found = connection.execute(_QUERY).fetchall()
         described = connection.cursor(row_factory=tuple_row).execute(_TYPES).fetchall()
     types = {each[0]: CatalogType(*each) for each in described}
-    schemas = {}
+    schemas: dict[str, TableSchema] = {}
+    named = Counter[str]()
     for (schema, table), rows in groupby(found, key=itemgetter("schema", "table")):
-        name = topics.claim(schema, table)
+        name = Topics(prefix, topic).claim(schema, table)
+        named[folded(name)] += 1
         columns = [(row, _column(row, types, choices, format)) for row in rows]
         first = columns[0][0]
         version = TableVersion((0, 0), tuple(column for _, column in columns), IDENTITIES[first["identity"]])
         schemas[name] = TableSchema(name, schema, table, (version,), first["systemid"])
-    return schemas
+    return {name: schema for name, schema in schemas.items() if named[folded(name)] == 1}
 
 
 def _column(row: dict[str, Any], types: Mapping[int, CatalogType], choices: Encodings, format: str) -> Column:
