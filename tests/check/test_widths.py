@@ -7,7 +7,10 @@ LIMIT = 1_000_000
 
 def test_rows_that_fit_are_ok() -> None:
     [finding] = judged({"public.docs": LIMIT - 1}, [], LIMIT)
-    assert (finding.level, finding.what) == ("ok", "no row above 977 KiB was found")
+    assert finding.level == "ok"
+    assert finding.what == "samples of 1 table with large values have no row above 977 KiB"
+    [finding] = judged({}, [], LIMIT)
+    assert finding.what == "no table's values are large enough for rows above 977 KiB"
 
 
 def test_rows_that_are_too_wide_are_a_warning() -> None:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from pgrelay.embedded.registry import SchemaRegistry
+from pgrelay.errors import SourceUnavailable
 from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.faults.outcomes import WRONG, last_words
@@ -98,6 +99,27 @@ async def test_rows_wider_than_a_record_may_be_are_a_warning(setup: Setup) -> No
     with role(setup, "REPLICATION"):
         told = "\n".join(each.what for each in await setup.check())
     assert "1 table with large values: public.orders; not searched" in told
+
+
+async def test_a_wide_row_that_compresses_well_is_a_warning(setup: Setup) -> None:
+    setup.execute("INSERT INTO orders VALUES (1, repeat('x', 10000000)); ANALYZE orders")
+    assert only(await setup.trouble()).what == "rows of up to 9.54 MiB in public.orders"
+
+
+async def test_a_query_that_fails_leaves_what_was_found(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not told as a server that can't be reached."""
+
+    async def slow(*_: object) -> list[tuple[object, ...]]:
+        raise SourceUnavailable("Postgres: canceling statement due to statement timeout")
+
+    monkeypatch.setattr("pgrelay.check.queries.server", slow)
+    told = await setup.check()
+    finding = next(each for each in told if each.level == "error")
+    assert finding.what == "Postgres could not be asked about itself and the slot"
+    assert "statement timeout" in finding.why
+    assert any(each.what.startswith("Kafka answers at ") for each in told)
 
 
 async def test_other_slots_are_listed_with_the_wal_that_they_hold(setup: Setup) -> None:

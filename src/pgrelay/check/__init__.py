@@ -1,17 +1,18 @@
 """Find everything that would stop or hurt a run, each finding with its cure. A check changes nothing.
 
-Theory of operation. A check looks where a run would look, in the same order: Postgres, the slot, the
-publications and their tables, Kafka and the topics, this machine. A failed step skips only the steps that
-depend on it. Queries (`queries`, `table_queries`, `kafka.cluster`) are separate from judging: the judges take
-their results and return findings. An error would stop a run, or keep it waiting until somebody acts.
+Theory of operation. A check looks where a run would look: Postgres, the position in Kafka, the slot, the
+publications and their tables, Kafka and the topics, the registry, this machine. A failed step skips only the
+steps that depend on it. Each `*_findings` asks, and calls judges, which take the answers and return findings.
+An error would stop a run, or keep it waiting until somebody acts.
 """
 
 from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 
 from pgrelay.check import queries
 from pgrelay.check.clock import clock_findings
 from pgrelay.check.connection import host_findings, refused_connection, replication_findings
-from pgrelay.check.findings import Finding, warning
+from pgrelay.check.findings import Finding, error, warning
 from pgrelay.check.hash_key import hash_key_findings
 from pgrelay.check.kafka import kafka_findings
 from pgrelay.check.machine import machine_findings
@@ -53,19 +54,24 @@ async def check(config: Config, *, reads_rows: bool = True) -> list[Finding]:
 
 async def _source(config: Config, selection: Selection, reads_rows: bool) -> tuple[list[Finding], Published]:
     dsn = config.source.dsn
-    try:
-        async with Catalog(dsn) as catalog:
-            return await _catalogue(config, selection, reads_rows, catalog)
-    except PgrelayError as refusal:
-        return [refused_connection(refusal, dsn)], Published()
+    async with AsyncExitStack() as stack:
+        try:
+            catalog = await stack.enter_async_context(Catalog(dsn))
+        except PgrelayError as refusal:
+            return [refused_connection(refusal, dsn)], Published()
+        return await _catalogue(config, selection, reads_rows, catalog)
 
 
 async def _catalogue(
     config: Config, selection: Selection, reads_rows: bool, catalog: Catalog
 ) -> tuple[list[Finding], Published]:
     source = config.source
-    server = await queries.server(catalog)
-    slot = await catalog.slot(source.slot)
+    try:
+        server = await queries.server(catalog)
+        slot = await catalog.slot(source.slot)
+    except PgrelayError as refusal:
+        why, cure = str(refusal), "fix that, then check again"
+        return [error("Postgres could not be asked about itself and the slot", why, cure)], Published()
     found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))

@@ -47,9 +47,10 @@ def present(found: Sequence[Publication], published: Published) -> list[Finding]
         return [warning(f"{names} {_holds(found)} no table", "there is nothing to relay", cure)]
     operations = list(dict.fromkeys(operation for each in found for operation in each.operations))
     tables = counted(len(published.tables), "table")
+    publish = "publishes" if len(found) == 1 else "publish"
     every = " (all: new tables as well)" if published.schemas is None else ""
     return [
-        ok(f"{names} {_holds(found)} {tables}{every}, and publishes {', '.join(operations) or 'nothing'}")
+        ok(f"{names} {_holds(found)} {tables}{every}, and {publish} {', '.join(operations) or 'nothing'}")
     ]
 
 
@@ -168,7 +169,7 @@ def unlike(meant: Published, published: Published, selection: Selection, publica
     held = {table.oid for table in published.stored}
     missing = [table.quoted for table in meant.tables if table.oid not in held]
     if missing:
-        what = f"{counted(len(missing), 'table')} of source.tables are not published: {some(missing)}"
+        what = f"not published, of source.tables: {counted(len(missing), 'table')}: {some(missing)}"
         found.append(warning(what, why, f"ALTER PUBLICATION {publication} ADD TABLE {some(missing)}"))
     # Of a partitioned table that is published as one, only its partitions are among those meant.
     listed = {table.oid for table in meant.stored}

@@ -1,6 +1,6 @@
 """Compare the widest rows with the largest record, in a sample of the tables that may have such rows.
 
-Only tables whose TOAST table is larger than a quarter of the largest record are sampled: the largest ones,
+Only tables whose TOAST table could hold such a row, compressed, are sampled: those with the largest ones,
 some rows each, and only if we may SELECT from them (a run itself does not need that right).
 """
 
@@ -12,11 +12,14 @@ from psycopg import sql
 
 from pgrelay.check.findings import Finding, ok, some, warning
 from pgrelay.check.table_queries import Table
+from pgrelay.errors import PgrelayError
 from pgrelay.figures import counted, size
 from pgrelay.postgres.catalog import Catalog
 
 _TABLES: Final = 10
 _ROWS: Final = 200
+# What Postgres's compression makes of bytes that are all the same, about.
+_BEST_COMPRESSION: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,24 @@ class Candidate:
 async def width_findings(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Finding]:
     """`stored` are the tables that hold the rows; `largest_record` in bytes."""
     candidates = await _candidates(catalog, stored, largest_record)
-    widths = {str(each): await _widest(catalog, each) for each in candidates if each.readable}
-    return judged(widths, [str(each) for each in candidates if not each.readable], largest_record)
+    widths: dict[str, int] = {}
+    unread = [str(each) for each in candidates if not each.readable]
+    for each in candidates:
+        if each.readable:
+            try:
+                widths[str(each)] = await _widest(catalog, each)
+            except PgrelayError as refusal:
+                unread.append(f"{each} ({refusal})")
+    return judged(widths, unread, largest_record)
 
 
 async def _candidates(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Candidate]:
     query = sql.SQL(
         "SELECT n.nspname, c.relname, has_table_privilege(c.oid, 'SELECT'), c.relpages "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE c.oid = ANY (%s) AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > %s / 4 "
+        "WHERE c.oid = ANY (%s) AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > %s / {} "
         "ORDER BY pg_relation_size(c.reltoastrelid) DESC LIMIT {}"
-    ).format(sql.Literal(_TABLES))
+    ).format(sql.Literal(_BEST_COMPRESSION), sql.Literal(_TABLES))
     rows = await catalog.rows(query, ([table.oid for table in stored], largest_record))
     return [Candidate(*row) for row in rows]
 
@@ -61,7 +71,7 @@ async def _widest(catalog: Catalog, table: Candidate) -> int:
 
 
 def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -> list[Finding]:
-    """`widths` has the widest row of each table, in bytes; `unread` are tables that we may not read."""
+    """`widths` has the widest row of each table, in bytes; `unread` are tables that could not be read."""
     wide = {table: width for table, width in widths.items() if width >= largest_record}
     found: list[Finding] = []
     if wide:
@@ -75,9 +85,9 @@ def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -
         )
     if unread:
         tables = f"{counted(len(unread), 'table')} with large values: {some(unread)}"
-        found.append(
-            ok(f"{tables}; not searched for rows above {size(largest_record)}: no right to SELECT from them")
-        )
+        found.append(ok(f"{tables}; not searched for rows above {size(largest_record)}: not readable by us"))
     if not found:
-        found.append(ok(f"no row above {size(largest_record)} was found"))
+        samples = f"samples of {counted(len(widths), 'table')} with large values have no row"
+        searched = samples if widths else "no table's values are large enough for rows"
+        found.append(ok(f"{searched} above {size(largest_record)}"))
     return found
