@@ -44,6 +44,8 @@ LASTING: Final = sql.SQL(
 )
 # From this version on a publication can hold a partitioned table.
 PARTITIONED_SINCE: Final = 130000
+# And from this one on a schema.
+_SCHEMAS_SINCE: Final = 150000
 
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
@@ -217,6 +219,25 @@ class Catalog:
         query = sql.SQL("SELECT pubname, oid FROM pg_publication WHERE pubname = ANY (%s)")
         return dict(await self.rows(query, (list(names),)))
 
+    async def publication_entries(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
+        """The OIDs of the entries by which these publications list a table, or a schema as `name.*`; quoted.
+
+        An entry that was taken out and put back has another OID.
+        """
+        given = [list(names)]
+        query = (
+            "SELECT r.prrelid::regclass::text, array_agg(r.oid) FROM pg_publication_rel r "
+            "JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ANY (%s) GROUP BY 1"
+        )
+        if self.server_version >= _SCHEMAS_SINCE:
+            query += (
+                " UNION ALL SELECT n.pnnspid::regnamespace::text || '.*', array_agg(n.oid) "
+                "FROM pg_publication_namespace n JOIN pg_publication p ON p.oid = n.pnpubid "
+                "WHERE p.pubname = ANY (%s) GROUP BY 1"
+            )
+            given *= 2
+        return {name: frozenset(oids) for name, oids in await self.rows(sql.SQL(query), given)}
+
     async def changed_publications(self, names: Sequence[str], slot: str) -> list[str]:
         """Those created or altered since the position that the slot decodes from, by their xmin."""
         query = sql.SQL(
@@ -318,7 +339,7 @@ class Catalog:
         if tables:
             schemas = [schema for schema, table in tables if table is None]
             named = [(schema, table) for schema, table in tables if table is not None]
-            if self.server_version < 150000:
+            if self.server_version < _SCHEMAS_SINCE:
                 # Before 15 a publication can't follow a schema: it gets the tables that are there now.
                 named += [name for schema in schemas for name in await self._tables_in(schema)]
                 schemas = []

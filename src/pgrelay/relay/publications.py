@@ -4,6 +4,7 @@ PostgreSQL 18 does not send what was written while one was missing, and only war
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
 
@@ -14,6 +15,8 @@ from pgrelay.postgres.catalog import Catalog, Slot
 
 _log = structlog.get_logger(__name__)
 
+_MOST_NAMED: Final = 20
+
 
 class Publications:
     """The configured publications, by name and OID, as this process has seen them."""
@@ -22,6 +25,8 @@ class Publications:
         self._config = config
         self.names = config.publications
         self._oids: Mapping[str, int] = {}
+        # By table or schema: see `Catalog.publication_entries`.
+        self._entries: Mapping[str, frozenset[int]] = {}
 
     async def require(self, catalog: Catalog, slot: Slot | None) -> None:
         """Check that all exist. A missing one is created if there is no slot yet. Raises SetupError."""
@@ -65,9 +70,22 @@ class Publications:
                 "tables again, and restart pgrelay"
             )
         self._oids = now
+        await self._warn_of_put_back(catalog)
 
     def _missing(self, present: Mapping[str, int]) -> list[str]:
         return [name for name in self.names if name not in present]
+
+    async def _warn_of_put_back(self, catalog: Catalog) -> None:
+        """That it was out can't be seen any more; but its entry is another one."""
+        before, self._entries = self._entries, await catalog.publication_entries(self.names)
+        back = [name for name, oids in self._entries.items() if name in before and not oids & before[name]]
+        if back:
+            _log.warning(
+                "tables were taken out of the publication and put back: rows written in between are missing "
+                "(none if one statement did both); if there were any, copy the tables again",
+                tables=sorted(back)[:_MOST_NAMED],
+                count=len(back),
+            )
 
     async def _warn_of_changes(self, catalog: Catalog) -> None:
         changed = await catalog.changed_publications(self.names, self._config.slot)

@@ -97,6 +97,28 @@ def test_a_misspelt_publication_ends_the_relay(new_relay: NewRelay) -> None:
     assert "source.publications: pgrelais does not exist" in last_words(relay, WRONG)
 
 
+@by_version
+def test_a_table_that_is_put_back_before_anybody_looks_is_reported(
+    database: Database, new_relay: NewRelay
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE stays (id int PRIMARY KEY)")
+    relay = new_relay(source={"tables": ["public.t", "public.stays"]}).start().wait_streaming()
+    relay.wait_for(lambda: relay.metric("pgrelay_published_tables") == 2, "a query of the publication")
+    # In one transaction, so that the relay surely can't look in between.
+    publication = "ALTER PUBLICATION pgrelay"
+    database.execute(
+        f"BEGIN; {publication} DROP TABLE t; INSERT INTO t VALUES (1); {publication} ADD TABLE t; COMMIT"
+    )
+    database.execute("INSERT INTO t VALUES (2)")
+    told = relay.wait_event(
+        "tables were taken out of the publication and put back: rows written in between are missing "
+        "(none if one statement did both); if there were any, copy the tables again"
+    )
+    assert (told["tables"], told["count"]) == (["t"], 1)
+    relay.caught_up()
+    assert [record.json_key["id"] for record in relay.records("t")] == [2]
+
+
 TABLE_CHANGES = {
     "dropped": ("DROP TABLE gone", 1),
     "renamed": ("ALTER TABLE gone RENAME TO elsewhere", 2),
