@@ -21,7 +21,8 @@ _SECRET = re.compile(
 _QUERY = re.compile(r"(?<=\?)[^,\s]+")
 # A name that may be a secret's, and its value, in text that holds both by mistake.
 _NAMED = re.compile(
-    r"(?i)([\w.-]*(?:password|passphrase|secret|token|key|jaas|user\.info)[\w.-]*\s*[:=]\s*)\S.*", re.DOTALL
+    r"(?i)((?:passw(?:or)?d|passphrase|secret|token|key|jaas|user\.info)[\w.-]{0,40}[\"']?\s{0,9}[:=]\s{0,9})\S.*",
+    re.DOTALL,
 )
 # Up to the last @ of the host's part: a password may contain an unescaped @, although it should not.
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+(?=@)")
@@ -59,7 +60,7 @@ def mask_complaint(text: str, options: Mapping[str, str]) -> str:
     """A client's error message without any secret option's value or a piece of it."""
     for name, value in options.items():
         if is_secret(name):
-            if name.startswith("basic.auth."):
+            if value and name.startswith("basic.auth."):
                 text = text.replace(b64encode(value.encode()).decode(), MASK)
             # librdkafka quotes single words; at the end it quotes the rest of a value that it can't parse.
             words = [word for word in _WORD_ENDS.split(value) if len(word) >= _LEAST_WORD]

@@ -66,7 +66,13 @@ def _shown(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> s
     """
     now: dict[str, ColumnPlan] = {column.name: column for column in plan.columns}
     if name in now:
-        return name if now[name].shown else None
+        if now[name].shown:
+            return name
+        # No column that stays moves to the right: one that has, took this name from the column before it.
+        there = plan.columns[index] if index < len(plan.columns) else None
+        moved = there is not None and there.name != name and there.type_oid == type_oid and there.shown
+        left = [column.name for column in plan.columns[: index + 1]]
+        return there.name if there is not None and moved and name not in left else None
     for place, column in enumerate(plan.columns):
         new = column.name not in known.columns
         if new and column.shown and (place == index or column.type_oid == type_oid):

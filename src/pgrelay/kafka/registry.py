@@ -202,7 +202,7 @@ class Registry:
         )
 
     def _refused(self, error: "SchemaRegistryError", subject: str, about: str) -> PgrelayError:
-        status, reason = error.http_status_code, self._safe(error.error_message)
+        status, reason = error.http_status_code, self._safe(str(error.error_message))
         if status >= _ILL or status in _LATER:
             return self._away(str(error))
         if status in _DENIED:

@@ -64,7 +64,11 @@ _MASTER: Final = "local[*]"
 _ONE_PROCESS: Final = re.compile(r"local(\[[^]]*\])?")
 _JARS: Final = "spark.jars"
 # Names of settings that Spark itself shows to nobody (`spark.redaction.regex`), and others like them.
-_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key|jaas|credential")
+_SECRET: Final = re.compile(
+    r"(?i)secret|password|token|(access|account|private|encryption)[.]?key|passphrase|user[.]info|jaas|credential"
+)
+    r"(?i)secret|password|token|(access|account|private|encryption)[.]?key|passphrase|user[.]info|jaas|credential"
+)
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 # Characters that Hadoop gives a meaning of their own in a pattern of paths.
