@@ -67,8 +67,6 @@ _JARS: Final = "spark.jars"
 _SECRET: Final = re.compile(
     r"(?i)secret|password|token|(access|account|private|encryption)[.]?key|passphrase|user[.]info|jaas|credential"
 )
-    r"(?i)secret|password|token|(access|account|private|encryption)[.]?key|passphrase|user[.]info|jaas|credential"
-)
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 # Characters that Hadoop gives a meaning of their own in a pattern of paths.
