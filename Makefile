@@ -23,7 +23,7 @@ $(VENV)/.installed: pyproject.toml
 	$(PIP) '.[dev]'
 	touch $(VENV)/.demo $@
 
-# The demo alone needs a tenth of that: neither Spark nor what tests.
+# The demo alone needs a fifth of that: neither Spark nor what tests.
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@echo "What the demo needs is fetched into $(VENV), once."

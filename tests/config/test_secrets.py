@@ -71,6 +71,9 @@ def test_secrets_in_options_are_masked() -> None:
         ("spark.hadoop.fs.s3a.secret.key = hun ter2", "spark.hadoop.fs.s3a.secret.key = ***"),
         ("host=db password='hun\nter2' user=me", "host=db password=***"),
         ("http://registry/?apikey=hunter2", "http://registry/?***"),
+        ('{"sasl.password": "hunter2"}', '{"sasl.password": ***'),
+        ("passwd=hunter2", "passwd=***"),
+        (f"postgresql://me:{'hunter2' * 100}@db", "postgresql://***@db"),
         ("shop.public.orders", "shop.public.orders"),
         ("public.key", "public.key"),
     ],
@@ -108,3 +111,8 @@ def test_secrets_in_a_clients_error_are_masked(text: str, shown: str) -> None:
         "client.id": "me",
     }
     assert mask_complaint(text, options) == shown
+
+
+def test_an_empty_secret_changes_nothing() -> None:
+    """For instance, of a variable that is not set."""
+    assert mask_complaint("denied for Basic", {"basic.auth.user.info": ""}) == "denied for Basic"

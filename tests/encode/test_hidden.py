@@ -65,6 +65,29 @@ def test_a_column_that_is_renamed_while_one_before_it_is_dropped_is_refused() ->
     refusal(before, plan("cards", ID, ("new", TEXT), ("holder", TEXT)))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (("code", "code_new"), ("code_old", "code"), "code_old"),
+        (("code",), ("code_old", "code"), "code_old"),
+        (("code", "note"), ("note", "code"), "note"),
+    ],
+    ids=["a new one took the name", "one was added by the name", "two swapped their names"],
+)
+def test_a_column_whose_name_another_has_taken_is_refused(
+    before: tuple[str, ...], after: tuple[str, ...], shown: str
+) -> None:
+    told = refusal(*(plan("cards", ID, *((name, TEXT) for name in names)) for names in (before, after)))
+    assert told.startswith(f"public.cards.{shown} takes the place of public.cards.code, ")
+
+
+def test_a_hidden_column_moves_to_the_left_when_one_before_it_is_dropped() -> None:
+    accepted(
+        plan("cards", ID, ("note", TEXT), ("code", TEXT), ("remark", TEXT)),
+        plan("cards", ID, ("code", TEXT), ("remark", TEXT)),
+    )
+
+
 def test_the_refusal_comes_again_until_the_name_is_hidden() -> None:
     hidden = HiddenColumns()
     hidden.check(plan("cards", ID, ("code", TEXT)), 1)

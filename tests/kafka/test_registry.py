@@ -157,6 +157,7 @@ async def test_credentials_are_passed_on(answers: Answers) -> None:
         (422, error(42205, "Subject is in read-only mode"), "; set its mode, and the subject's if it has"),
         (401, error(401, "who are you"), "basic.auth.user.info"),
         (403, error(40301, "not yours"), "grant the right"),
+        (403, '{"detail": "in the words of a gateway"}', "grant the right"),
         (404, "<html>", "check records.schema_registry.url"),
     ],
 )

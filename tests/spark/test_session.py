@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from pgrelay import spark as pg
 from pgrelay.errors import SetupError
 from pgrelay.spark.schemas.columns import Column
-from pgrelay.spark.session import _attach_tables, _with_jars
+from pgrelay.spark.session import _SECRET, _attach_tables, _with_jars
 from tests.spark.handmade_records import change, changes_of, rows, table
 from tests.spark.jobs import counted_jobs
 from tests.spark.options import SECRET
@@ -108,6 +108,20 @@ def test_a_secret_is_not_among_the_arguments_of_java(spark: SparkSession) -> Non
     assert secret not in arguments
     java: Any = spark.sparkContext._jsc
     assert java.hadoopConfiguration().get(name.removeprefix("spark.hadoop.")) == secret
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net",
+        "spark.hadoop.fs.gs.auth.service.account.private.key",
+        "spark.ssl.keyPassword",
+    ],
+)
+def test_names_of_secrets_are_recognized(name: str) -> None:
+    assert _SECRET.search(name)
 
 
 def test_sparks_own_page_is_off_unless_asked_for(spark: SparkSession) -> None:

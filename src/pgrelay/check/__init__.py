@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from pgrelay.check import queries
 from pgrelay.check.clock import clock_findings
 from pgrelay.check.connection import host_findings, refused_connection, replication_findings
-from pgrelay.check.findings import Finding, error, warning
+from pgrelay.check.findings import CHECK_AGAIN, Finding, error, unexamined
 from pgrelay.check.hash_key import hash_key_findings
 from pgrelay.check.kafka import kafka_findings
 from pgrelay.check.machine import machine_findings
@@ -70,8 +70,8 @@ async def _catalogue(
         server = await queries.server(catalog)
         slot = await catalog.slot(source.slot)
     except PgrelayError as refusal:
-        why, cure = str(refusal), "fix that, then check again"
-        return [error("Postgres could not be asked about itself and the slot", why, cure)], Published()
+        what = "Postgres could not be asked about itself and the slot"
+        return [error(what, str(refusal), CHECK_AGAIN)], Published()
     found = server_findings(server, source, slot is not None) + host_findings(source.dsn)
     found += await replication_findings(source.dsn)
     found += await _guarded("the clock", clock_findings(catalog))
@@ -105,7 +105,3 @@ async def _guarded(what: str, findings: Awaitable[list[Finding]]) -> list[Findin
         return await findings
     except PgrelayError as refusal:
         return [unexamined(what, refusal)]
-
-
-def unexamined(what: str, refusal: PgrelayError) -> Finding:
-    return warning(f"{what} could not be checked", str(refusal), "fix that, then check again")

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from pgrelay.errors import GapError, PgrelayError, cut_at_cure
 
 _SHOWN: Final = 5
+CHECK_AGAIN: Final = "fix that, then check again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,10 @@ def refused(refusal: PgrelayError, why: str) -> Finding:
     if not cure:
         what, _, cure = what.rpartition(": ")
     return error(what, why, cure, gap=isinstance(refusal, GapError))
+
+
+def unexamined(what: str, refusal: PgrelayError) -> Finding:
+    return warning(f"{what} could not be checked", str(refusal), CHECK_AGAIN)
 
 
 def some(names: Sequence[str], joint: str = ", ") -> str:

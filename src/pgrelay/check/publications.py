@@ -14,7 +14,7 @@ from pgrelay.config import SourceConfig
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import counted
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import SCHEMAS_SINCE, Catalog
 
 
 async def publication_findings(
@@ -146,7 +146,7 @@ def may_not_create(name: str, entries: Sequence[Entry], server: Server, statemen
         return []
     what = f"role {server.role} may not create publication {name}"
     as_superuser = f"as a superuser: {statement}; or correct source.publications"
-    if not entries or (server.version >= 150000 and any(entry.table is None for entry in entries)):
+    if not entries or (server.version >= SCHEMAS_SINCE and any(entry.table is None for entry in entries)):
         return [error(what, "only a superuser may publish all tables or a whole schema", as_superuser)]
     if not server.may_create:
         why = f"it has no right to CREATE in database {server.database}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pgrelay.check.findings import Finding, error, ok, refused, some, warning
+from pgrelay.check.findings import Finding, error, ok, refused, some, unexamined, warning
 from pgrelay.check.topics import WantedTopic
 from pgrelay.config import Records
 from pgrelay.config.secrets import is_secret, mask_url
@@ -38,7 +38,7 @@ async def _schema_findings(
     try:
         refusing = await registry.refusing(ours, records.envelope)
     except SetupError as refusal:
-        return [warning("the schemas could not be checked", str(refusal), "fix that, then check again")]
+        return [unexamined("the schemas", refusal)]
     url = mask_url(records.schema_registry["url"])
     return [ok(f"the schema registry answers at {url}"), *another_writers(refusing)]
 

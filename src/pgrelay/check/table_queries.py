@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import FIRST_OF_USERS, LASTING, PARTITIONED_SINCE, Catalog
+from pgrelay.postgres.catalog import FIRST_OF_USERS, LASTING, PARTITIONED_SINCE, SCHEMAS_SINCE, Catalog
 from pgrelay.postgres.facts import PRIMARY_KEY
 
 
@@ -232,7 +232,7 @@ async def _whole_schemas(catalog: Catalog, names: Sequence[str]) -> tuple[str, .
     every = sql.SQL("SELECT 1 FROM pg_publication WHERE pubname = ANY (%s) AND puballtables")
     if await catalog.rows(every, (list(names),)):
         return None
-    if catalog.server_version < 150000:
+    if catalog.server_version < SCHEMAS_SINCE:
         return ()
     query = sql.SQL(
         "SELECT DISTINCT n.nspname FROM pg_publication p "

@@ -97,8 +97,7 @@ def _shown(value: object, path: KeyPath) -> str:
         return "a list" if value else "an empty list"
     if path[-1] == "dsn" or is_secret(path[-1]):
         return "a value that is not shown here"
-    # Cut before and after: a password may be made longer, and masking takes time.
-    text = mask_text(str(value)[: 4 * _LONGEST_SHOWN])
+    text = mask_text(str(value))
     return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
 
 

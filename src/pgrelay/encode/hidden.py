@@ -6,8 +6,8 @@ have changed the configuration.
 
 from dataclasses import dataclass
 
-from pgrelay.encode.plan import ColumnPlan, Plan
-from pgrelay.encode.selection import DROP, HASH, MASK
+from pgrelay.encode.plan import Plan
+from pgrelay.encode.selection import KEEP
 from pgrelay.errors import SetupError
 
 
@@ -15,7 +15,7 @@ from pgrelay.errors import SetupError
 class _Known:
     """A relation as it was at an LSN.
 
-    `columns` by name: the index, type OID, and the list that hides it; '' if none does.
+    `columns` by name: the index, type OID, and treatment.
     """
 
     lsn: int
@@ -37,25 +37,29 @@ class HiddenColumns:
         """
         oid = plan.relation.oid
         known = self._known.get(oid)
-        if known is not None and lsn < known.lsn:
-            return
         if known is not None:
-            for name, (index, type_oid, treatment) in known.columns.items():
-                shown = _shown(plan, known, name, index, type_oid) if treatment else None
-                if shown is not None:
-                    raise SetupError(
-                        f"{plan.table}.{shown} takes the place of {known.table}.{name}, which "
-                        f"records.columns.{treatment} hides, but no pattern hides it by its new name; add "
-                        "one, or restart pgrelay to relay its values"
-                    )
+            if lsn < known.lsn:
+                return
+            _refuse_shown(plan, known)
         columns = {
-            column.name: (index, column.type_oid, _treatment(column))
+            column.name: (index, column.type_oid, column.treatment)
             for index, column in enumerate(plan.columns)
         }
-        if any(treatment for _, _, treatment in columns.values()):
+        if any(treatment != KEEP for _, _, treatment in columns.values()):
             self._known[oid] = _Known(lsn, plan.table, columns)
         else:
             self._known.pop(oid, None)
+
+
+def _refuse_shown(plan: Plan, known: _Known) -> None:
+    for name, (index, type_oid, treatment) in known.columns.items():
+        shown = None if treatment == KEEP else _shown(plan, known, name, index, type_oid)
+        if shown is not None:
+            raise SetupError(
+                f"{plan.table}.{shown} takes the place of {known.table}.{name}, which "
+                f"records.columns.{treatment} hides, but no pattern hides it by its new name; add one, or "
+                "restart pgrelay to relay its values"
+            )
 
 
 def _shown(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> str | None:
@@ -64,25 +68,17 @@ def _shown(plan: Plan, known: _Known, name: str, index: int, type_oid: int) -> s
     Another name may be a new column's, if the old one was dropped. It is taken for the old one's if it has
     its place or its type, as a renamed column has.
     """
-    now: dict[str, ColumnPlan] = {column.name: column for column in plan.columns}
-    if name in now:
-        if now[name].shown:
-            return name
-        # No column that stays moves to the right: one that has, took this name from the column before it.
-        there = plan.columns[index] if index < len(plan.columns) else None
-        moved = there is not None and there.name != name and there.type_oid == type_oid and there.shown
-        left = [column.name for column in plan.columns[: index + 1]]
-        return there.name if there is not None and moved and name not in left else None
+    place = next((place for place, column in enumerate(plan.columns) if column.name == name), -1)
+    if place >= 0 and plan.columns[place].treatment == KEEP:
+        return name
+    if place > index:
+        # No column that stays moves to the right: this is another one, which has taken the name.
+        before = plan.columns[index]
+        return before.name if before.treatment == KEEP and before.type_oid == type_oid else None
+    if place >= 0:
+        return None
     for place, column in enumerate(plan.columns):
         new = column.name not in known.columns
-        if new and column.shown and (place == index or column.type_oid == type_oid):
+        if new and column.treatment == KEEP and (place == index or column.type_oid == type_oid):
             return column.name
     return None
-
-
-def _treatment(column: ColumnPlan) -> str:
-    if column.shown:
-        return ""
-    if column.dropped:
-        return DROP
-    return MASK if column.hidden else HASH

@@ -40,9 +40,10 @@ class RelationFacts:
 class ColumnPlan:
     """One column. `member` is `"name":`; the others save joining it to what often follows.
 
-    `encoding` is the name of the encoding in force, `shown_name` is the column's name in records. A column
-    that is `hidden` (dropped or masked) has `member_hidden` in place of any value. One that is not `shown`
-    (also if hashed) has values that nobody may see.
+    `encoding` is the name of the encoding in force, `shown_name` is the column's name in records, `treatment`
+    is what the configuration's patterns say. A column that is `hidden` (dropped or masked) has
+    `member_hidden` in place of any value. One that is not `shown` (also if hashed) has values that nobody may
+    see.
     """
 
     def __init__(self, table: str, column: RelationColumn, key: bool, of: ColumnType, options: RecordOptions):
@@ -58,6 +59,7 @@ class ColumnPlan:
         self.type_oid = column.type_oid
         self.key = key
         self.type = of
+        self.treatment = treatment
         self.encoding: str = text.name if treatment != MASK else HIDDEN_ENCODING
         self.dropped: bool = treatment == DROP
         self.hidden: bool = treatment in (DROP, MASK)

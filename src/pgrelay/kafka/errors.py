@@ -175,11 +175,7 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
     """
     code = error.code()
     if code in POISON:
-        refused = RecordRefused(
-            f"{undeliverable(topic, commit_lsn, key)}: {error.str()}; {POISON[code]}; {_LEFT_OUT}"
-        )
-        refused.topic, refused.commit_lsn = topic, commit_lsn
-        return refused
+        return _record_refused(topic, commit_lsn, key, f"{error.str()}; {POISON[code]}")
     if code in DENIED:
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
     if code in _GONE:
@@ -199,10 +195,13 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
 
 def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: int) -> RecordRefused:
     """The error for a record of `size` bytes, which the producer's own limit does not let pass."""
-    refused = RecordRefused(
-        f"{undeliverable(topic, commit_lsn, key)}: it has {size} bytes, and message.max.bytes in sink.kafka "
-        f"is {most}; raise that, and the topic's max.message.bytes; {_LEFT_OUT}"
-    )
+    why = f"it has {size} bytes, and message.max.bytes in sink.kafka is {most}"
+    return _record_refused(topic, commit_lsn, key, f"{why}; raise that, and the topic's max.message.bytes")
+
+
+def _record_refused(topic: str, commit_lsn: int, key: bytes | None, why: str) -> RecordRefused:
+    """`why` ends with a cure."""
+    refused = RecordRefused(f"{undeliverable(topic, commit_lsn, key)}: {why}; {_LEFT_OUT}")
     refused.topic, refused.commit_lsn = topic, commit_lsn
     return refused
 

@@ -45,7 +45,7 @@ LASTING: Final = sql.SQL(
 # From this version on a publication can hold a partitioned table.
 PARTITIONED_SINCE: Final = 130000
 # And from this one on a schema.
-_SCHEMAS_SINCE: Final = 150000
+SCHEMAS_SINCE: Final = 150000
 
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
@@ -229,7 +229,7 @@ class Catalog:
             "SELECT r.prrelid::regclass::text, array_agg(r.oid) FROM pg_publication_rel r "
             "JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ANY (%s) GROUP BY 1"
         )
-        if self.server_version >= _SCHEMAS_SINCE:
+        if self.server_version >= SCHEMAS_SINCE:
             query += (
                 " UNION ALL SELECT n.pnnspid::regnamespace::text || '.*', array_agg(n.oid) "
                 "FROM pg_publication_namespace n JOIN pg_publication p ON p.oid = n.pnpubid "
@@ -339,7 +339,7 @@ class Catalog:
         if tables:
             schemas = [schema for schema, table in tables if table is None]
             named = [(schema, table) for schema, table in tables if table is not None]
-            if self.server_version < _SCHEMAS_SINCE:
+            if self.server_version < SCHEMAS_SINCE:
                 # Before 15 a publication can't follow a schema: it gets the tables that are there now.
                 named += [name for schema in schemas for name in await self._tables_in(schema)]
                 schemas = []

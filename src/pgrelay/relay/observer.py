@@ -9,6 +9,7 @@ from pgrelay.encode.needs import FactsNeeded, Need
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
+from pgrelay.relay.publications import MOST_NAMED
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 
@@ -28,8 +29,6 @@ _OLDEST_LATE: Final = (
     f"no answer about the oldest records for {_LATE_S:g} s, but about others: is a partition unavailable, or "
     "short of in-sync replicas? The slot does not move"
 )
-
-_MOST_NAMED: Final = 20
 
 _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
 _TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy them again"
@@ -241,11 +240,11 @@ class Observer:
         if before is None or before != published:
             self._metrics.set_published_tables(len(published))
         if before is not None and (left := before - published):
-            named = sorted(left)[:_MOST_NAMED]
+            named = sorted(left)[:MOST_NAMED]
             _log.warning("tables left the publication", tables=named, count=len(left), cure=_TABLES_CURE)
             self._health.troubles.tell(f"tables left the publication: {', '.join(named)}", _TABLES_CURE)
         if before is not None and (joined := published - before):
-            _log.info("tables joined the publication", tables=sorted(joined)[:_MOST_NAMED], count=len(joined))
+            _log.info("tables joined the publication", tables=sorted(joined)[:MOST_NAMED], count=len(joined))
 
 
 def _asked(need: Need) -> str:

@@ -15,7 +15,8 @@ from pgrelay.postgres.catalog import Catalog, Slot
 
 _log = structlog.get_logger(__name__)
 
-_MOST_NAMED: Final = 20
+# How many tables an entry of the log names.
+MOST_NAMED: Final = 20
 
 
 class Publications:
@@ -55,6 +56,8 @@ class Publications:
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
         """Raises SetupError if one was dropped, or dropped and re-created, since this process first looked.
 
+        Warns of tables that were taken out and put back since the last look.
+
         `relayed_lsn`: the LSN up to which everything was relayed, to be named in the error.
         """
         now = await catalog.publications(self.names)
@@ -83,7 +86,7 @@ class Publications:
             _log.warning(
                 "tables were taken out of the publication and put back: rows written in between are missing "
                 "(none if one statement did both); if there were any, copy the tables again",
-                tables=sorted(back)[:_MOST_NAMED],
+                tables=sorted(back)[:MOST_NAMED],
                 count=len(back),
             )
 
