@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.integration.topics import Record
 
 # Fields that differ in every run: who wrote the record, and when.
-_OWN: Final = ("source.version", "source.name", "ts_ms", "ts_us", "ts_ns")
+_OWN: Final = ("source.version", "source.name", "ts_ms", "ts_us")
 
 
 class Absent:
@@ -46,6 +46,29 @@ def differences(table: str, ours: list[Record], theirs: list[Record]) -> Iterato
         yield from _fields(table, op, _flat(pair[0]), _flat(pair[1]))
 
 
+def transaction_differences(ours: list[Record], theirs: list[Record]) -> Iterator[Difference]:
+    """Records of the transaction topics, paired by transaction and status."""
+    left, right = _by_status(ours), _by_status(theirs)
+    for status in sorted({*left, *right}):
+        mine, its = (side.get(status) for side in (left, right))
+        if mine is None or its is None:
+            yield Difference("(transactions)", status[1], "record", _whole(mine), _whole(its))
+            continue
+        yield from _fields("(transactions)", status[1], _counted(mine), _counted(its))
+
+
+def _by_status(records: list[Record]) -> dict[tuple[int, str], Record]:
+    """By transaction's number, which both have before the colon of `id`."""
+    return {(int(it.json["id"].split(":")[0]), it.json["status"]): it for it in records}
+
+
+def _counted(record: Record) -> dict[str, Any]:
+    """The members of a transaction's record; the counts of its tables in no order."""
+    fields = {f"key.{name}": member for name, member in record.json_key.items()} | record.json
+    counts = {it["data_collection"]: it["event_count"] for it in fields.pop("data_collections") or ()}
+    return fields | {f"data_collections.{name}": count for name, count in counts.items()}
+
+
 def _by_change(records: list[Record]) -> dict[tuple[int, int, str], Record]:
     """By LSN, then place among the records of one LSN; a tombstone follows its delete."""
     found: dict[tuple[int, int, str], Record] = {}
@@ -65,7 +88,7 @@ def _by_change(records: list[Record]) -> dict[tuple[int, int, str], Record]:
 def _fields(table: str, op: str, ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Difference]:
     for field in dict.fromkeys((*ours, *theirs)):
         left, right = ours.get(field, ABSENT), theirs.get(field, ABSENT)
-        if field not in _OWN and not _same(left, right):
+        if not _same(left, right):
             yield Difference(table, op, field, left, right)
 
 
@@ -75,17 +98,17 @@ def _same(left: object, right: object) -> bool:
 
 
 def _flat(record: Record) -> dict[str, Any]:
-    """Paths to values: each member of `before`, `after` and `source`, and everything else as a whole."""
+    """Paths to values: each member of `before`, `after`, `source` and `transaction`; all else as a whole."""
     # The key as text: its bytes decide the partition, and which records compaction considers equal.
     fields: dict[str, Any] = {"key": record.key.decode() if record.key is not None else None}
     for name, content in record.headers:
         fields[f"header.{name}"] = content.decode() if content is not None else None
     for name, value in (record.json or {}).items():
-        if name in ("before", "after", "source") and value is not None:
+        if name in ("before", "after", "source", "transaction") and value is not None:
             fields |= {f"{name}.{member}": inner for member, inner in value.items()}
         else:
             fields[name] = value
-    return fields
+    return {field: value for field, value in fields.items() if field not in _OWN}
 
 
 def _whole(record: Record | None) -> object:

@@ -62,8 +62,8 @@ _SOURCE: Final = (
         field=r"source\.(commit_lsn|seq)",
         holds=only_ours,
     ),
-    Reason("nanoseconds would be three zeros: Postgres has microseconds", field=r"source\.ts_ns"),
-    Reason("always null in Debezium", field=r"source\.origin_lsn"),
+    Reason("nanoseconds would be three zeros: Postgres has microseconds", field=r"(source\.)?ts_ns"),
+    Reason("the origin is named; its LSN is not", field=r"source\.origin_lsn", holds=only_theirs),
     Reason(
         "the last commit in sequence is the LSN of the commit, as in commit_lsn; Debezium's is where it ends",
         field=r"source\.sequence",
@@ -100,10 +100,20 @@ _ENVELOPE: Final = (
         field=r"key|header\..*",
     ),
     Reason(
-        "before has what the server sent, the key; Debezium fills it up with nulls that nobody wrote",
+        "before has what the server sent, the key; Debezium adds null or a default for every other column",
         op="d",
         field=r"before\..*",
         holds=only_theirs,
+    ),
+    Reason(
+        "NULL stays null; Debezium writes the default of a column that has one",
+        "defaulted",
+        field=r"after\.name",
+        holds=lambda ours, theirs: ours is None and theirs == "none",
+    ),
+    Reason(
+        "one id for all of a transaction; Debezium's ends with the LSN before each record",
+        field=r"transaction\.id|(key\.)?id",
     ),
     Reason("two tables, two topics", "a b", field="topic"),
 )
@@ -162,4 +172,21 @@ _TYPES: Final = (
     types("the shortest digits of a float4; Debezium prints more", "float4"),
 )
 
-REASONS: Final = (*_SOURCE, *_ENVELOPE, *_UNCHANGED, *_TYPES)
+_KEYS: Final = (
+    Reason(
+        "a key is written as its value is, and only what JSON demands is escaped: such keys have other bytes",
+        r"key_(name|varchar_9|numeric|float8|timestamp_3|timestamptz|bit_3)",
+        field="key",
+    ),
+)
+
+_TRANSACTIONS: Final = (
+    Reason("ours adds the commit's LSN", r"\(transactions\)", field="commit_lsn", holds=only_ours),
+    Reason(
+        "messages are counted as message; Debezium's name is an object's in Java",
+        r"\(transactions\)",
+        field=r"data_collections\.(message|.*LogicalDecodingMessageId@\w+)",
+    ),
+)
+
+REASONS: Final = (*_SOURCE, *_ENVELOPE, *_UNCHANGED, *_TYPES, *_KEYS, *_TRANSACTIONS)

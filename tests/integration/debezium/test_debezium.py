@@ -17,7 +17,7 @@ from tests.integration.conftest import NewRelay
 from tests.integration.databases import Database
 from tests.integration.debezium import workload
 from tests.integration.debezium.connector import connector
-from tests.integration.debezium.difference import Difference, differences
+from tests.integration.debezium.difference import Difference, differences, transaction_differences
 from tests.integration.debezium.reasons import REASONS
 from tests.integration.relays import Relay
 from tests.integration.servers import KafkaServer
@@ -27,12 +27,13 @@ from tests.unavailable import skip
 ROOT = Path(__file__).parents[3]
 
 # Settings that bring pgrelay closest to Debezium's defaults, and Debezium closest to the contract.
-OURS = {"numeric": "precise", "time": "debezium", "unchanged": "placeholder"}
+OURS = {"numeric": "precise", "time": "debezium", "unchanged": "placeholder", "transaction_topic": True}
 THEIRS = {
     "publication.name": "everything",
     "skipped.operations": "none",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "map",
+    "provide.transaction.metadata": "true",
 }
 
 
@@ -65,8 +66,18 @@ def _compared(relay: Relay, theirs: str) -> Iterator[Difference]:
             yield Difference(table, "any", "topic", topic.removeprefix(f"{relay.prefix}."), f"public.{name}")
         records = [it for it in _read(relay, f"{theirs}.public.{name}") if _is_of(table, it)]
         yield from differences(table, relay.read(topic), records)
-    messages = _read(relay, f"{theirs}.message")
-    yield from differences("(messages)", relay.read(f"{relay.prefix}.message"), messages)
+    for table in map(workload.key_table, workload.KEYS):
+        records = _read(relay, f"{theirs}.public.{table}")
+        # Their values are in `types` too: here it is the bytes of the key.
+        yield from (
+            it for it in differences(table, relay.read(relay.topic(table)), records) if it.field == "key"
+        )
+    messages, transactions = (
+        (relay.read(f"{relay.prefix}.{topic}"), _read(relay, f"{theirs}.{topic}"))
+        for topic in ("message", "transaction")
+    )
+    yield from differences("(messages)", *messages)
+    yield from transaction_differences(*transactions)
 
 
 def _is_of(table: str, record: Record) -> bool:

@@ -46,6 +46,31 @@ _MORE_VALUES: Final = {
     "tsquery": ("'a' & !'b'",),
 }
 
+# Keys, each in a table of its own: a key's bytes decide its partition, and what compaction takes for equal.
+KEYS: Final = {
+    "text": ("Ada", "Žofie", "a\tb", 'say "hi"\\', "a/b <&>'", "\x7f", "\u2028"),
+    "varchar(9)": ("\x1f", "😀"),
+    "char(5)": ("ab",),
+    "name": ("n",),
+    "smallint": ("-7",),
+    "int": ("7",),
+    "bigint": ("9007199254740993",),
+    "boolean": ("t",),
+    "uuid": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",),
+    "bytea": (r"\x00ff",),
+    "inet": ("10.0.0.1/8",),
+    "mood": ("sad",),
+    "numeric": ("100", "1.50"),
+    "numeric(8,2)": ("100", "-1.5"),
+    "float8": ("1", "1.5"),
+    "date": ("2026-11-20",),
+    "time": ("14:54:02.5",),
+    "timestamp": ("2026-11-20 14:54:02.343135",),
+    "timestamp(3)": ("2026-11-20 14:54:02.343",),
+    "timestamptz": ("2026-11-20 14:54:02+00", "2026-11-20 14:54:02.343135+00"),
+    "bit(3)": ("101",),
+}
+
 # Debezium's task fails at these values, and every retry fails at the same place.
 _STOPS_DEBEZIUM: Final = {("interval", "178956970 years 7 mons 2147483647 days 2562047788:00:54.775806")}
 
@@ -75,6 +100,7 @@ ALTER TABLE toasted ALTER texts SET STORAGE EXTERNAL, ALTER bytes SET STORAGE EX
     ALTER doc SET STORAGE EXTERNAL, ALTER ints SET STORAGE EXTERNAL, ALTER uuids SET STORAGE EXTERNAL,
     ALTER number SET STORAGE EXTERNAL, ALTER pairs SET STORAGE EXTERNAL;
 CREATE TABLE evolving (id int PRIMARY KEY, a text);
+CREATE TABLE defaulted (id int PRIMARY KEY, name text DEFAULT 'none', n int NOT NULL DEFAULT 7);
 CREATE TABLE "a b" (id int PRIMARY KEY);
 CREATE TABLE a_b (id int PRIMARY KEY);
 CREATE TABLE sentinel (id int PRIMARY KEY);
@@ -115,17 +141,32 @@ ALTER TABLE evolving ADD COLUMN b int DEFAULT 7;
 UPDATE evolving SET a = 'b';
 ALTER TABLE evolving DROP COLUMN a;
 INSERT INTO evolving VALUES (2, 8);
+INSERT INTO defaulted VALUES (1, NULL, 1), (2, 'b', 2);
+UPDATE defaulted SET name = NULL WHERE id = 2;
+DELETE FROM defaulted WHERE id = 1;
 INSERT INTO "a b" VALUES (1);
 INSERT INTO a_b VALUES (1);
 SELECT pg_logical_emit_message(true, 'note', 'in a transaction');
 SELECT pg_logical_emit_message(false, 'note', 'in none');
+BEGIN; INSERT INTO keyed VALUES (10, 'a'), (11, 'b'); UPDATE keyed SET id = 12 WHERE id = 10; INSERT INTO
+    keyless VALUES ('b', 2); SELECT pg_logical_emit_message(true, 'note', 'beside rows'); TRUNCATE keyless,
+    keyed; COMMIT;
+SELECT pg_replication_origin_create(current_database()),
+    pg_replication_origin_session_setup(current_database());
+BEGIN; SELECT pg_replication_origin_xact_setup('0/1234', now()); INSERT INTO fully VALUES (5, 'afar'); COMMIT;
+SELECT pg_replication_origin_session_reset(), pg_replication_origin_drop(current_database());
 """
 
 # The topics of these tables are compared; `sentinel` only marks the end.
 TABLES: Final = (
     *("types", "keyed", "fully", "fully_keyless", "keyless", "indexed"),
-    *("paired", "toasted", "evolving", "a b", "a_b"),
+    *("paired", "toasted", "evolving", "defaulted", "a b", "a_b"),
 )
+
+
+def key_table(type_name: str) -> str:
+    """The table whose key has this type: `key_timestamp_3`."""
+    return f"key_{column_name(type_name)}"
 
 
 def column_name(type_name: str) -> str:
@@ -142,16 +183,24 @@ def create(database: Database) -> None:
             for name in _values(connection)
         )
         connection.execute(sql.SQL("CREATE TABLE types (id int PRIMARY KEY, {})").format(columns))
+        for name in KEYS:
+            created = sql.SQL("CREATE TABLE {} (id {} PRIMARY KEY)")
+            connection.execute(created.format(sql.Identifier(key_table(name)), sql.SQL(name)))
         connection.execute("CREATE PUBLICATION everything FOR ALL TABLES")
 
 
 def run(database: Database) -> None:
-    """Run every statement in its own transaction; at the end, insert a row into `sentinel`."""
+    """Run every line in its own transaction; at the end, insert a row into `sentinel`."""
     with database.connect() as connection:
         for statement in _CHANGES.split(";\n"):
             if statement.strip():
                 connection.execute(statement.encode())
         _fill_types(connection)
+        for name, values in KEYS.items():
+            insert = sql.SQL("INSERT INTO {} VALUES ({}::{})")
+            for value in values:
+                row = insert.format(sql.Identifier(key_table(name)), sql.Literal(value), sql.SQL(name))
+                connection.execute(row)
         connection.execute("INSERT INTO sentinel VALUES (1)")
 
 
