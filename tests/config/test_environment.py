@@ -56,7 +56,7 @@ def test_values_with_variables_are_substituted(value: str, becomes: str) -> None
 def test_a_dollar_brace_without_a_variable_name_is_refused(value: str) -> None:
     assert mistake(value, {"X": "1"}) == (
         "f.yaml: a.b: contains a ${ without a variable's name, or a nested one; "
-        "write ${NAME} or ${NAME:-default}"
+        "write ${NAME} or ${NAME:-default}, or put all of the value into a variable if it is meant as it stands"
     )
 
 
@@ -131,6 +131,13 @@ def test_a_key_with_a_single_underscore_is_refused_unless_the_file_refers_to_it(
     assert find_overrides({"PGRELAY_SOURCE_SLOT": "x"}, Config, "slot: ${PGRELAY_SOURCE_SLOT}") == []
 
 
+def test_a_section_alone_is_refused_unless_the_file_refers_to_it() -> None:
+    line = "^PGRELAY_LOG: overrides nothing; name a key of log too, such as PGRELAY_LOG__LEVEL$"
+    with pytest.raises(SetupError, match=line):
+        find_overrides({"PGRELAY_LOG": "debug"}, Config)
+    assert find_overrides({"PGRELAY_LOG": "debug"}, Config, "log: {level: '${PGRELAY_LOG}'}") == []
+
+
 def test_an_entry_of_a_mapping_with_single_underscores_is_refused_too() -> None:
     variable = "PGRELAY_SINK_KAFKA_BOOTSTRAP_SERVERS"
     with pytest.raises(SetupError) as caught:
@@ -154,6 +161,10 @@ def test_an_entry_of_a_mapping_with_single_underscores_is_refused_too() -> None:
         (
             "PGRELAY_SOURCE__SLOT__X",
             "source.slot: has no keys of its own; set PGRELAY_SOURCE__SLOT",
+        ),
+        (
+            "PGRELAY_SINK__KAFKA__BOOTSTRAP__SERVERS",
+            "sink.kafka: one underscore stands for a dot; write PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS",
         ),
     ],
 )

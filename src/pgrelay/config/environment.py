@@ -6,8 +6,8 @@ default if the variable is unset or empty. The result is neither substituted aga
 Overrides: `PGRELAY_SOURCE__DSN` sets `source.dsn` to the variable's text, unchanged. If the key is a list or
 a mapping, the variable is YAML and replaces all of it: `PGRELAY_SOURCE__TABLES=[public.orders]`. A third
 level sets one entry of a mapping, with dots for underscores: `PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS` sets
-`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override; one that looks like a key or an
-entry (`PGRELAY_SOURCE_DSN`) is refused unless the file refers to it.
+`bootstrap.servers`. A `PGRELAY_` variable without `__` is not an override; one that looks like a section, a
+key or an entry (`PGRELAY_SOURCE_DSN`) is refused unless the file refers to it.
 """
 
 import re
@@ -64,6 +64,10 @@ def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str
     mistakes = []
     unused = sorted(environ.keys() - _referred(text))
     for section, keys in _kinds(model).items():
+        alone = f"{_PREFIX}{section}".upper()
+        if alone in unused:
+            example = f"{alone}{_LEVEL}{next(iter(keys))}".upper()
+            mistakes.append(f"{alone}: overrides nothing; name a key of {section} too, such as {example}")
         for key, kind in keys.items():
             whole = f"{_PREFIX}{section}_{key}".upper()
             meant = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
@@ -120,6 +124,9 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
     if kind is not dict:
         whole = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
         raise SetupError(f"{variable}: {section}.{key}: has no keys of its own; set {whole}")
+    if _LEVEL in entry[0]:
+        meant = variable.removesuffix(entry[0].upper()) + entry[0].upper().replace(_LEVEL, "_")
+        raise SetupError(f"{variable}: {section}.{key}: one underscore stands for a dot; write {meant}")
     return Override(variable, (section, key, entry[0].replace("_", ".")), text)
 
 
@@ -187,7 +194,10 @@ def substitute(tree: Tree, environ: Mapping[str, str], origin: str, skip: frozen
 def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
     """What is wrong with the references in one value; the value itself is not quoted, as it may be secret."""
     if "${" in _REFERENCE.sub(" ", value):
-        return ["contains a ${ without a variable's name, or a nested one; write ${NAME} or ${NAME:-default}"]
+        return [
+            "contains a ${ without a variable's name, or a nested one; write ${NAME} or ${NAME:-default}, or put "
+            "all of the value into a variable if it is meant as it stands"
+        ]
     names = [(match[1], match[2]) for match in _REFERENCE.finditer(value)]
     return [
         f"{name} is not set in the environment; set it, or write ${{{name}:-default}}"
