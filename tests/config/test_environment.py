@@ -56,7 +56,8 @@ def test_values_with_variables_are_substituted(value: str, becomes: str) -> None
 def test_a_dollar_brace_without_a_variable_name_is_refused(value: str) -> None:
     assert mistake(value, {"X": "1"}) == (
         "f.yaml: a.b: contains a ${ without a variable's name, or a nested one; "
-        "write ${NAME} or ${NAME:-default}, or put all of the value into a variable if it is meant as it stands"
+        "write ${NAME} or ${NAME:-default}, "
+        "or put all of the value into a variable if it is meant as it stands"
     )
 
 

@@ -195,8 +195,8 @@ def _bad_references(value: str, environ: Mapping[str, str]) -> list[str]:
     """What is wrong with the references in one value; the value itself is not quoted, as it may be secret."""
     if "${" in _REFERENCE.sub(" ", value):
         return [
-            "contains a ${ without a variable's name, or a nested one; write ${NAME} or ${NAME:-default}, or put "
-            "all of the value into a variable if it is meant as it stands"
+            "contains a ${ without a variable's name, or a nested one; write ${NAME} or ${NAME:-default}, "
+            "or put all of the value into a variable if it is meant as it stands"
         ]
     names = [(match[1], match[2]) for match in _REFERENCE.finditer(value)]
     return [
