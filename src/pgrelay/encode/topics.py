@@ -78,9 +78,14 @@ class Topics:
         topic = shorten(template.format(prefix=self._prefix, schema=escape(schema), table=escape(table)))
         held, holder, shared = self._owners.setdefault(folded(topic), (topic, owner, sharing))
         if held != topic or shared != sharing:
+            clash = (
+                f"share the topic {topic!r}"
+                if held == topic
+                else f"need the topics {topic!r} and {held!r}, which Kafka takes for one ('.' is as '_')"
+            )
             raise SetupError(
-                f"{owner} and {holder} would share the topic {topic!r} (Kafka treats '.' and '_' as the "
-                "same); use records.routes to send one of them elsewhere, or both to one topic by one route"
+                f"{owner} and {holder} would {clash}; use records.routes to send one of them elsewhere, or both "
+                "to one topic by one route"
             )
         return topic
 
