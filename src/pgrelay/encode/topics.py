@@ -84,8 +84,8 @@ class Topics:
                 else f"need the topics {topic!r} and {held!r}, which Kafka takes for one ('.' is as '_')"
             )
             raise SetupError(
-                f"{owner} and {holder} would {clash}; use records.routes to send one of them elsewhere, or both "
-                "to one topic by one route"
+                f"{owner} and {holder} would {clash}; use records.routes to send one of them elsewhere, or "
+                "both to one topic by one route"
             )
         return topic
 
