@@ -35,6 +35,13 @@ def test_connection_strings_that_libpq_refuses_are_refused(dsn: str) -> None:
         SourceConfig(dsn=dsn)
 
 
+@pytest.mark.parametrize("dsn", ["postgresql://h/app?sslmod=require", "hots=h sslmode=require dbname=app"])
+def test_a_parameter_that_is_nearly_one_of_libpqs_is_told(dsn: str) -> None:
+    line = r"can't read it: did you mean the parameter (sslmode|host)\?; write"
+    with pytest.raises(ValidationError, match=line):
+        SourceConfig(dsn=dsn)
+
+
 @pytest.mark.parametrize(
     "dsn",
     ["postgresql://me@db..internal/app", "host=a,.internal", f"postgresql://{'h' * 64}.internal:5432/app"],

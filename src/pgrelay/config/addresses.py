@@ -5,12 +5,14 @@ look like the host or the port, and those are shown. So such an address is refus
 """
 
 import re
+from difflib import get_close_matches
 from ipaddress import IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 _BROKER: Final = re.compile(
     r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?"
@@ -41,7 +43,7 @@ def dsn(value: str) -> str:
         parameters, readable = {}, False
     if not readable:
         raise ValueError(
-            "libpq can't read it; write postgresql://user@host:5432/dbname, special characters as %XX, "
+            f"libpq can't read it{_parameter_meant(value)}; write postgresql://user@host:5432/dbname, special characters as %XX, "
             "or host=... dbname=..., values with spaces in single quotes"
         )
     if _holds_user_info(value, parameters):
@@ -51,6 +53,16 @@ def dsn(value: str) -> str:
     if "replication" in parameters:
         raise ValueError("sets replication, which pgrelay sets itself; leave it out")
     return value
+
+
+def _parameter_meant(value: str) -> str:
+    """A parameter of libpq's that the text has nearly. What the text has is not shown: it may be secret."""
+    known = [option.keyword.decode() for option in Conninfo.get_defaults()]
+    for name in re.findall(r"(?:^|[?&\s])(\w+)\s*=", value):
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        if near and near != [name]:
+            return f": did you mean the parameter {near[0]}?"
+    return ""
 
 
 def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
