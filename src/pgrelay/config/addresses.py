@@ -43,8 +43,8 @@ def dsn(value: str) -> str:
         parameters, readable = {}, False
     if not readable:
         raise ValueError(
-            f"libpq can't read it{_parameter_meant(value)}; write postgresql://user@host:5432/dbname, special characters as %XX, "
-            "or host=... dbname=..., values with spaces in single quotes"
+            f"libpq can't read it{_parameter_meant(value)}; write postgresql://user@host:5432/dbname, "
+            "special characters as %XX, or host=... dbname=..., values with spaces in single quotes"
         )
     if _holds_user_info(value, parameters):
         raise ValueError("its host or database contains an @; write an @ in user or password as %40")
@@ -59,7 +59,7 @@ def _parameter_meant(value: str) -> str:
     """A parameter of libpq's that the text has nearly. What the text has is not shown: it may be secret."""
     known = [option.keyword.decode() for option in Conninfo.get_defaults()]
     for name in re.findall(r"(?:^|[?&\s])(\w+)\s*=", value):
-        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        near = get_close_matches(name, known, n=1, cutoff=0.7)
         if near and near != [name]:
             return f": did you mean the parameter {near[0]}?"
     return ""

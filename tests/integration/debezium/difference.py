@@ -64,7 +64,8 @@ def _by_status(records: list[Record]) -> dict[tuple[int, str], Record]:
 
 def _counted(record: Record) -> dict[str, Any]:
     """The members of a transaction's record; the counts of its tables in no order."""
-    fields = {f"key.{name}": member for name, member in record.json_key.items()} | record.json
+    fields: dict[str, Any] = {f"key.{name}": member for name, member in record.json_key.items()}
+    fields |= record.json
     counts = {it["data_collection"]: it["event_count"] for it in fields.pop("data_collections") or ()}
     return fields | {f"data_collections.{name}": count for name, count in counts.items()}
 
