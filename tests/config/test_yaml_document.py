@@ -69,5 +69,5 @@ def test_an_error_is_one_line_with_a_line_number(text: str, line: str) -> None:
 
 
 def test_too_many_nested_brackets_are_a_one_line_error() -> None:
-    with pytest.raises(SetupError, match=r"^f\.yaml: nested too deeply; sections hold keys"):
+    with pytest.raises(SetupError, match=r"^f\.yaml:1: nested too deeply; sections hold keys"):
         parse_yaml("a: " + "[" * 1000 + "]" * 1000, "f.yaml")

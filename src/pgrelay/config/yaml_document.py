@@ -35,10 +35,8 @@ def parse_yaml(text: str, origin: str) -> Tree:
     number, for a syntax error, a duplicate key, or a key that is not text. Errors never quote a value.
     """
     try:
-        _refuse_marks(yaml.parse(text, Loader=yaml.BaseLoader), origin)
+        _check_events(yaml.parse(text, Loader=yaml.BaseLoader), origin)
         root = yaml.compose(text, Loader=yaml.BaseLoader)
-    except RecursionError:
-        raise SetupError(f"{origin}: {_TOO_DEEP}") from None
     except yaml.MarkedYAMLError as error:
         raise SetupError(_syntax_error(error, origin)) from None
     except yaml.YAMLError:
@@ -48,10 +46,15 @@ def parse_yaml(text: str, origin: str) -> Tree:
     return None if root is None else _plain(root, origin, 0)
 
 
-def _refuse_marks(events: Iterable[yaml.Event], origin: str) -> None:
-    """Refuse tags and unused anchors: their author meant them as text, but YAML would drop them."""
+def _check_events(events: Iterable[yaml.Event], origin: str) -> None:
+    """Refuse deep nesting, and tags and unused anchors, which were meant as text, but YAML would drop them."""
     anchors: dict[str, int] = {}
+    depth = 0
     for event in events:
+        # Here, since the parser's time grows with the square of the depth.
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise SetupError(f"{origin}:{_line(event)}: {_TOO_DEEP}")
         if isinstance(event, yaml.AliasEvent):
             anchors.pop(str(event.anchor), None)
         elif isinstance(event, yaml.NodeEvent):
