@@ -47,7 +47,7 @@ def parse_yaml(text: str, origin: str) -> Tree:
 
 
 def _check_events(events: Iterable[yaml.Event], origin: str) -> None:
-    """Refuse deep nesting, and tags and unused anchors, which were meant as text, but YAML would drop them."""
+    """Refuse deep nesting, and tags and unused anchors: they were meant as text, but YAML would drop them."""
     anchors: dict[str, int] = {}
     depth = 0
     for event in events:
