@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from pgrelay.assembly.events import Event, Reached, TransactionBegin, TransactionEnd
 from pgrelay.assembly.open_transaction import OpenTransaction, StreamEnd
 from pgrelay.assembly.prepared import PreparedStore
-from pgrelay.assembly.relations import Relations
+from pgrelay.assembly.relations import SessionRelations
 from pgrelay.assembly.replay import Replay
 from pgrelay.assembly.spool import Spool
 from pgrelay.errors import GapError, ProtocolError
@@ -76,7 +76,7 @@ class Assembler:
         self._replay: Replay | None = None
         self.doubtful: Sequence[int] = ()
         # Also written with prepared transactions, which outlive the session.
-        self._relations = Relations()
+        self._relations = SessionRelations()
 
     @property
     def replaying(self) -> bool:

@@ -14,7 +14,7 @@ on 14, 16 and 18: tests/integration/test_unannounced_aborts.py.
 from array import array
 from typing import Final, TypeAlias
 
-from pgrelay.assembly.relations import Relations, StreamedRelations
+from pgrelay.assembly.relations import SessionRelations, StreamedRelations
 from pgrelay.assembly.spool import FrameBuffer
 from pgrelay.wire.transactions import StreamCommit, StreamPrepare
 
@@ -69,7 +69,7 @@ class OpenTransaction:
         # By OID, the session's Relation when the first change that needs it came.
         self.relied_on: dict[int, bytes] = {}
 
-    def rely(self, oid: int, relations: Relations) -> None:
+    def rely(self, oid: int, relations: SessionRelations) -> None:
         """A change of this table came outside of a stream, and follows the session's Relation."""
         if oid not in self.relied_on and oid in relations.latest:
             self.relied_on[oid] = relations.latest[oid]

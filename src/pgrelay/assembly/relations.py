@@ -21,7 +21,7 @@ class StreamedRelations:
         self.arrivals: dict[tuple[int, int], int] = {}
 
 
-class Relations:
+class SessionRelations:
     """`latest` has the Relation frames in force, by OID and without an xid."""
 
     def __init__(self) -> None:
