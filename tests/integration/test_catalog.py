@@ -131,3 +131,18 @@ async def test_subtransactions_that_were_rolled_back_are_told_from_others(databa
             session.execute("COMMIT")
         many = [back, kept] * 11_000
         assert await rolled_back(catalog, many) == [back] * 11_000
+
+
+async def test_an_entry_is_known_by_its_table_whatever_the_name(database: Database) -> None:
+    database.execute("CREATE TABLE a (id int); CREATE TABLE b (id int); CREATE PUBLICATION p FOR TABLE a, b")
+    async with Catalog(database.dsn) as catalog:
+        (first, (_, entry)), (second, _) = sorted((await catalog.publication_entries(["p"])).items())
+        database.execute("ALTER TABLE a RENAME TO c; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b")
+        swapped = await catalog.publication_entries(["p"])
+        assert swapped[first] == ("b", entry)
+        database.execute("DROP TABLE a; CREATE TABLE a (id int); ALTER PUBLICATION p ADD TABLE a")
+        assert second not in await catalog.publication_entries(["p"])
+        database.execute("ALTER PUBLICATION p DROP TABLE b; ALTER PUBLICATION p ADD TABLE b")
+        name, again = (await catalog.publication_entries(["p"]))[first]
+        assert name == "b"
+        assert not again & entry

@@ -7,10 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgrelay.config import SourceConfig
-from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.catalog import Catalog, Listed
 from pgrelay.relay.publications import Publications
 
-Entries = Mapping[str, frozenset[int]]
+Entries = Mapping[Listed, tuple[str, frozenset[int]]]
+
+T, SCHEMA, STAYS, NEW = (6106, 16400), (6237, 16400), (6106, 16402), (6106, 16403)
 
 
 class FakeCatalog(Catalog):
@@ -22,7 +24,7 @@ class FakeCatalog(Catalog):
     async def publications(self, names: Sequence[str]) -> dict[str, int]:
         return {"p": 16390}
 
-    async def publication_entries(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
+    async def publication_entries(self, names: Sequence[str]) -> dict[Listed, tuple[str, frozenset[int]]]:
         return dict(next(self._looks))
 
 
@@ -36,19 +38,31 @@ async def told(*looks: Entries) -> list[Any]:
     return [entry["tables"] for entry in entries]
 
 
+def listed(name: str, *entries: int) -> tuple[str, frozenset[int]]:
+    return name, frozenset(entries)
+
+
 async def test_a_table_or_schema_with_another_entry_was_put_back() -> None:
-    before = {"t": frozenset({1}), "s.*": frozenset({2}), "stays": frozenset({3})}
-    assert await told(before, before | {"t": frozenset({4}), "s.*": frozenset({5})}) == [["s.*", "t"]]
+    before = {T: listed("t", 1), SCHEMA: listed("s.*", 2), STAYS: listed("stays", 3)}
+    assert await told(before, before | {T: listed("t", 4), SCHEMA: listed("s.*", 5)}) == [["s.*", "t"]]
 
 
 @pytest.mark.parametrize(
     "after",
-    [{"t": frozenset({1})}, {"t": frozenset({1, 9})}, {"t": frozenset({1, 2}), "new": frozenset({3})}, {}],
-    ids=["one of two entries", "another entry", "a new table", "gone, which is reported by name"],
+    [
+        {T: listed("t", 1)},
+        {T: listed("t", 1, 9)},
+        {T: listed("t", 1, 2), NEW: listed("new", 3)},
+        {T: listed("was_t", 1, 2), NEW: listed("t", 3)},
+        {NEW: listed("t", 3)},
+        {},
+    ],
+    ids=["one of two entries", "another entry", "a new table", "renamed", "made anew", "gone"],
 )
 async def test_a_table_that_was_published_throughout_is_not_reported(after: Entries) -> None:
-    assert await told({"t": frozenset({1, 2})}, after) == []
+    """What left the publication is reported by the observer."""
+    assert await told({T: listed("t", 1, 2)}, after) == []
 
 
 async def test_the_first_look_reports_nothing() -> None:
-    assert await told({"t": frozenset({1})}) == []
+    assert await told({T: listed("t", 1)}) == []

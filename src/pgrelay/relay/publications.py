@@ -11,7 +11,7 @@ import structlog
 from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog, Listed, Slot
 
 _log = structlog.get_logger(__name__)
 
@@ -26,8 +26,8 @@ class Publications:
         self._config = config
         self.names = config.publications
         self._oids: Mapping[str, int] = {}
-        # By table or schema: see `Catalog.publication_entries`.
-        self._entries: Mapping[str, frozenset[int]] = {}
+        # See `Catalog.publication_entries`.
+        self._entries: Mapping[Listed, tuple[str, frozenset[int]]] = {}
 
     async def require(self, catalog: Catalog, slot: Slot | None) -> None:
         """Check that all exist. A missing one is created if there is no slot yet. Raises SetupError."""
@@ -81,7 +81,11 @@ class Publications:
     async def _warn_of_put_back(self, catalog: Catalog) -> None:
         """That it was out can't be seen any more; but its entry is another one."""
         before, self._entries = self._entries, await catalog.publication_entries(self.names)
-        back = [name for name, oids in self._entries.items() if name in before and not oids & before[name]]
+        back = [
+            name
+            for listed, (name, oids) in self._entries.items()
+            if listed in before and not oids & before[listed][1]
+        ]
         if back:
             _log.warning(
                 "tables were taken out of the publication and put back: rows written in between are missing "
