@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgrelay.check.table_queries import planned
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.listed import entries
 from pgrelay.postgres.subtransactions import rolled_back
 from pgrelay.relay.tasks import cancelled
 from tests.integration.databases import Database
@@ -136,13 +137,13 @@ async def test_subtransactions_that_were_rolled_back_are_told_from_others(databa
 async def test_an_entry_is_known_by_its_table_whatever_the_name(database: Database) -> None:
     database.execute("CREATE TABLE a (id int); CREATE TABLE b (id int); CREATE PUBLICATION p FOR TABLE a, b")
     async with Catalog(database.dsn) as catalog:
-        (first, (_, entry)), (second, _) = sorted((await catalog.publication_entries(["p"])).items())
+        (first, (_, entry)), (second, _) = sorted((await entries(catalog, ["p"])).items())
         database.execute("ALTER TABLE a RENAME TO c; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b")
-        swapped = await catalog.publication_entries(["p"])
+        swapped = await entries(catalog, ["p"])
         assert swapped[first] == ("b", entry)
         database.execute("DROP TABLE a; CREATE TABLE a (id int); ALTER PUBLICATION p ADD TABLE a")
-        assert second not in await catalog.publication_entries(["p"])
+        assert second not in await entries(catalog, ["p"])
         database.execute("ALTER PUBLICATION p DROP TABLE b; ALTER PUBLICATION p ADD TABLE b")
-        name, again = (await catalog.publication_entries(["p"]))[first]
+        name, again = (await entries(catalog, ["p"]))[first]
         assert name == "b"
         assert not again & entry

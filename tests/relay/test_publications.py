@@ -7,7 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgrelay.config import SourceConfig
-from pgrelay.postgres.catalog import Catalog, Listed
+from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.listed import Listed
 from pgrelay.relay.publications import Publications
 
 Entries = Mapping[Listed, tuple[str, frozenset[int]]]
@@ -24,8 +25,15 @@ class FakeCatalog(Catalog):
     async def publications(self, names: Sequence[str]) -> dict[str, int]:
         return {"p": 16390}
 
-    async def publication_entries(self, names: Sequence[str]) -> dict[Listed, tuple[str, frozenset[int]]]:
-        return dict(next(self._looks))
+    @property
+    def server_version(self) -> int:
+        return 180000
+
+    async def rows(self, query: Any, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        if "catalog_xmin" not in query.as_string():
+            return [(*what, name, oids) for what, (name, oids) in next(self._looks).items()]
+        # New entries of old publications.
+        return [(f"t{number:02}",) for number in range(30)] if "since" in query.as_string() else []
 
 
 async def told(*looks: Entries) -> list[Any]:
@@ -66,3 +74,18 @@ async def test_a_table_that_was_published_throughout_is_not_reported(after: Entr
 
 async def test_the_first_look_reports_nothing() -> None:
     assert await told({T: listed("t", 1)}) == []
+
+
+async def test_a_first_look_at_a_slot_reports_tables_that_may_be_new_to_it() -> None:
+    publications = Publications(SourceConfig(dsn="", slot="s", publications=("p",)))
+    catalog = FakeCatalog({})
+    slot = Slot("pgoutput", "logical", "db", None, 0, 0, None)
+    with capture_logs() as entries:
+        await publications.require(catalog, None)
+        assert entries == []  # a slot that is yet to be made comes after all of them
+        await publications.require(catalog, slot)
+        await publications.check(catalog, 0)
+        await publications.require(catalog, slot)
+    [told] = entries
+    assert "may have been put into the publication" in told["event"]
+    assert (len(told["tables"]), told["count"]) == (20, 30)

@@ -47,18 +47,6 @@ PARTITIONED_SINCE: Final = 130000
 # And from this one on a schema.
 SCHEMAS_SINCE: Final = 150000
 
-# What a publication lists: the OID of pg_publication_rel or pg_publication_namespace, and that of the table
-# or schema. Names are for people only, since tables may swap theirs.
-Listed = tuple[int, int]
-_ENTRIES: Final = (
-    "SELECT pubname, r.tableoid AS kind, prrelid AS listed, prrelid::regclass::text AS name, r.oid AS entry "
-    "FROM pg_publication_rel r JOIN pg_publication p ON p.oid = prpubid"
-)
-_SCHEMA_ENTRIES: Final = (
-    " UNION ALL SELECT pubname, n.tableoid, pnnspid, pnnspid::regnamespace::text || '.*', n.oid "
-    "FROM pg_publication_namespace n JOIN pg_publication p ON p.oid = pnpubid"
-)
-
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
     "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
@@ -230,29 +218,6 @@ class Catalog:
         """The OIDs of those that exist, by name."""
         query = sql.SQL("SELECT pubname, oid FROM pg_publication WHERE pubname = ANY (%s)")
         return dict(await self.rows(query, (list(names),)))
-
-    async def publication_entries(self, names: Sequence[str]) -> dict[Listed, tuple[str, frozenset[int]]]:
-        """What these publications list: its name, quoted, and the OIDs of the entries that list it.
-
-        An entry that was taken out and put back has another OID.
-        """
-        query = sql.SQL(
-            "SELECT kind, listed, name, array_agg(entry) FROM ({}) AS e WHERE pubname = ANY (%s) "
-            "GROUP BY 1, 2, 3"
-        ).format(self._entries())
-        rows = await self.rows(query, (list(names),))
-        return {(kind, listed): (name, frozenset(oids)) for kind, listed, name, oids in rows}
-
-    def _entries(self) -> sql.SQL:
-        return sql.SQL(_ENTRIES + _SCHEMA_ENTRIES if self.server_version >= SCHEMAS_SINCE else _ENTRIES)
-
-    async def changed_publications(self, names: Sequence[str], slot: str) -> list[str]:
-        """Those created or altered since the position that the slot decodes from, by their xmin."""
-        query = sql.SQL(
-            "SELECT pubname FROM pg_publication p, pg_replication_slots s WHERE pubname = ANY (%s) "
-            "AND slot_name = %s AND age(p.xmin) BETWEEN 0 AND age(s.catalog_xmin) ORDER BY 1"
-        )
-        return [row[0] for row in await self.rows(query, (list(names), slot))]
 
     async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]] | None:
         """Schema and name of the tables whose rows these publications send: partitions, or their root.

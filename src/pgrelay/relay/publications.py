@@ -11,7 +11,8 @@ import structlog
 from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
-from pgrelay.postgres.catalog import Catalog, Listed, Slot
+from pgrelay.postgres import listed
+from pgrelay.postgres.catalog import Catalog, Slot
 
 _log = structlog.get_logger(__name__)
 
@@ -26,8 +27,8 @@ class Publications:
         self._config = config
         self.names = config.publications
         self._oids: Mapping[str, int] = {}
-        # See `Catalog.publication_entries`.
-        self._entries: Mapping[Listed, tuple[str, frozenset[int]]] = {}
+        # See `listed.entries`.
+        self._entries: Mapping[listed.Listed, tuple[str, frozenset[int]]] = {}
 
     async def require(self, catalog: Catalog, slot: Slot | None) -> None:
         """Check that all exist. A missing one is created if there is no slot yet. Raises SetupError."""
@@ -80,11 +81,11 @@ class Publications:
 
     async def _warn_of_put_back(self, catalog: Catalog) -> None:
         """That it was out can't be seen any more; but its entry is another one."""
-        before, self._entries = self._entries, await catalog.publication_entries(self.names)
+        before, self._entries = self._entries, await listed.entries(catalog, self.names)
         back = [
             name
-            for listed, (name, oids) in self._entries.items()
-            if listed in before and not oids & before[listed][1]
+            for what, (name, oids) in self._entries.items()
+            if what in before and not oids & before[what][1]
         ]
         if back:
             _log.warning(
@@ -95,12 +96,20 @@ class Publications:
             )
 
     async def _warn_of_changes(self, catalog: Catalog) -> None:
-        changed = await catalog.changed_publications(self.names, self._config.slot)
-        if changed:
+        """Nobody can know more than that there may have been some: see `listed.changed_publications`."""
+        slot = self._config.slot
+        if changed := await listed.changed_publications(catalog, self.names, slot):
             _log.warning(
-                "publications were created, renamed or altered since the slot's position: rows that they did "
-                "not publish before are missing; if there were any, copy the tables again",
+                "publications may have been created, renamed or altered since the slot's position: then rows "
+                "that they did not publish before are missing; if there were any, copy the tables again",
                 publications=changed,
+            )
+        if put_in := await listed.new_entries(catalog, self.names, slot):
+            _log.warning(
+                "tables may have been put into the publication since the slot's position: then rows written "
+                "while they were not in it are missing; if there were any, copy the tables again",
+                tables=put_in[:MOST_NAMED],
+                count=len(put_in),
             )
 
 

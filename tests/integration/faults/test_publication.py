@@ -119,6 +119,39 @@ def test_a_table_that_is_put_back_before_anybody_looks_is_reported(
     assert [record.json_key["id"] for record in relay.records("t")] == [2]
 
 
+@pytest.mark.parametrize("version", ["14", "18"], indirect=True)
+def test_a_table_that_is_put_back_while_the_relay_is_down_is_a_warning(
+    database: Database, new_relay: NewRelay
+) -> None:
+    """Nobody can know whether rows were written meanwhile, so it is reported."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE stays (id int PRIMARY KEY)")
+    relay = new_relay(source={"tables": ["public.t", "public.stays"]}).start().wait_streaming()
+    relay.stop()
+    assert put_in(relay.start().wait_streaming()) == []
+    relay.stop()
+    database.execute("ALTER PUBLICATION pgrelay DROP TABLE t; INSERT INTO t VALUES (1)")
+    database.execute("ALTER PUBLICATION pgrelay ADD TABLE t")
+    assert put_in(relay.start().wait_streaming()) == [["t"]]
+
+
+def test_a_table_that_another_publication_holds_throughout_is_not_reported(
+    database: Database, new_relay: NewRelay
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    database.execute("CREATE PUBLICATION one FOR TABLE t; CREATE PUBLICATION two FOR TABLE t")
+    relay = new_relay(source={"publications": ["one", "two"]}).start().wait_streaming()
+    relay.stop()
+    database.execute("ALTER PUBLICATION one DROP TABLE t")
+    database.execute("ALTER PUBLICATION one ADD TABLE t; CREATE SCHEMA s")
+    database.execute("ALTER PUBLICATION two ADD TABLES IN SCHEMA s")
+    assert put_in(relay.start().wait_streaming()) == [["s.*"]]
+
+
+def put_in(relay: Relay) -> list[list[str]]:
+    """The tables and schemas that the relay has warned about at its start."""
+    return [event["tables"] for event in relay.log if "put into the publication" in event["event"]]
+
+
 TABLE_CHANGES = {
     "dropped": ("DROP TABLE gone", 1),
     "renamed": ("ALTER TABLE gone RENAME TO elsewhere", 2),
