@@ -1,7 +1,8 @@
 """Compare the widest rows with the largest record, in a sample of the tables that may have such rows.
 
-Only tables whose TOAST table could hold such a row, compressed, are sampled: those with the largest ones,
-some rows each, and only if we may SELECT from them (a run itself does not need that right).
+Only tables with values in their TOAST table are sampled: those with the largest ones, some rows each, and
+only if we may SELECT from them (a run itself does not need that right). How large it is tells little, since
+compression may make one byte of 250.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.check.findings import Finding, ok, some, warning
+from pgrelay.check.findings import Finding, ok, some, unexamined, warning
 from pgrelay.check.table_queries import Table
 from pgrelay.errors import PgrelayError
 from pgrelay.figures import counted, size
@@ -18,8 +19,6 @@ from pgrelay.postgres.catalog import Catalog
 
 _TABLES: Final = 10
 _ROWS: Final = 200
-# What Postgres's compression makes of bytes that are all the same, about.
-_BEST_COMPRESSION: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +36,29 @@ class Candidate:
 
 async def width_findings(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Finding]:
     """`stored` are the tables that hold the rows; `largest_record` in bytes."""
-    candidates = await _candidates(catalog, stored, largest_record)
+    candidates, total = await _candidates(catalog, stored)
     widths: dict[str, int] = {}
-    unread = [str(each) for each in candidates if not each.readable]
+    failed: list[Finding] = []
     for each in candidates:
         if each.readable:
             try:
                 widths[str(each)] = await _widest(catalog, each)
             except PgrelayError as refusal:
-                unread.append(f"{each} ({refusal})")
-    return judged(widths, unread, largest_record)
+                failed.append(unexamined(f"the width of rows in {each}", refusal))
+    closed = [str(each) for each in candidates if not each.readable]
+    return judged(widths, closed, total, largest_record) + failed
 
 
-async def _candidates(catalog: Catalog, stored: Sequence[Table], largest_record: int) -> list[Candidate]:
+async def _candidates(catalog: Catalog, stored: Sequence[Table]) -> tuple[list[Candidate], int]:
+    """Those to sample, and how many tables have large values."""
     query = sql.SQL(
-        "SELECT n.nspname, c.relname, has_table_privilege(c.oid, 'SELECT'), c.relpages "
+        "SELECT n.nspname, c.relname, has_table_privilege(c.oid, 'SELECT'), c.relpages, count(*) OVER () "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE c.oid = ANY (%s) AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > %s / {} "
+        "WHERE c.oid = ANY (%s) AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > 0 "
         "ORDER BY pg_relation_size(c.reltoastrelid) DESC LIMIT {}"
-    ).format(sql.Literal(_BEST_COMPRESSION), sql.Literal(_TABLES))
-    rows = await catalog.rows(query, ([table.oid for table in stored], largest_record))
-    return [Candidate(*row) for row in rows]
+    ).format(sql.Literal(_TABLES))
+    rows = await catalog.rows(query, ([table.oid for table in stored],))
+    return [Candidate(*row[:4]) for row in rows], rows[0][4] if rows else 0
 
 
 async def _widest(catalog: Catalog, table: Candidate) -> int:
@@ -70,8 +71,14 @@ async def _widest(catalog: Catalog, table: Candidate) -> int:
     return int((await catalog.rows(query))[0][0])
 
 
-def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -> list[Finding]:
-    """`widths` has the widest row of each table, in bytes; `unread` are tables that could not be read."""
+def judged(widths: dict[str, int], closed: Sequence[str], total: int, largest_record: int) -> list[Finding]:
+    """`widths` has the widest row of each sample, in bytes; `closed` are tables that we may not read.
+
+    `total` is how many tables have large values; some may be in neither.
+    """
+    limit = size(largest_record)
+    if not total:
+        return [ok(f"no table has values large enough (TOAST) for rows above {limit}")]
     wide = {table: width for table, width in widths.items() if width >= largest_record}
     found: list[Finding] = []
     if wide:
@@ -79,15 +86,14 @@ def judged(widths: dict[str, int], unread: Sequence[str], largest_record: int) -
         found.append(
             warning(
                 f"rows of up to {size(most)} in {some(sorted(wide))}",
-                f"message.max.bytes is {size(largest_record)}; a larger record can't be delivered",
+                f"message.max.bytes is {limit}; a larger record can't be delivered",
                 f"set message.max.bytes: {2 * most} in sink.kafka, and max.message.bytes for their topics",
             )
         )
-    if unread:
-        tables = f"{counted(len(unread), 'table')} with large values: {some(unread)}"
-        found.append(ok(f"{tables}; not searched for rows above {size(largest_record)}: not readable by us"))
-    if not found:
-        samples = f"samples of {counted(len(widths), 'table')} with large values have no row"
-        searched = samples if widths else "no table's values are large enough for rows"
-        found.append(ok(f"{searched} above {size(largest_record)}"))
+    elif widths:
+        of = f"{len(widths):,} of {counted(total, 'table')} with large values"
+        found.append(ok(f"samples of up to {_ROWS} rows from {of} have no row above {limit}"))
+    if closed:
+        tables = f"{counted(len(closed), 'table')} with large values: {some(closed)}"
+        found.append(ok(f"{tables}; not searched for rows above {limit}: no right to SELECT from them"))
     return found
