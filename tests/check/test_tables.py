@@ -1,7 +1,9 @@
 """The tables: what Postgres refuses once they are published, and what arrives differently than meant."""
 
+from dataclasses import replace
+
 from pgrelay.check.table_queries import Column
-from pgrelay.check.tables import conflicting, selected, unreadable, unselected
+from pgrelay.check.tables import conflicting, selected, truncated_whole, unreadable, unselected
 from pgrelay.encode.selection import Selection
 from pgrelay.encode.types import ColumnType, Encodings
 from tests.check.tables import published, table
@@ -48,3 +50,13 @@ def test_tables_that_the_relay_leaves_out_are_counted() -> None:
     ]
     (finding,) = unselected(every, selected(every, Selection(include=("a",))))
     assert (finding.level, finding.why) == ("warning", "there is nothing to relay")
+
+
+def test_truncates_of_a_table_published_as_its_root_are_a_warning() -> None:
+    root, part = table("days", 1), table("old", 2)
+    every = published(root, table("plain", 3), stored=(part,), roots={2: 1})
+    (finding,) = truncated_whole(every)
+    assert finding.level == "warning"
+    assert finding.what == "1 partitioned table published as one, with truncates: public.days"
+    assert truncated_whole(replace(every, truncates=False)) == []
+    assert truncated_whole(selected(every, Selection(exclude=(r"public\.days",)))) == []

@@ -27,6 +27,7 @@ async def table_findings(
         *await key_findings(catalog, config, published, relayed, selection),
         *conflicting(published),
         *unselected(published, relayed),
+        *truncated_whole(relayed),
         *await pattern_findings(catalog, config.records, published),
         *await _unlogged(catalog, published),
         *(await _unreadable(catalog, config, relayed, selection) if config.source.binary else []),
@@ -60,6 +61,21 @@ def conflicting(published: Published) -> list[Finding]:
             f"{counted(len(tables), 'table')} published with different columns: {some(tables)}",
             "Postgres ends the stream if its publications disagree on a table's columns",
             "give the table the same column list in all of source.publications",
+        )
+    ]
+
+
+def truncated_whole(relayed: Published) -> list[Finding]:
+    """Tables that lose a partition without a word from Postgres (pgoutput_truncate), if truncates matter."""
+    roots = set(relayed.roots.values())
+    tables = [table.quoted for table in relayed.tables if table.oid in roots]
+    if not tables or not relayed.truncates:
+        return []
+    return [
+        warning(
+            f"{counted(len(tables), 'partitioned table')} published as one, with truncates: {some(tables)}",
+            "Postgres sends nothing for a TRUNCATE, DETACH or DROP of one partition: consumers keep its rows",
+            "DELETE a partition's rows before such a statement; if you do, leave truncate out of publish",
         )
     ]
 
