@@ -55,6 +55,11 @@ def test_the_cure_follows_from_the_clients_error(code: int, text: str, cure: str
         ({"sasl.username": "relay", "security.protocol": "SSL"}, "sasl.username", "SASL_SSL"),
         ({"ssl.ca.location": "/ca.pem"}, "ssl.ca.location", "SSL"),
         (
+            {"ssl.ca.location": "/ca.pem", "sasl.username": "relay"},
+            "ssl.ca.location, sasl.username",
+            "SASL_SSL",
+        ),
+        (
             {"ssl.ca.location": "/ca.pem", "security.protocol": "SASL_PLAINTEXT"},
             "ssl.ca.location",
             "SASL_SSL",

@@ -56,6 +56,7 @@ def test_credentials_that_others_may_read_are_a_warning(options: dict[str, str],
     "options",
     [
         {"url": "http://r"},
+        {"url": "http://r", "ssl.key.location": "/key.pem", "ssl.key.password": "x"},
         {"url": "https://r", "basic.auth.user.info": "me:pw"},
         {"url": "https://me:pw@r", "ssl.ca.location": "/ca.pem"},
     ],

@@ -44,12 +44,13 @@ def protection(options: Mapping[str, str]) -> list[Finding]:
     """Warn of options for SASL or TLS that librdkafka passes over, as security.protocol includes neither."""
     protocol = _protocol(options)
     found = []
-    for prefix, meant in (("sasl.", "SASL_SSL"), ("ssl.", "SASL_SSL" if "sasl" in protocol else "SSL")):
-        unused = [name for name in options if name.startswith(prefix)]
-        if unused and prefix[:-1] not in protocol.split("_"):
-            what = f"{some(unused)} in sink.kafka without effect, since security.protocol is {protocol}"
-            why = "librdkafka connects without it, so the brokers may not let it in, or others may listen"
-            found.append(warning(what, why, f"set security.protocol: {meant} in sink.kafka"))
+    included = protocol.split("_")
+    left_out = [part for part in ("sasl", "ssl") if part not in included]
+    if unused := [name for name in options if name.partition(".")[0] in left_out]:
+        meant = "SASL_SSL" if "sasl" in included or any(n.startswith("sasl.") for n in unused) else "SSL"
+        what = f"{some(unused)} in sink.kafka without effect, since security.protocol is {protocol}"
+        why = "librdkafka connects without it, so the brokers may not let it in, or others may listen"
+        found.append(warning(what, why, f"set security.protocol: {meant} in sink.kafka"))
     if "ssl" in protocol and options.get("enable.ssl.certificate.verification", "").lower() in FALSE:
         what = "sink.kafka does not verify the brokers' certificates"
         cure = "remove enable.ssl.certificate.verification, and set ssl.ca.location to their authority's file"

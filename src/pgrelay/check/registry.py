@@ -56,7 +56,9 @@ def protection(options: Mapping[str, str]) -> list[Finding]:
 
 
 def _signs_in(options: Mapping[str, str]) -> bool:
-    return any(is_secret(name) for name in options) or "@" in options["url"]
+    # What belongs to our certificate stays here.
+    ours = (name for name in options if not name.startswith("ssl."))
+    return any(is_secret(name) for name in ours) or "@" in options["url"]
 
 
 def another_writers(subjects: Sequence[str]) -> list[Finding]:
