@@ -1,6 +1,6 @@
 """What a look at the publications tells about the time since the look before. No server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from pgrelay.config import SourceConfig
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.listed import Listed
-from pgrelay.relay.publications import Publications
+from pgrelay.relay.publications import Publications, PublishedTables
 
 Entries = Mapping[Listed, tuple[str, frozenset[int]]]
 
@@ -21,6 +21,14 @@ class FakeCatalog(Catalog):
 
     def __init__(self, *looks: Entries) -> None:
         self._looks = iter(looks)
+        self.tables = {1: "a", 2: "b"}
+        self.published = {1, 2}
+
+    async def published_tables(self, names: Sequence[str]) -> list[tuple[int, str, str]]:
+        return [(oid, "public", name) for oid, name in self.tables.items() if oid in self.published]
+
+    async def existing(self, oids: Collection[int]) -> frozenset[int]:
+        return frozenset(oids) & self.tables.keys()
 
     async def publications(self, names: Sequence[str]) -> dict[str, int]:
         return {"p": 16390}
@@ -89,3 +97,15 @@ async def test_a_first_look_at_a_slot_reports_tables_that_may_be_new_to_it() -> 
     [told] = entries
     assert "may have been put into the publication" in told["event"]
     assert (len(told["tables"]), told["count"]) == (20, 30)
+
+
+async def test_a_table_that_left_is_told_from_one_that_was_dropped() -> None:
+    """By every later look, because nobody may have seen the first."""
+    publications, catalog = Publications(SourceConfig(dsn="", slot="s", publications=("p",))), FakeCatalog()
+    every = {1: "public.a", 2: "public.b"}
+    assert await publications.tables(catalog) == PublishedTables(every, frozenset())
+    catalog.published = {1}
+    for _ in range(2):
+        assert await publications.tables(catalog) == PublishedTables({1: "public.a"}, frozenset({2}))
+    catalog.published, catalog.tables = {3}, {2: "b", 3: "a"}
+    assert await publications.tables(catalog) == PublishedTables({3: "public.a"}, frozenset({2}))

@@ -10,7 +10,7 @@ from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
 from pgrelay.postgres.catalog import Catalog, SlotWal
-from pgrelay.relay.publications import Publications
+from pgrelay.relay.publications import Publications, PublishedTables
 from pgrelay.relay.renames import Renames
 from pgrelay.relay.server_poll import ServerPoll
 from tests.clock import Clock
@@ -31,8 +31,8 @@ class FakeCatalog(Catalog):
         self._clock.now += self._takes_s
         return WAL
 
-    async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        return [("public", "t")]
+    async def published_tables(self, names: Sequence[str]) -> list[tuple[int, str, str]]:
+        return [(16400, "public", "t")]
 
 
 class FakePublications(Publications):
@@ -82,7 +82,7 @@ async def test_results_are_ready_when_the_loop_is_woken(clock: Clock) -> None:
     assert (polling.poll.wal_end, polling.poll.published) == (0, None)
     await polling.once()
     assert polling.poll.wal_end == WAL.wal_end
-    assert polling.poll.published == frozenset({"public.t"})
+    assert polling.poll.published == PublishedTables({16400: "public.t"}, frozenset())
     assert polling.store.left == 0
 
 

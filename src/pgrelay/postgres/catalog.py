@@ -7,7 +7,7 @@ Views".
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -219,22 +219,24 @@ class Catalog:
         query = sql.SQL("SELECT pubname, oid FROM pg_publication WHERE pubname = ANY (%s)")
         return dict(await self.rows(query, (list(names),)))
 
-    async def published_tables(self, names: Sequence[str]) -> list[tuple[str, str]] | None:
-        """Schema and name of the tables whose rows these publications send: partitions, or their root.
+    async def published_tables(self, names: Sequence[str]) -> list[tuple[int, str, str]] | None:
+        """OID, schema and name of the tables whose rows these publications send: partitions, or their root.
 
         None if that can't be known now, since the view opens each table: somebody, such as a prepared
         transaction, has locked one, or one was dropped meanwhile, or there are too many.
         """
         query = sql.SQL(
-            "SELECT DISTINCT schemaname, tablename FROM pg_publication_tables WHERE pubname = ANY (%s) "
-            "ORDER BY schemaname, tablename"
+            "SELECT DISTINCT c.oid, schemaname, tablename FROM pg_publication_tables "
+            "JOIN pg_namespace n ON n.nspname = schemaname "
+            "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = tablename "
+            "WHERE pubname = ANY (%s) ORDER BY schemaname, tablename"
         )
         async with self._asking() as connection:
             try:
                 async with connection.transaction():
                     await connection.execute("SET LOCAL lock_timeout = '500ms'")
                     cursor = await connection.execute(query, (list(names),))
-                    return [(row[0], row[1]) for row in await cursor.fetchall()]
+                    return [(oid, schema, name) for oid, schema, name in await cursor.fetchall()]
             except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
                 return None
             except psycopg.errors.InternalError_ as error:
@@ -242,21 +244,23 @@ class Catalog:
                     raise
                 return None
 
-    async def unidentified(self, tables: Sequence[tuple[str, str]]) -> list[str]:
-        """Those of the tables, given by schema and name, whose rows have no replica identity; quoted.
+    async def existing(self, oids: Collection[int]) -> frozenset[int]:
+        """Those of the OIDs that are a table's."""
+        query = sql.SQL("SELECT oid FROM pg_class WHERE oid = ANY (%s)")
+        return frozenset(row[0] for row in await self.rows(query, (list(oids),)))
+
+    async def unidentified(self, oids: Collection[int]) -> list[str]:
+        """Those of the tables whose rows have no replica identity; quoted.
 
         While one is published, Postgres refuses to update or delete its rows.
         """
         query = sql.SQL(
-            "SELECT c.oid::regclass::text FROM unnest(%s::text[], %s::text[]) AS given (schema, name) "
-            "JOIN pg_namespace n ON n.nspname = given.schema "
-            "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = given.name "
-            "WHERE c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid "
+            "SELECT c.oid::regclass::text FROM pg_class c WHERE c.oid = ANY (%s) "
+            "AND c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid "
             "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate "
             "ELSE i.indisreplident END) ORDER BY 1"
         )
-        schemas, names = ([table[part] for table in tables] for part in (0, 1))
-        return [row[0] for row in await self.rows(query, (schemas, names))]
+        return [row[0] for row in await self.rows(query, (list(oids),))]
 
     async def in_recovery(self) -> bool:
         """Whether the server is a standby."""

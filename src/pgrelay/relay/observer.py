@@ -1,6 +1,7 @@
 """What the outside sees of a session: metrics, readiness, and a warning in the log if an answer is late."""
 
 import time
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
 import structlog
@@ -9,7 +10,7 @@ from pgrelay.encode.needs import FactsNeeded, Need
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import SlotWal
-from pgrelay.relay.publications import MOST_NAMED
+from pgrelay.relay.publications import MOST_NAMED, PublishedTables
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
 
@@ -31,7 +32,20 @@ _OLDEST_LATE: Final = (
 )
 
 _LETTERS_CURE: Final = "read the dead letters' topic: headers name LSN, column and error"
-_TABLES_CURE: Final = "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy them again"
+_LEFT: Final = (
+    "tables left the publication",
+    "if they should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy them again",
+)
+_DROPPED: Final = (
+    "published tables were dropped",
+    "consumers keep their rows, since Postgres sends nothing for a DROP; one that was made anew and has not "
+    "joined the publication: ALTER PUBLICATION ... ADD TABLE, then copy it",
+)
+_RENAMED: Final = (
+    "published tables were renamed",
+    "they are relayed under the new name: adapt consumers, and what names them in records; if another table "
+    "has the old name now, and should be relayed: ALTER PUBLICATION ... ADD TABLE, then copy it",
+)
 
 
 class _Stall(NamedTuple):
@@ -88,7 +102,7 @@ class Observer:
         self._needed_since = 0.0
         self._recovering = False
         self._spool_failed_at: _Progress | None = None
-        self._published: frozenset[str] | None = None
+        self._published: Mapping[int, str] | None = None
 
     def asked(self, wal: SlotWal) -> None:
         """Publish what the server says about the slot, before a session that may never begin."""
@@ -234,17 +248,31 @@ class Observer:
             reason = f"no answer for {_SILENT_S:g} s from {_asked(need)}"
             self._stall(_UNANSWERED, reason, reason=reason)
 
-    def _watch_tables(self, published: frozenset[str]) -> None:
+    def _watch_tables(self, tables: PublishedTables) -> None:
         """Log changes: the stream does not report a table that was dropped, renamed or unpublished."""
-        before, self._published = self._published, published
-        if before is None or before != published:
-            self._metrics.set_published_tables(len(published))
-        if before is not None and (left := before - published):
-            named = sorted(left)[:MOST_NAMED]
-            _log.warning("tables left the publication", tables=named, count=len(left), cure=_TABLES_CURE)
-            self._health.troubles.tell(f"tables left the publication: {', '.join(named)}", _TABLES_CURE)
-        if before is not None and (joined := published - before):
+        before, now = self._published, tables.names
+        if before == now:
+            return
+        self._published = now
+        self._metrics.set_published_tables(len(now))
+        if before is None:
+            return
+        gone = before.keys() - now.keys()
+        self._tell_tables(_LEFT, [before[oid] for oid in gone & tables.left])
+        self._tell_tables(_DROPPED, [before[oid] for oid in gone - tables.left])
+        stayed = before.keys() & now.keys()
+        self._tell_tables(
+            _RENAMED, [f"{before[oid]} to {now[oid]}" for oid in stayed if before[oid] != now[oid]]
+        )
+        if joined := [now[oid] for oid in now.keys() - before.keys()]:
             _log.info("tables joined the publication", tables=sorted(joined)[:MOST_NAMED], count=len(joined))
+
+    def _tell_tables(self, event: tuple[str, str], tables: list[str]) -> None:
+        """`event`: what happened to these, and the cure."""
+        if tables:
+            (what, cure), named = event, sorted(tables)[:MOST_NAMED]
+            _log.warning(what, tables=named, count=len(tables), cure=cure)
+            self._health.troubles.tell(f"{what}: {', '.join(named)}", cure)
 
 
 def _asked(need: Need) -> str:

@@ -4,6 +4,7 @@ PostgreSQL 18 does not send what was written while one was missing, and only war
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -20,6 +21,17 @@ _log = structlog.get_logger(__name__)
 MOST_NAMED: Final = 20
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedTables:
+    """`names` has the tables whose rows the server sends, as `schema.table`, by OID.
+
+    `left`: the OIDs of those that were among them when this process looked before, and still exist.
+    """
+
+    names: Mapping[int, str]
+    left: frozenset[int]
+
+
 class Publications:
     """The configured publications, by name and OID, as this process has seen them."""
 
@@ -29,6 +41,8 @@ class Publications:
         self._oids: Mapping[str, int] = {}
         # See `listed.entries`.
         self._entries: Mapping[listed.Listed, tuple[str, frozenset[int]]] = {}
+        # The OIDs of tables that are or were published, and exist.
+        self._tables: frozenset[int] = frozenset()
 
     async def require(self, catalog: Catalog, slot: Slot | None) -> None:
         """Check that all exist. A missing one is created if there is no slot yet. Raises SetupError."""
@@ -76,6 +90,17 @@ class Publications:
         self._oids = now
         await self._warn_of_put_back(catalog)
 
+    async def tables(self, catalog: Catalog) -> PublishedTables | None:
+        """None if that can't be known now: see `Catalog.published_tables`."""
+        published = await catalog.published_tables(self.names)
+        if published is None:
+            return None
+        names = {oid: f"{schema}.{table}" for oid, schema, table in published}
+        gone = self._tables - names.keys()
+        left = await catalog.existing(gone) if gone else frozenset()
+        self._tables = left | names.keys()
+        return PublishedTables(names, left)
+
     def _missing(self, present: Mapping[str, int]) -> list[str]:
         return [name for name in self.names if name not in present]
 
@@ -115,8 +140,8 @@ class Publications:
 
 async def _warn_of_refused_changes(catalog: Catalog, created: str) -> None:
     """At once, since it is the applications' writes that fail."""
-    tables = await catalog.published_tables([created])
-    if unidentified := await catalog.unidentified(tables or []):
+    tables = await catalog.published_tables([created]) or ()
+    if unidentified := await catalog.unidentified([oid for oid, _, _ in tables]):
         _log.warning(
             "Postgres refuses UPDATE and DELETE of tables without a primary key while they are published",
             tables=unidentified,

@@ -11,7 +11,7 @@ from typing import Final
 
 from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.postgres.catalog import Catalog, SlotWal
-from pgrelay.relay.publications import Publications
+from pgrelay.relay.publications import Publications, PublishedTables
 from pgrelay.relay.renames import Renames
 from pgrelay.relay.tasks import cancelled
 
@@ -25,7 +25,7 @@ _PURGED_AT_ONCE: Final = 10
 
 class ServerPoll:
     """`wal` is what the server last said about its WAL and the slot; `published` is the tables whose rows it
-    then sent, as `schema.table`. Both are None before the first answer.
+    then sent. Both are None before the first answer.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ServerPoll:
     ) -> None:
         """`wake` is called at the end of each poll."""
         self.wal: SlotWal | None = None
-        self.published: frozenset[str] | None = None
+        self.published: PublishedTables | None = None
         self._catalog = catalog
         self._slot = slot
         self._publications = publications
@@ -81,9 +81,7 @@ class ServerPoll:
     async def _ask(self, relayed_lsn: int) -> None:
         self.wal = await self._catalog.slot_wal(self._slot)
         await self._publications.check(self._catalog, relayed_lsn)
-        tables = await self._catalog.published_tables(self._publications.names)
-        if tables is not None:
-            self.published = frozenset(f"{schema}.{table}" for schema, table in tables)
+        self.published = await self._publications.tables(self._catalog) or self.published
         await self._renames.ask(self._catalog)
         await self._purge_prepared(self.wal.restart_lsn or 0)
 

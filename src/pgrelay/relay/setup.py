@@ -45,7 +45,7 @@ async def check_topics(catalog: Catalog, config: Config) -> None:
     row comes.
     """
     topics, selection = topics_of(config), selection_of(config)
-    for schema, table in await catalog.published_tables(config.source.publications) or ():
+    for _, schema, table in await catalog.published_tables(config.source.publications) or ():
         if selection.takes(f"{schema}.{table}"):
             topics.claim(schema, table)
 
