@@ -55,7 +55,7 @@ def test_a_superusers_relay_creates_the_publication_itself(database: Database, n
     """Only a superuser may publish all tables. Other tests create it for the role of docs/security.md."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     relay = new_relay(source={"dsn": database.dsn}).start().wait_streaming()
-    assert relay.events("publication created")[0]["tables"] == "all tables"
+    assert relay.events("creating the publication")[0]["tables"] == "all tables"
     assert relay.events(REFUSED) == []
     database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()

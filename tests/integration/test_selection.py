@@ -291,6 +291,20 @@ class TestRoutes:
         assert "table one.users" in relay.log[-1]["event"]
         assert "table two.users" in relay.log[-1]["event"]
 
+    def test_tables_that_share_a_topic_at_the_start_leave_no_publication(
+        self, database: Database, new_relay: NewRelay
+    ) -> None:
+        """Nor a slot: both would stay behind, unused."""
+        for schema in ("one", "two"):
+            database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.users (id int PRIMARY KEY)")
+        relay = new_relay(source={"dsn": database.dsn}, records={"topic": "{prefix}.{table}"}).start()
+        assert relay.wait_exit() == 2
+        assert "table one.users" in relay.log[-1]["event"]
+        with database.connect() as connection:
+            slots = "SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s"
+            left = connection.execute(f"SELECT pubname FROM pg_publication UNION ALL {slots}", [relay.prefix])
+            assert left.fetchall() == []
+
     def test_a_route_resolves_a_collision(self, database: Database, new_relay: NewRelay) -> None:
         route = {"match": r"two\.users", "topic": "{prefix}.others"}
         relay = new_relay(records={"topic": "{prefix}.{table}", "routes": [route]}).start().wait_streaming()

@@ -8,7 +8,7 @@ Views".
 import asyncio
 import math
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import sql
 
-from pgrelay.errors import SetupError, SourceUnavailable
+from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, hang_up, query_error
 
@@ -150,6 +150,19 @@ class Catalog:
         async with self._asking() as connection:
             cursor = await connection.execute(query, parameters or None)
             return await cursor.fetchall() if cursor.description else []
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """What is asked inside is one transaction, which an error rolls back."""
+        await self.rows(sql.SQL("BEGIN"))
+        try:
+            yield
+            await self.rows(sql.SQL("COMMIT"))
+        except BaseException:
+            # The connection may be the error; then the server rolls back by itself.
+            with suppress(PgrelayError):
+                await self.rows(sql.SQL("ROLLBACK"))
+            raise
 
     @asynccontextmanager
     async def _asking(

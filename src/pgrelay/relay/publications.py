@@ -63,9 +63,9 @@ class Publications:
                 f"source.publications: {', '.join(missing)} does not exist in database {catalog.database}; "
                 "run CREATE PUBLICATION, or correct the name"
             )
-        await catalog.create_publication(missing[0], config.table_names())
         holds = ", ".join(config.tables) or "all tables"
-        _log.info("publication created", publication=missing[0], tables=holds)
+        _log.info("creating the publication", publication=missing[0], tables=holds)
+        await catalog.create_publication(missing[0], config.table_names())
         await _warn_of_refused_changes(catalog, missing[0])
 
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:

@@ -17,28 +17,31 @@ _log = structlog.get_logger(__name__)
 
 async def prepare(
     catalog: Catalog,
-    config: SourceConfig,
+    config: Config,
     publications: Publications,
     resume_point: ResumePoint,
     slot: Slot | None,
 ) -> None:
-    """Create the publication if the configuration says so, and check what the slot needs.
+    """Create the publication if the configuration says so, and check what the slot and the topics need.
 
     `slot` is the slot as it was found, None if there is none. Raises SetupError if something is missing or
     wrong, GapError if the slot is gone.
     """
     if slot is None and resume_point.system is not None:
         raise GapError(
-            f"slot {config.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} never reach "
-            f"the topics; {BEGIN_ANEW}"
+            f"slot {config.source.slot} is gone: changes since {format_lsn(resume_point.confirmed_lsn)} "
+            f"never reach the topics; {BEGIN_ANEW}"
         )
     if slot is not None:
-        check_kind(slot, config.slot, catalog.database)
-    await publications.require(catalog, slot)
+        check_kind(slot, config.source.slot, catalog.database)
+    # Tables that are refused leave no publication that nobody uses.
+    async with catalog.transaction():
+        await publications.require(catalog, slot)
+        await _check_topics(catalog, config)
     await publications.check(catalog, resume_point.flush_lsn)
 
 
-async def check_topics(catalog: Catalog, config: Config) -> None:
+async def _check_topics(catalog: Catalog, config: Config) -> None:
     """Refuse published tables that would share a topic by accident, before a row of theirs comes.
 
     Raises SetupError. Tables that can't be listed now, or are published later, are checked when their first

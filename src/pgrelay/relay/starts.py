@@ -41,7 +41,7 @@ from pgrelay.relay.resume_point import ResumePoint
 from pgrelay.relay.server import Server
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
-from pgrelay.relay.setup import check_own, check_same, check_topics, make_slot, prepare
+from pgrelay.relay.setup import check_own, check_same, make_slot, prepare
 from pgrelay.relay.spooling import open_spool, spool_of
 from pgrelay.relay.supply import Supply
 
@@ -141,8 +141,7 @@ class Starts:
                     await self._require_topics(sink)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
-        await prepare(catalog, config.source, self._publications, self.resume_point, found)
-        await check_topics(catalog, config)
+        await prepare(catalog, config, self._publications, self.resume_point, found)
         if found is None:
             await self._check_rest(server.system.systemid)
             self._observer.creates_slot(config.source.slot)
