@@ -1,5 +1,7 @@
-"""The commands. No logic lives here: each loads the configuration, calls the package that does the work, and
-turns its result into text on stdout and its errors into exit codes."""
+"""The commands. Each loads the configuration, has a package do the work, and prints the result on stdout.
+
+`main` turns errors into exit codes. No other logic lives here.
+"""
 
 import asyncio
 import importlib.util

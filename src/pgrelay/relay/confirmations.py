@@ -66,7 +66,10 @@ class Confirmations:
             self.confirmed_lsn = confirmable
 
     def last_position_pending(self) -> bool:
-        """Write the last position without delay; true until Kafka has acknowledged it."""
+        """Whether the position reached is not in Kafka yet; writes it, without the usual pause.
+
+        False if no positions are kept.
+        """
         if self._positions is None:
             return False
         self._positions.keep(self._ledger.flush_lsn, at_once=True)

@@ -85,7 +85,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._current: Session | None = None
-        # How the last session ended: careful, and how far it had read.
+        # Of the last session, at its end: `Session.careful`, and how far it had read.
         self._was_careful, self._read_lsn = True, 0
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
@@ -155,10 +155,14 @@ class Daemon:
             return
         if not helped:
             raise error
+        # The next producer sends batches no larger than the topic takes.
         await self._starts.close_sink(error)
 
     def stop(self) -> None:
-        """Request a stop. A stream finishes what is in flight, unless asked twice; all else is cancelled."""
+        """Request a stop. A session whose stream has begun first finishes what is in flight.
+
+        If this is the second request, or there is no such session, whatever runs is cancelled.
+        """
         again = self._stop.is_set()
         self._stop.set()
         if self._current is not None and not again:
@@ -195,7 +199,7 @@ class Daemon:
 
     async def _session(self) -> None:
         """One session, from connecting to its end. Returns when asked to stop."""
-        # Until a stream begins: what is refused before that, another session would not get past either.
+        # A record that is refused before the stream begins would be refused again, however carefully sent.
         self._was_careful = True
         dsn = self._config.source.dsn
         async with Catalog(dsn) as catalog, Source(dsn) as source:

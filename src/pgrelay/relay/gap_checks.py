@@ -48,7 +48,10 @@ class Upstream:
             check_received(delivered.timeline, delivered.timeline_began, delivered.reaches, self.primary)
 
     async def check_further(self, kept: Delivered | None, known: Delivered | None) -> None:
-        """`check` the further of Kafka's position and what this process knows to be delivered."""
+        """Check Kafka's position, `kept`, or what this process has delivered, `known`: the higher of them.
+
+        Raises as `check`.
+        """
         further = known if known is not None and (kept is None or kept.lsn < known.lsn) else kept
         if further is not None:
             await self.check(further)

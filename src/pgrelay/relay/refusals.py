@@ -62,11 +62,11 @@ class Refusals:
         return sink.model_copy(update={"kafka": {**sink.kafka, "batch.size": str(batch)}})
 
     async def help(self, error: RecordRefused, careful: bool, read_lsn: int) -> bool:
-        """Whether another session may get further than the one that this has ended.
+        """Prepare the next session for what has ended this one; false if it would end the same way.
 
-        `careful`: it sent one transaction after the other; `read_lsn` is how far it had read. Raises
-        KafkaUnavailable if the topic's limits can't be had yet, and RecordRefused if it refused a record that
-        has no key, and not for that reason.
+        `careful`: the ended session sent one transaction after the other; `read_lsn` is how far it had read.
+        Raises KafkaUnavailable if the topic can't be asked for its limits yet. Raises RecordRefused if the
+        lack of a key looked like the reason, but the topic, which is not compacted, needs none.
         """
         again = error.by_broker and not careful
         if again:

@@ -43,7 +43,8 @@ class Supply:
             case Announcement():
                 self._encoder.met(*await self._announce_with_ahead(need))
             case _:
-                # That of transactions, which Avro needs schemas for, exists since the start.
+                # A TopicNeeded: of logical messages or, in Avro, of transactions. The start has required
+                # the latter topic, so if one is missing here, it is the former.
                 await self._sink.topics.require(need.topic, "messages")
                 self._encoder.met(await self._register(need.schemas))
 

@@ -19,7 +19,7 @@ def read_u32(data: bytes, pos: int) -> int:
 class Cursor:
     """Reads fields one after the other and refuses to read past the end, or to leave bytes behind.
 
-    `message` is the message's name in errors; `pos` is the offset of the next unread byte.
+    `pos` is the offset of the next unread byte. Errors name the message, `message`, and the field, `what`.
     """
 
     def __init__(self, message: str, data: bytes, pos: int = 0) -> None:

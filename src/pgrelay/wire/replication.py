@@ -92,7 +92,8 @@ def check_frame(frame: bytes) -> None:
 
 
 def id_after_tag(frame: bytes) -> int:
-    """The first field of every change: the xid inside a stream, the relation's or type's OID outside."""
+    """The number right after the message's tag: in a stream the xid, else the relation's or type's OID."""
+    # Where the number ends: in a stream, the body begins there.
     if len(frame) < STREAMED_BODY:
         raise ProtocolError(f"message {chr(frame[HEADER_SIZE])!r} is truncated").at(frame_lsn(frame))
     return read_u32(frame, BODY)
