@@ -19,6 +19,7 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.progress import Ledger
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.errand import Errand
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
@@ -83,7 +84,7 @@ class FakeSession(Session):
         self._commits = None
         self.confirmations = self.position = FakeConfirmations()
         self.sink = self.kafka = FakeSink()
-        self.committing = False
+        self.errand = Errand(lambda: None)
         self.recovering = recovering
         self.server_poll = FakePoll()
         self.needing = FakeEncoder()
@@ -121,7 +122,7 @@ def stalled(observer: Observer, clock: Clock, *, committing: bool) -> FakeSessio
     """A session whose commit, or else its one record, Kafka leaves without an answer."""
     session = FakeSession()
     observer.begins(session)
-    session.committing, session.kafka.under_way = committing, int(not committing)
+    session.errand.committing, session.kafka.under_way = committing, int(not committing)
     watch(observer, session, clock, 11)
     return session
 
@@ -131,7 +132,7 @@ def test_a_successful_commit_ends_a_stall_even_if_nothing_follows(
 ) -> None:
     session = stalled(observer, clock, committing=True)
     assert health.reason == STALLED
-    session.committing = False
+    session.errand.committing = False
     with capture_logs() as logs:
         watch(observer, session, clock, 3)
     assert health.ready

@@ -203,7 +203,7 @@ class Observer:
                 self._unacknowledged(sink, late)
             else:
                 self._recovered()
-        elif sink.in_queue == 0 and not session.committing:
+        elif sink.in_queue == 0 and not session.errand.committing:
             # A stall may have held up only a commit, with nothing queued behind it.
             self._acknowledged_at = now
             self._watch_need(session.encoder.need, now)

@@ -3,15 +3,15 @@
 Theory of operation. The loop takes turns. A turn takes in Kafka's delivery reports, moves the flush LSN,
 sends a status update if one is due, and then does one bounded slice of work, the first of these that applies:
 
-1. hand over records that the producer had no room for; until they are gone, nothing else is read or encoded
-2. start an errand: a due commit to Kafka (exactly once), or what the encoder needs from outside; until it is
-   done, all else waits
-3. ask which subtransactions of a streamed transaction were rolled back; replay a transaction from the spool
-4. take in frames that were read and not yet taken
-5. read frames from the socket
+1. wait for the errand that is under way: nothing below happens until it is over
+2. hand over records that the producer had no room for; until they are gone, nothing else is read or encoded
+3. begin an errand: a due commit to Kafka (exactly once), or what the encoder needs from outside
+4. encode what was fed to the encoder earlier and is not encoded yet
+5. begin an errand: ask which subtransactions of a transaction that has just ended were rolled back
+6. take in a slice, from the spool or from the socket, and encode it: see intake.py
 
-After a refusal by Kafka, each of 2 to 5 also waits for the transaction before: see `careful`. The last two
-wait while the ledger is full. So memory is bounded by one slice, the ledger and the producer's
+A session that an earlier one's refused record has made `careful` does 3 to 6 only once the transaction before
+is confirmed; but a due commit does not wait. So memory is bounded by one slice, the ledger and the producer's
 queue, and keepalives are answered in the middle of any transaction. If there is nothing to do, the loop rests
 until bytes arrive, a report may have come, the next status update or server poll is due, or an errand or poll
 has ended. Nothing awaits per row.
@@ -29,7 +29,6 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import EVERY, Segment
-from pgrelay.errors import PgrelayError
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
@@ -37,15 +36,11 @@ from pgrelay.progress import Ledger
 from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.entries import Entries
+from pgrelay.relay.errand import Errand
+from pgrelay.relay.intake import Intake
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.supply import Supply
-from pgrelay.relay.tasks import cancelled
-from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
-
-# A slice: large enough to be worth the turn, small enough to take a few milliseconds.
-_SLICE_FRAMES: Final = 500
-_SLICE_BYTES: Final = 256 * 1024
 
 # While records are in flight: the first and the longest rest before looking for reports again.
 _REST_LEAST_S: Final = 0.001
@@ -61,8 +56,7 @@ _KEEP_S: Final = 2.0
 class Session:
     """Its parts are public for the observer and the daemon.
 
-    `committing` is true while a commit to Kafka is under way, `recovering` until it is known what was
-    delivered.
+    `recovering` is true until it is known what was delivered.
     """
 
     def __init__(
@@ -87,17 +81,14 @@ class Session:
         self.ledger = ledger
         self.confirmations = confirmations
         self.server_poll = server_poll
-        self.committing = False
+        self.errand = Errand(source.wake)
         self.recovering = commits is not None
         self._metrics = metrics
         self._commits = commits
         self._careful_until = careful_until
         self._supply = supply
-        self._errand: asyncio.Task[None] | None = None
         self._rest_s = _REST_LEAST_S
-        self._frames: list[bytes] = []
-        self._taken = 0
-        self._behind = False
+        self._intake = Intake(source, assembler, ledger, confirmations)
         self._outbox = Outbox()
         self.entries = Entries(sink, ledger, self._outbox, commits)
 
@@ -117,10 +108,9 @@ class Session:
                     await self._rest()
         finally:
             await self.server_poll.close()
-            if not self.committing:
+            if not self.errand.committing:
                 # A commit under way must run to its end, or nobody would know if it took effect.
-                await cancelled(self._errand)
-                self._errand = None
+                await self.errand.cancel()
 
     async def finish(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for what is in flight, and confirm it; false if time ran out."""
@@ -132,7 +122,7 @@ class Session:
 
     async def close(self) -> None:
         """Drop whatever is left, including a commit that has failed or not ended."""
-        await cancelled(self._errand)
+        await self.errand.cancel()
         self.assembler.close()
         self.assembler.spool.close()
 
@@ -143,7 +133,7 @@ class Session:
         return unsettled
 
     async def settle(self, timeout_s: float) -> None:
-        """After trouble elsewhere: give the producer's queue a moment to be acknowledged."""
+        """After trouble elsewhere: wait up to `timeout_s` for whole transactions to be acknowledged."""
         await self.sink.drain(self._settling, timeout_s)
 
     def _settling(self) -> bool:
@@ -165,7 +155,7 @@ class Session:
 
     def _committing(self, commits: Commits) -> bool:
         """Like `_settling`, for exactly once: true while a commit is under way, or one more is needed."""
-        if self._errand is not None and not self._errand_done(self._errand):
+        if not self.errand.over():
             return True
         self._advance()
         if self._refused:
@@ -180,9 +170,9 @@ class Session:
 
     @property
     def careful(self) -> bool:
-        """Each transaction waits until the one before is confirmed, so that a refused one is known.
+        """Send a transaction only once the one before is confirmed: then it is known which one is refused.
 
-        That is up to the LSN that an earlier session had read when Kafka refused something of it.
+        So it is until all is confirmed that an earlier session had read when Kafka refused something of it.
         """
         return self.ledger.flush_lsn < self._careful_until
 
@@ -223,7 +213,7 @@ class Session:
 
     def _work(self) -> bool:
         """Do one slice; false if there was nothing to do."""
-        if self._errand is not None and not self._errand_done(self._errand):
+        if not self.errand.over():
             return False
         if self._outbox:
             return self._hand_over()
@@ -238,14 +228,9 @@ class Session:
         if not self.encoder.pending:
             if self.assembler.doubtful:
                 return self._send_on_errand(self._settle_doubtful(self.assembler.doubtful))
-            if self.assembler.replaying:
-                self.assembler.replay(_SLICE_BYTES)
-            elif not self.ledger.full and (self._taken < len(self._frames) or self._read()):
-                self._taken = self.assembler.receive_all(self._frames, self._taken)
-                self.ledger.seen(self.assembler.server_lsn)
-            elif self._commits is not None and self._commits.due(nothing_else=True):
-                return self._commit(self._commits)
-            else:
+            if not self._intake.take_in():
+                if self._commits is not None and self._commits.due(nothing_else=True):
+                    return self._commit(self._commits)
                 return False
             self.encoder.feed(self.assembler.take())
         self._encode()
@@ -262,48 +247,14 @@ class Session:
 
     def _commit(self, commits: Commits) -> bool:
         assert not self._outbox, "a commit covers all that entered the ledger"
-        self.committing = True
-        return self._send_on_errand(commits.commit())
-
-    def _send_on_errand(self, errand: Coroutine[None, None, None]) -> bool:
-        """Start what must be awaited before encoding goes on; the loop turns meanwhile."""
-        self._errand = asyncio.create_task(errand)
-        self._errand.add_done_callback(lambda _: self.source.wake())
+        self.errand.begin(commits.commit(), commit=True)
         return False
 
-    def _errand_done(self, errand: asyncio.Task[None]) -> bool:
-        if not errand.done():
-            return False
-        self._errand = None
-        # Transactions may have piled up, each followed by a keepalive: `_read` goes past those.
-        self._behind = self._behind or not self.committing
-        self.committing = False
-        errand.result()
-        return True
-
-    def _read(self) -> bool:
-        """Fetch what the socket has, up to a keepalive or, if we have fallen behind, past keepalives."""
-        self._frames = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
-        self._taken = 0
-        self._answer(self._frames)
-        size = sum(len(frame) for frame in self._frames) if self._behind else 0
-        # So that the needs of many small transactions are met together.
-        while self._behind and size < _SLICE_BYTES and len(self._frames) < _SLICE_FRAMES:
-            try:
-                more = self.source.read(_SLICE_FRAMES, _SLICE_BYTES)
-            except PgrelayError:
-                # It is raised again, once the frames before it are taken.
-                break
-            self._behind = bool(more)
-            self._frames += more
-            size += sum(len(frame) for frame in more)
-            self._answer(more)
-        return bool(self._frames)
-
-    def _answer(self, frames: list[bytes]) -> None:
-        """Some keepalives, which end what was fetched, want an answer at once."""
-        if frames and frames[-1][0] == KEEPALIVE and PrimaryKeepalive.parse(frames[-1]).reply:
-            self.confirmations.ask_for_one()
+    def _send_on_errand(self, work: Coroutine[None, None, None]) -> bool:
+        self.errand.begin(work)
+        # Nothing is read until it is over, so transactions may pile up.
+        self._intake.behind = True
+        return False
 
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
@@ -336,12 +287,12 @@ class Session:
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
         waiting = self.confirmations.waiting or not self.ledger.idle
-        if waiting or self._outbox or self._errand is not None:
+        if waiting or self._outbox or self.errand.under_way:
             rest_s = min(rest_s, self._rest_s)
             self._rest_s = min(self._rest_s * 2, _REST_MOST_S)
-        if self._errand is not None:
+        if self.errand.under_way:
             # Nothing is read meanwhile, so bytes that arrive must not end the rest.
-            await asyncio.wait((self._errand,), timeout=max(rest_s, 0))
+            await self.errand.wait(max(rest_s, 0))
         elif self._outbox or self.ledger.full or self._waits_for_the_last():
             # Bytes may have arrived, but nothing is read now.
             await asyncio.sleep(max(rest_s, 0))

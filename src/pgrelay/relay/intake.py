@@ -1,0 +1,64 @@
+"""What enters the assembler: frames from the socket, or a transaction from the spool. A slice at a time."""
+
+from typing import Final
+
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.errors import PgrelayError
+from pgrelay.postgres.source import Source
+from pgrelay.progress import Ledger
+from pgrelay.relay.confirmations import Confirmations
+from pgrelay.wire.replication import KEEPALIVE, PrimaryKeepalive
+
+# A slice: large enough to be worth the turn, small enough to take a few milliseconds.
+_SLICE_FRAMES: Final = 500
+_SLICE_BYTES: Final = 256 * 1024
+
+
+class Intake:
+    """`behind`: transactions may have piled up in the socket, so the next read goes past keepalives."""
+
+    def __init__(
+        self, source: Source, assembler: Assembler, ledger: Ledger, confirmations: Confirmations
+    ) -> None:
+        self.behind = False
+        self._source = source
+        self._assembler = assembler
+        self._ledger = ledger
+        self._confirmations = confirmations
+        self._frames: list[bytes] = []
+        self._taken = 0
+
+    def take_in(self) -> bool:
+        """Take in a slice; false if nothing has arrived, or the ledger has no room for more."""
+        if self._assembler.replaying:
+            self._assembler.replay(_SLICE_BYTES)
+            return True
+        if self._ledger.full or (self._taken == len(self._frames) and not self._read()):
+            return False
+        self._taken = self._assembler.receive_all(self._frames, self._taken)
+        self._ledger.seen(self._assembler.server_lsn)
+        return True
+
+    def _read(self) -> bool:
+        """Read what the socket has: a slice up to a keepalive or, if we are behind, past keepalives."""
+        self._frames = self._source.read(_SLICE_FRAMES, _SLICE_BYTES)
+        self._taken = 0
+        self._answer(self._frames)
+        size = sum(len(frame) for frame in self._frames) if self.behind else 0
+        # So that the needs of many small transactions are met together.
+        while self.behind and size < _SLICE_BYTES and len(self._frames) < _SLICE_FRAMES:
+            try:
+                more = self._source.read(_SLICE_FRAMES, _SLICE_BYTES)
+            except PgrelayError:
+                # The next read raises it again, once the frames before it are taken.
+                break
+            self.behind = bool(more)
+            self._frames += more
+            size += sum(len(frame) for frame in more)
+            self._answer(more)
+        return bool(self._frames)
+
+    def _answer(self, frames: list[bytes]) -> None:
+        """Answer a keepalive that wants it. If there is one, it is the last of what was read."""
+        if frames and frames[-1][0] == KEEPALIVE and PrimaryKeepalive.parse(frames[-1]).reply:
+            self._confirmations.ask_for_one()

@@ -1,0 +1,197 @@
+"""Sessions as the relay builds them; only the server, the producer and the poll of the server are fakes."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.events import TransactionBegin
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
+from pgrelay.encode.records import BY_KEY, Record, Segment
+from pgrelay.errors import RecordRefused
+from pgrelay.handover import Delivery
+from pgrelay.kafka.offsets import Delivered
+from pgrelay.kafka.sink import Sink
+from pgrelay.kafka.transactional import TransactionalSink
+from pgrelay.metrics import Metrics
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.source import Source
+from pgrelay.progress import Ledger
+from pgrelay.relay.commits import Commits
+from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.positions import Positions
+from pgrelay.relay.server_poll import ServerPoll
+from pgrelay.relay.session import Session
+from pgrelay.relay.supply import Supply
+from tests.encode.encoding import encoder_of
+from tests.relay.relaying import TIMEOUT_S, answer, upstream
+from tests.relay.test_positions import OFFSETS
+
+TAKEN: Final = b"taken"
+REFUSED: Final = b"refused"
+
+
+class FakeSource(Source):
+    """A server that has sent nothing. Counts reads and waits, and keeps what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.reads = self.waits = 0
+        self.told: list[int] = []
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        self.reads += 1
+        return []
+
+    async def wait_readable(self, timeout_s: float | None) -> None:
+        self.waits += 1
+        await asyncio.sleep(0)
+
+    def send_status(self, received_lsn: int, flush_lsn: int) -> bool:
+        self.told.append(flush_lsn)
+        return True
+
+
+class FakeSink(Sink):
+    """A producer that refuses REFUSED: as it is handed over, or else once it is with the broker.
+
+    Its other records are acknowledged one by one, whenever somebody awaits a report.
+    """
+
+    def __init__(self, by_broker: bool = False) -> None:
+        self.shut_out = self.hurried = False
+        self.room = True
+        self._by_broker = by_broker
+        self._failure = self._refused_batch = None
+        self._waiting: list[Delivery] = []
+
+    @property
+    def in_queue(self) -> int:
+        return len(self._waiting)
+
+    def poll(self) -> int:
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    def hurry(self) -> bool:
+        self.hurried = True
+        return False
+
+    def produce(self, records: list[Record], start: int, delivery: Delivery) -> int:
+        if not self.room:
+            return start
+        for _, _, value, _, _ in records[start:]:
+            if value != REFUSED:
+                self._waiting.append(delivery)
+            elif self._by_broker:
+                self._failure = RecordRefused("refused")
+            else:
+                raise RecordRefused("refused")
+        return len(records)
+
+    def acknowledge(self) -> None:
+        self._waiting.pop(0).report(None, None)
+
+    async def _await_report(self, timeout_s: float, known: object = None) -> None:
+        assert known is self._failure
+        await asyncio.sleep(0)
+        if self._waiting:
+            self.acknowledge()
+
+
+class FakeTransactions(FakeSink, TransactionalSink):
+    """The same with transactions, which go on once `recovers` and `commits` are set.
+
+    `committed` is the LSNs.
+    """
+
+    def __init__(self, by_broker: bool = False) -> None:
+        super().__init__(by_broker)
+        self.timeout_s = TIMEOUT_S
+        self.recovers, self.commits = asyncio.Event(), asyncio.Event()
+        self.recovers.set()
+        self.commits.set()
+        self.committed: list[int] = []
+        self._spent_by = self._purged = None
+
+    async def recover(self) -> Delivered | None:
+        await self.recovers.wait()
+        return None
+
+    async def commit(self, position: Delivered) -> None:
+        await self.commits.wait()
+        self.committed.append(position.lsn)
+
+
+class FakePoll(ServerPoll):
+    """Asks the server nothing."""
+
+    def __init__(self) -> None: ...
+
+    def turn(self, relayed_lsn: int) -> None: ...
+
+    def rest_s(self) -> float:
+        return float("inf")
+
+    async def close(self) -> None: ...
+
+
+def session_of(
+    source: Source,
+    sink: Sink,
+    ledger: Ledger | None = None,
+    *,
+    careful_until: int = 0,
+    keeps_positions: bool = False,
+) -> Session:
+    """A session from LSN 0, exactly once if the sink has transactions."""
+    ledger, encoder, server = ledger or Ledger(), encoder_of(), upstream(0, answer(0))
+    spool = Spool(Path("never opened"))
+    assembler = Assembler(spool, PreparedStore(spool), memory_limit=1 << 20)
+    positions = Positions(sink, OFFSETS, server) if keeps_positions else None
+    commits = Commits(sink, ledger, encoder, server, None) if isinstance(sink, TransactionalSink) else None
+    return Session(
+        source=source,
+        sink=sink,
+        assembler=assembler,
+        encoder=encoder,
+        ledger=ledger,
+        metrics=Metrics(),
+        confirmations=Confirmations(source, ledger, positions, 10.0),
+        commits=commits,
+        careful_until=careful_until,
+        supply=Supply(encoder, Catalog(""), sink, None),
+        server_poll=FakePoll(),
+    )
+
+
+def enter(session: Session, end_lsn: int, *values: bytes, ends: bool = True) -> None:
+    """Enter a transaction with a record of each value, as if it was just encoded."""
+    segment = Segment(TransactionBegin(700, end_lsn - 1, 0))
+    segment.records = [("t", None, value, None, BY_KEY) for value in values]
+    if ends:
+        segment.end_lsn = end_lsn
+    session.ledger.seen(end_lsn)
+    session.entries.enter([segment])
+
+
+def end(session: Session, end_lsn: int) -> None:
+    """End the transaction that `enter` did not."""
+    segment = Segment(None)
+    segment.end_lsn = end_lsn
+    session.entries.enter([segment])
+
+
+async def turns(session: Session, most: int = 10_000, *, until_committing: bool = False) -> None:
+    """Run the session for so many turns at most, or until a commit is under way."""
+    stop, taken = asyncio.Event(), 0
+
+    def turned(_: Session) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == most or (until_committing and session.errand.committing):
+            stop.set()
+
+    await asyncio.wait_for(session.run(stop, turned), 10)

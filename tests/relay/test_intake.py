@@ -1,0 +1,109 @@
+"""How much is read from the socket at a time, and when a keepalive is answered. There is no server."""
+
+from pathlib import Path
+
+import pytest
+
+from pgrelay.assembly.assembler import Assembler
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
+from pgrelay.errors import ProtocolError, SourceUnavailable
+from pgrelay.postgres.source import Source
+from pgrelay.progress import Ledger
+from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.intake import Intake
+from tests.wire import build
+
+
+class FakeSource(Source):
+    """Each read gives the next of these; then the server ends the stream."""
+
+    def __init__(self, *reads: list[bytes]) -> None:
+        super().__init__("")
+        self._reads = list(reads)
+
+    def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        if not self._reads:
+            raise SourceUnavailable("the server ended the stream")
+        return self._reads.pop(0)
+
+
+class FakeAssembler(Assembler):
+    """Takes whatever frames are read, and counts them."""
+
+    def __init__(self) -> None:
+        spool = Spool(Path("never opened"))
+        super().__init__(spool, PreparedStore(spool), memory_limit=0)
+        self.frames = 0
+
+    def receive_all(self, frames: list[bytes], start: int) -> int:
+        self.frames = len(frames) - start
+        return len(frames)
+
+
+class FakeConfirmations(Confirmations):
+    """Counts the status updates that the server asked for."""
+
+    def __init__(self, source: Source, ledger: Ledger) -> None:
+        super().__init__(source, ledger, None, 10.0)
+        self.asked = 0
+
+    def ask_for_one(self) -> None:
+        self.asked += 1
+
+
+class Reading(Intake):
+    """Reads from a server that sends these."""
+
+    def __init__(self, *reads: list[bytes]) -> None:
+        source, ledger = FakeSource(*reads), Ledger()
+        self.assembler = FakeAssembler()
+        self.confirmations = FakeConfirmations(source, ledger)
+        super().__init__(source, self.assembler, ledger, self.confirmations)
+
+    def frames(self, behind: bool = False) -> int:
+        """The number of frames that are taken in next."""
+        self.behind = self.behind or behind
+        return self.assembler.frames if self.take_in() else 0
+
+
+def transactions(number: int) -> list[list[bytes]]:
+    """As the server sends them to a client that is not behind: with a keepalive after each."""
+    return [[b"w" * 30, build.keepalive(lsn, reply=lsn == 2)] for lsn in range(1, number + 1)]
+
+
+@pytest.mark.parametrize(("behind", "then"), [(True, 6), (False, 2)], ids=["behind", "not behind"])
+def test_frames_that_have_piled_up_are_read_together(behind: bool, then: int) -> None:
+    """So the new tables in them are asked for together."""
+    reading = Reading(*transactions(4), [])
+    assert reading.frames() == 2
+    assert reading.frames(behind) == then
+    assert reading.confirmations.asked == 1
+
+
+def test_what_has_been_caught_up_with_is_behind_no_more() -> None:
+    reading = Reading(*transactions(2), [], *transactions(2))
+    assert reading.frames(behind=True) == 4
+    assert reading.frames() == 2
+
+
+def test_frames_read_together_are_at_most_a_slice() -> None:
+    reading = Reading(*transactions(1000), [])
+    assert reading.frames(behind=True) == 500
+    reading = Reading(*([bytes(100_000), build.keepalive(1)] for _ in range(9)), [])
+    assert reading.frames(behind=True) == 6
+
+
+def test_the_end_of_a_stream_comes_after_the_frames_before_it() -> None:
+    reading = Reading(*transactions(2))
+    assert reading.frames(behind=True) == 4
+    with pytest.raises(SourceUnavailable):
+        reading.frames()
+
+
+def test_a_keepalive_that_can_not_be_read_drops_no_frames_before_it() -> None:
+    """The session ends with them: read on, the stream would confirm past them."""
+    reading = Reading(*transactions(1), [b"w" * 30, build.keepalive(2)[:-1]], *transactions(1))
+    with pytest.raises(ProtocolError, match="PrimaryKeepalive"):
+        reading.frames(behind=True)
+    assert reading.assembler.frames == 0
