@@ -145,10 +145,11 @@ def session_of(
     *,
     careful_until: int = 0,
     keeps_positions: bool = False,
+    spool: Spool | None = None,
 ) -> Session:
     """A session from LSN 0, exactly once if the sink has transactions."""
     ledger, encoder, server = ledger or Ledger(), encoder_of(), upstream(0, answer(0))
-    spool = Spool(Path("never opened"))
+    spool = spool or Spool(Path("never opened"))
     assembler = Assembler(spool, PreparedStore(spool), memory_limit=1 << 20)
     positions = Positions(sink, OFFSETS, server) if keeps_positions else None
     commits = Commits(sink, ledger, encoder, server, None) if isinstance(sink, TransactionalSink) else None

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import cast
 
+from structlog.testing import capture_logs
+
 from pgrelay.config import Config
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SourceUnavailable
 from pgrelay.kafka.sink import Sink
@@ -127,6 +129,38 @@ async def stopped(daemon: Daemon, once: asyncio.Event) -> None:
     done, _ = await asyncio.wait([running], timeout=10)
     assert done, "it does not stop"
     await running
+
+
+class Hanging(Ending):
+    """Confirms 0/7, and neither finishes nor closes."""
+
+    def __init__(self, began: asyncio.Event, error: Exception) -> None:
+        super().__init__(began, error)
+        self.finishing = asyncio.Event()
+
+    async def finish(self, grace_s: float) -> bool:
+        self.finishing.set()
+        self.confirmations.confirmed_lsn = 7
+        await asyncio.sleep(3600)
+        return True
+
+    async def close(self) -> None:
+        await asyncio.sleep(3600)
+
+
+async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirmed() -> None:
+    """The second request cuts whatever runs, the end of the session too."""
+    began = asyncio.Event()
+    session = Hanging(began, SourceUnavailable("not raised"))
+    daemon = Given(session)
+    running = asyncio.create_task(daemon.run())
+    await began.wait()
+    daemon.stop()
+    with capture_logs() as logs:
+        await session.finishing.wait()
+        daemon.stop()
+        await asyncio.wait_for(running, 10)
+    assert logs[-1] == {"event": "stopped", "confirmed": "0/7", "log_level": "info"}
 
 
 async def test_losing_postgres_during_a_stop_keeps_the_rest_of_the_grace() -> None:

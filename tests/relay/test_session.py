@@ -1,12 +1,17 @@
 """How a session with a refused record ends, and when a session does not read. There is no server."""
 
 import asyncio
+import contextlib
+from pathlib import Path
 
 import pytest
 
+from pgrelay.assembly.spool import Spool
 from pgrelay.errors import RecordRefused
+from pgrelay.kafka.offsets import Delivered
 from pgrelay.progress import Ledger
 from pgrelay.relay.session import Session
+from pgrelay.relay.tasks import cancelled
 from tests.relay.sessions import (
     REFUSED,
     TAKEN,
@@ -152,3 +157,31 @@ async def test_a_full_queue_is_sent_without_lingering_for_more() -> None:
     enter(session, 2, TAKEN)
     await turns(session, 3)
     assert kafka.hurried
+
+
+class SlowToEnd(FakeTransactions):
+    """A commit must be cancelled several times until it ends."""
+
+    async def commit(self, position: Delivered) -> None:
+        for _ in range(5):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+
+async def test_a_session_that_is_cut_while_it_closes_gives_up_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgrelay.relay.tasks._AGAIN_S", 0.01)
+    spool = Spool(tmp_path)
+    spool.open()
+    session = session_of(FakeSource(), SlowToEnd(), spool=spool)
+
+    enter(session, 2, TAKEN)
+    await turns(session, until_committing=True)
+    closing = asyncio.create_task(session.close())
+    await asyncio.sleep(0)
+    await cancelled(closing)
+    assert closing.cancelled()
+    again = Spool(tmp_path)
+    again.open()
+    again.close()

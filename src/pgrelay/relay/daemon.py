@@ -222,12 +222,18 @@ class Daemon:
             if failure is not None:
                 raise failure
         finally:
-            await session.close()
-            self._current = None
-            self._observer.publish(session)
-            if session.ledger.flush_lsn > self._starts.resume_point.flush_lsn:
-                self._backoff.reset()
-            self._starts.ended(session)
+            try:
+                await session.close()
+            finally:
+                # Even if the wait is cut: the next session, or the last line of the log, needs the position.
+                self._ended(session)
+
+    def _ended(self, session: Session) -> None:
+        self._current = None
+        self._observer.publish(session)
+        if session.ledger.flush_lsn > self._starts.resume_point.flush_lsn:
+            self._backoff.reset()
+        self._starts.ended(session)
 
     async def _run(self, session: Session) -> Exception | None:
         """Run a session until it was asked to stop. Returns the error that ended it before, if one did."""

@@ -122,9 +122,12 @@ class Session:
 
     async def close(self) -> None:
         """Drop whatever is left, including a commit that has failed or not ended."""
-        await self.errand.cancel()
-        self.assembler.close()
-        self.assembler.spool.close()
+        try:
+            await self.errand.cancel()
+        finally:
+            # Even if the wait is cut, as by a second request to stop: another relay may want the directory.
+            self.assembler.close()
+            self.assembler.spool.close()
 
     def _finishing(self) -> bool:
         """Like `_settling`, with status updates: the server may cut a silent client within the grace."""

@@ -54,7 +54,10 @@ async def each(do: Callable[[T], Awaitable[U]], of: Iterable[T], at_once: int) -
 
 
 def cut(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and again each second until it has ended: its cleanup may wait for long, too."""
+    """Cancel a task, and again each second until it has ended: its cleanup may wait for long, too.
+
+    So what a cleanup must do even then comes before its first `await`, or in a `finally`.
+    """
     if not task.done():
         task.cancel()
         asyncio.get_running_loop().call_later(_AGAIN_S, cut, task)
