@@ -66,6 +66,10 @@ class FakeSink(Sink):
         self._failure = self._refused_batch = None
         self._waiting: list[Delivery] = []
 
+    def fail(self) -> None:
+        """A record is refused, in another thread's call: nobody has been told yet."""
+        self._failure = RecordRefused("refused")
+
     @property
     def in_queue(self) -> int:
         return len(self._waiting)

@@ -148,6 +148,21 @@ class Hanging(Ending):
         await asyncio.sleep(3600)
 
 
+class Unfinished(Ending):
+    """Kafka has refused something, which is known only at the end."""
+
+    async def finish(self, grace_s: float) -> bool:
+        return False
+
+
+async def test_a_stop_that_leaves_transactions_behind_says_so_once() -> None:
+    began = asyncio.Event()
+    with capture_logs() as logs:
+        await stopped(Given(Unfinished(began, SourceUnavailable("not raised"))), once=began)
+    warnings = [log["event"] for log in logs if log["log_level"] == "warning"]
+    assert warnings == ["stopping before Kafka has acknowledged everything; the rest will be sent again"]
+
+
 async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirmed() -> None:
     """The second request cuts whatever runs, the end of the session too."""
     began = asyncio.Event()

@@ -92,6 +92,17 @@ async def test_a_stop_waits_for_a_commit() -> None:
     assert source.told[-1] == 2
 
 
+@pytest.mark.parametrize("kafka", [FakeSink(), FakeTransactions()], ids=["at least once", "exactly once"])
+async def test_a_stop_with_a_refused_record_has_not_finished(kafka: FakeSink) -> None:
+    """Else nobody would be told, if the stop came before the error was raised."""
+    session = session_of(FakeSource(), kafka)
+    await turns(session, 3)
+    kafka.fail()
+    assert await session.finish(10), "nothing was on its way"
+    enter(session, 2, REFUSED)
+    assert not await session.finish(10)
+
+
 @pytest.mark.parametrize(("most", "is_read"), [(2, True), (1, False)], ids=["room", "full"])
 async def test_nothing_is_read_while_the_ledger_is_full(most: int, is_read: bool) -> None:
     source = FakeSource()

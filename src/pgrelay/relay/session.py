@@ -113,12 +113,15 @@ class Session:
                 await self.errand.cancel()
 
     async def finish(self, grace_s: float) -> bool:
-        """Wait up to `grace_s` for what is in flight, and confirm it; false if time ran out."""
+        """Wait up to `grace_s` for what is in flight, and confirm it.
+
+        False if whole transactions are left: time ran out, or Kafka has refused one of them.
+        """
         drained = await self.sink.drain(self._finishing, grace_s)
         if drained:
             await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
         self.confirmations.send()
-        return drained
+        return drained and not (self._refused and self.ledger.waiting)
 
     async def close(self) -> None:
         """Drop whatever is left, including a commit that has failed or not ended."""
