@@ -8,6 +8,6 @@ from tests.clock import Clock
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("backoff", "commits", "observer", "positions", "renames", "server_poll"):
+    for module in ("backoff", "exactly_once", "observer", "positions", "renames", "server_poll"):
         monkeypatch.setattr(f"pgrelay.relay.{module}.time", clock)
     return clock

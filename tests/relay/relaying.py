@@ -2,14 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Event
+from pgrelay.assembly.prepared import PreparedStore
+from pgrelay.assembly.spool import Spool
 from pgrelay.encode.records import Segment
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.exactly_once import ExactlyOnce
 from pgrelay.relay.gap_checks import Upstream
 from tests.encode.encoding import OPTIONS, encoder_of, segments, transaction
 from tests.wire import build
@@ -21,6 +25,7 @@ FIRST, SECOND, THIRD = 0x1800, 0x2800, 0x3800
 """Where transactions commit; each ends 8 bytes later."""
 
 TIMEOUT_S: Final = 60.0
+SPOOL: Final = Spool(Path("never opened"))
 TABLE: Final = 16384
 RELATION: Final = build.relation(TABLE, "public", "people", "d", [Column("id", INT4, key=True)])
 
@@ -54,7 +59,8 @@ class Relaying:
         self.ledger = Ledger(slot_lsn)
         self.encoder = encoder_of(replace(OPTIONS, headers=True))
         server = upstream(slot_lsn, answer(wal_end))
-        self.commits = Commits(self.kafka, self.ledger, self.encoder, server, known)
+        self.assembler = assembler(SPOOL)
+        self.commits = ExactlyOnce(self.kafka, self.ledger, self.assembler, self.encoder, server, known)
         self._entry = InFlight(None)
 
     def take(self, events: list[Event]) -> list[int]:
@@ -68,7 +74,7 @@ class Relaying:
     def _enter(self, segment: Segment) -> None:
         if segment.begin is not None:
             self._entry = self.ledger.begin(segment.begin.commit_us)
-        self.commits.hold(self._entry, bool(segment.records))
+        self.commits.entered(self._entry, 0, has_records=bool(segment.records))
         if segment.end_lsn is not None:
             self.ledger.seen(segment.end_lsn)
             self.ledger.end(segment.end_lsn)
@@ -78,7 +84,7 @@ class Relaying:
         self.ledger.seen(lsn)
         position = self.ledger.reached(lsn)
         assert position is not None
-        self.commits.hold(position, records=False)
+        self.commits.entered(position, lsn, has_records=False)
 
     async def commit(self) -> Delivered:
         await self.commits.commit()
@@ -89,6 +95,10 @@ class Relaying:
         """The LSN that may be confirmed to Postgres."""
         self.ledger.advance()
         return self.ledger.flush_lsn
+
+
+def assembler(spool: Spool) -> Assembler:
+    return Assembler(spool, PreparedStore(spool), memory_limit=1 << 20)
 
 
 def upstream(slot_lsn: int, wal_end: Callable[[], Awaitable[int]]) -> Upstream:

@@ -1,12 +1,9 @@
 """Sessions as the relay builds them; only the server, the producer and the poll of the server are fakes."""
 
 import asyncio
-from pathlib import Path
 from typing import Final
 
-from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import TransactionBegin
-from pgrelay.assembly.prepared import PreparedStore
 from pgrelay.assembly.spool import Spool
 from pgrelay.encode.records import BY_KEY, Record, Segment
 from pgrelay.errors import RecordRefused
@@ -18,14 +15,16 @@ from pgrelay.metrics import Metrics
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
+from pgrelay.relay.exactly_once import ExactlyOnce
+from pgrelay.relay.guarantee import DeliveryGuarantee
 from pgrelay.relay.positions import Positions
 from pgrelay.relay.server_poll import ServerPoll
 from pgrelay.relay.session import Session
 from pgrelay.relay.supply import Supply
 from tests.encode.encoding import encoder_of
-from tests.relay.relaying import TIMEOUT_S, answer, upstream
+from tests.relay.relaying import SPOOL, TIMEOUT_S, answer, assembler, upstream
 from tests.relay.test_positions import OFFSETS
 
 TAKEN: Final = b"taken"
@@ -153,19 +152,21 @@ def session_of(
 ) -> Session:
     """A session from LSN 0, exactly once if the sink has transactions."""
     ledger, encoder, server = ledger or Ledger(), encoder_of(), upstream(0, answer(0))
-    spool = spool or Spool(Path("never opened"))
-    assembler = Assembler(spool, PreparedStore(spool), memory_limit=1 << 20)
+    held = assembler(spool or SPOOL)
     positions = Positions(sink, OFFSETS, server) if keeps_positions else None
-    commits = Commits(sink, ledger, encoder, server, None) if isinstance(sink, TransactionalSink) else None
+    confirmations = Confirmations(source, ledger, positions, 10.0)
+    guarantee: DeliveryGuarantee = AtLeastOnce(sink, ledger, confirmations)
+    if isinstance(sink, TransactionalSink):
+        guarantee = ExactlyOnce(sink, ledger, held, encoder, server, None)
     return Session(
         source=source,
         sink=sink,
-        assembler=assembler,
+        assembler=held,
         encoder=encoder,
         ledger=ledger,
         metrics=Metrics(),
-        confirmations=Confirmations(source, ledger, positions, 10.0),
-        commits=commits,
+        confirmations=confirmations,
+        guarantee=guarantee,
         careful_until=careful_until,
         supply=Supply(encoder, Catalog(""), sink, None),
         server_poll=FakePoll(),

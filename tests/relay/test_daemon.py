@@ -15,11 +15,10 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.daemon import Daemon
-from pgrelay.relay.entries import Entries
 from pgrelay.relay.observer import Observer
-from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.refusals import Refusals
 from pgrelay.relay.session import Session
 from pgrelay.status.health import Health
@@ -59,7 +58,7 @@ class Ending(Session):
         self.ledger = Ledger()
         self._careful_until = 0
         self.confirmations = Unsent()
-        self.entries = Entries(cast(Sink, None), self.ledger, Outbox(), None)
+        self.guarantee = AtLeastOnce(cast(Sink, None), self.ledger, self.confirmations)
 
     async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
         self.began.set()

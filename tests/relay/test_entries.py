@@ -1,10 +1,10 @@
-"""The LSN up to which records have entered, before Kafka acknowledges any. There is no server."""
+"""What the delivery guarantee is told of transactions and positions. There is no server."""
 
 from pgrelay.assembly.events import Reached, TransactionBegin
 from pgrelay.encode.records import BY_KEY, Record, Segment
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.entries import Entries
 from pgrelay.relay.outbox import Outbox
 
@@ -18,64 +18,69 @@ class FakeSink(Sink):
         pass
 
 
-class FakeCommits(Commits):
-    """Records what it was given to hold: a transaction with records, or only a position."""
+class FakeGuarantee(AtLeastOnce):
+    """Records what it is told: where an entry ends, how far its records reach, and if it has any."""
 
     def __init__(self) -> None:
-        self.held: list[tuple[InFlight, bool]] = []
+        self.told: list[tuple[InFlight, int, bool]] = []
 
-    def hold(self, entry: InFlight, records: bool) -> None:
-        self.held.append((entry, records))
+    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
+        self.told.append((entry, reaches, has_records))
 
 
 class Entrance:
     """Everything that an entry needs."""
 
-    def __init__(self, commits: Commits | None = None) -> None:
+    def __init__(self) -> None:
         self.ledger = Ledger()
         self.ledger.seen(20)
         self.outbox = Outbox()
-        self.entries = Entries(FakeSink(), self.ledger, self.outbox, commits)
+        self.guarantee = FakeGuarantee()
+        self.entries = Entries(FakeSink(), self.ledger, self.outbox, self.guarantee)
 
-    def relayed(self, begin: TransactionBegin | None, records: list[Record], end_lsn: int | None) -> int:
+    def enter(
+        self, begin: TransactionBegin | None, records: list[Record], end_lsn: int | None
+    ) -> tuple[int, bool]:
+        """Enter a segment. Returns how far its records reach, and if it has any, as the guarantee is told."""
         segment = Segment(begin)
         segment.records = records
         segment.end_lsn = end_lsn
         self.entries.enter([segment])
-        return self.entries.relayed_lsn
+        return self.guarantee.told[-1][1:]
 
 
-def test_the_relayed_lsn_advances_before_kafka_acknowledges() -> None:
+def test_whoever_has_a_record_has_received_wal_past_the_beginning_of_its_commit() -> None:
     entrance = Entrance()
-    assert entrance.relayed(TransactionBegin(700, 3, 0), [], 4) == 0
-    assert entrance.relayed(TransactionBegin(701, 5, 0), [RECORD], 9) == 6
-    assert entrance.relayed(TransactionBegin(None, 9, 0), [RECORD], 9) == 9  # a message, which ends there
+    assert entrance.enter(TransactionBegin(700, 3, 0), [], 4) == (4, False)
+    assert entrance.enter(TransactionBegin(701, 5, 0), [RECORD], 9) == (6, True)
+    message = TransactionBegin(None, 9, 0)
+    assert entrance.enter(message, [RECORD], 9) == (9, True), "it ends there"
     assert entrance.ledger.flush_lsn == 0
 
 
 def test_a_transaction_continues_in_later_segments() -> None:
     entrance = Entrance()
-    assert entrance.relayed(TransactionBegin(700, 5, 0), [], None) == 0
+    assert entrance.enter(TransactionBegin(700, 5, 0), [], None) == (6, False)
     assert entrance.ledger.in_transaction
-    assert entrance.relayed(None, [RECORD], None) == 6
-    assert entrance.relayed(None, [RECORD], 9) == 6
+    assert entrance.enter(None, [RECORD], None) == (6, True)
+    assert entrance.enter(None, [RECORD], 9) == (6, True)
     assert not entrance.ledger.in_transaction
     assert entrance.ledger.ended_lsn == 9
-
-
-def test_with_exactly_once_nothing_counts_as_relayed_before_its_commit() -> None:
-    commits = FakeCommits()
-    entrance = Entrance(commits)
-    assert entrance.relayed(TransactionBegin(701, 5, 0), [RECORD], 9) == 0
-    entrance.entries.enter([Reached(12)])
-    assert [(entry.end_lsn, records) for entry, records in commits.held] == [(9, True), (12, False)]
+    first, *others = (entry for entry, _, _ in entrance.guarantee.told)
+    assert all(entry is first for entry in others)
+    assert first.records == 2
     assert entrance.outbox
 
 
-def test_with_exactly_once_commits_learn_which_transactions_have_records() -> None:
-    commits = FakeCommits()
-    entrance = Entrance(commits)
-    entrance.relayed(TransactionBegin(700, 3, 0), [], 4)
-    entrance.relayed(TransactionBegin(701, 5, 0), [], None)
-    entrance.relayed(None, [RECORD], 9)
-    assert [records for _, records in commits.held] == [False, False, True]
+def test_a_position_enters_without_records() -> None:
+    entrance = Entrance()
+    entrance.entries.enter([Reached(12)])
+    assert [(entry.end_lsn, *told) for entry, *told in entrance.guarantee.told] == [(12, 12, False)]
+    assert not entrance.outbox
+
+
+def test_a_position_within_a_transaction_does_not_enter() -> None:
+    entrance = Entrance()
+    entrance.enter(TransactionBegin(700, 5, 0), [RECORD], None)
+    entrance.entries.enter([Reached(4)])
+    assert len(entrance.guarantee.told) == 1

@@ -18,6 +18,7 @@ from pgrelay.encode.needs import FactsNeeded, Need, TopicNeeded
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.progress import Ledger
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.errand import Errand
 from pgrelay.relay.observer import Observer
@@ -76,16 +77,22 @@ class FakePoll(ServerPoll):
         self.published = None
 
 
+class FakeGuarantee(AtLeastOnce):
+    """Recovers as long as it is told to, as if by exactly once."""
+
+    recovering = False
+
+
 class FakeSession(Session):
     """The part of an at-least-once session by which the observer judges whether Kafka answers."""
 
     def __init__(self, recovering: bool = False) -> None:
         self.ledger = Ledger()
-        self._commits = None
         self.confirmations = self.position = FakeConfirmations()
         self.sink = self.kafka = FakeSink()
         self.errand = Errand(lambda: None)
-        self.recovering = recovering
+        self.guarantee = self.delivery = FakeGuarantee(self.kafka, self.ledger, self.confirmations)
+        self.delivery.recovering = recovering
         self.server_poll = FakePoll()
         self.needing = FakeEncoder()
         self.encoder = cast(Encoder, self.needing)
@@ -215,7 +222,7 @@ def test_a_session_that_reads_its_position_is_not_ready_because_nothing_waits(
     observer.begins(session)
     watch(observer, session, clock, 3)
     assert health.reason == "learning from Kafka what was delivered"
-    session.recovering = False
+    session.delivery.recovering = False
     watch(observer, session, clock, 1)
     assert health.ready
 

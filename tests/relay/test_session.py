@@ -70,7 +70,7 @@ async def test_a_stop_does_not_wait_for_an_errand_other_than_a_commit() -> None:
     kafka.recovers.clear()
     session = session_of(FakeSource(), kafka)
     await turns(session, 3)
-    assert session.recovering
+    assert session.guarantee.recovering
     assert not session.errand.under_way
     assert await session.finish(3600)
 

@@ -7,23 +7,18 @@ from pgrelay.encode.records import Segment
 from pgrelay.handover import Delivery
 from pgrelay.kafka.sink import Sink
 from pgrelay.progress import InFlight, Ledger
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.guarantee import DeliveryGuarantee
 from pgrelay.relay.outbox import Outbox
 
 
 class Entries:
-    """The entries of one session. With exactly once, each is held for the next commit to Kafka.
+    """The transactions and positions of one session; the delivery guarantee is told of each."""
 
-    `relayed_lsn` is the earliest WAL end that includes every transaction whose records consumers may have,
-    acknowledged or not; 0 if they have none yet.
-    """
-
-    def __init__(self, sink: Sink, ledger: Ledger, outbox: Outbox, commits: Commits | None) -> None:
-        self.relayed_lsn = 0
+    def __init__(self, sink: Sink, ledger: Ledger, outbox: Outbox, guarantee: DeliveryGuarantee) -> None:
         self._sink = sink
         self._ledger = ledger
         self._outbox = outbox
-        self._commits = commits
+        self._guarantee = guarantee
         # For the transaction that has begun and not ended.
         self._entry: InFlight | None = None
         self._delivery: Delivery | None = None
@@ -38,8 +33,8 @@ class Entries:
 
     def _enter_position(self, lsn: int) -> None:
         position = self._ledger.reached(lsn)
-        if self._commits is not None and position is not None:
-            self._commits.hold(position, records=False)
+        if position is not None:
+            self._guarantee.entered(position, lsn, has_records=False)
 
     def _enter_segment(self, segment: Segment) -> None:
         if segment.begin is not None:
@@ -50,17 +45,13 @@ class Entries:
         entry, delivery = self._entry, self._delivery
         assert entry is not None, "a segment goes on from none"
         assert delivery is not None
-        if self._commits is not None:
-            self._commits.hold(entry, records=bool(segment.records))
+        self._guarantee.entered(entry, self._reaches, has_records=bool(segment.records))
         records = segment.records
         if segment.has_truncate:
             records = self._sink.topics.to_every_partition(records)
         if records:
             entry.records += len(records)
             self._outbox.add(delivery, records)
-            if self._commits is None:
-                # With exactly once, readers see nothing before a commit, whose position includes it.
-                self.relayed_lsn = self._reaches
         if segment.end_lsn is not None:
             self._ledger.end(segment.end_lsn)
             self._entry = self._delivery = None

@@ -127,7 +127,7 @@ class Observer:
 
     def begins(self, session: Session) -> None:
         """The stream flows from now on, or once it is known what was delivered."""
-        self._recovering = session.recovering
+        self._recovering = session.guarantee.recovering
         self._acknowledged_at = time.monotonic()
         self._standing = None
         if self.spool_failing:
@@ -139,7 +139,7 @@ class Observer:
             self._health.streaming()
 
     def turned(self, session: Session) -> None:
-        if self._recovering and not session.recovering:
+        if self._recovering and not session.guarantee.recovering:
             self.begins(session)
         if self._spool_failed_at is not None:
             self._watch_spool(session, self._spool_failed_at)
@@ -212,7 +212,7 @@ class Observer:
 
     def _late(self, session: Session, now: float) -> str | None:
         """What the slot has waited for too long; None if nothing."""
-        standing = session.standing
+        standing = session.guarantee.standing
         if standing is None or standing != self._standing:
             self._standing, self._stands_since = standing, now
         elif now - self._stands_since > _LATE_S:

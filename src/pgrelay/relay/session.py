@@ -33,10 +33,10 @@ from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
-from pgrelay.relay.commits import Commits
 from pgrelay.relay.confirmations import Confirmations
 from pgrelay.relay.entries import Entries
 from pgrelay.relay.errand import Errand
+from pgrelay.relay.guarantee import Commit, DeliveryGuarantee
 from pgrelay.relay.intake import Intake
 from pgrelay.relay.outbox import Outbox
 from pgrelay.relay.server_poll import ServerPoll
@@ -54,10 +54,7 @@ _KEEP_S: Final = 2.0
 
 
 class Session:
-    """Its parts are public for the observer and the daemon.
-
-    `recovering` is true until it is known what was delivered.
-    """
+    """Its parts are public for the observer and the daemon."""
 
     def __init__(
         self,
@@ -69,7 +66,7 @@ class Session:
         ledger: Ledger,
         metrics: Metrics,
         confirmations: Confirmations,
-        commits: Commits | None,
+        guarantee: DeliveryGuarantee,
         careful_until: int,
         supply: Supply,
         server_poll: ServerPoll,
@@ -79,23 +76,23 @@ class Session:
         self.assembler = assembler
         self.encoder = encoder
         self.ledger = ledger
+        self.guarantee = guarantee
         self.confirmations = confirmations
         self.server_poll = server_poll
         self.errand = Errand(source.wake)
-        self.recovering = commits is not None
         self._metrics = metrics
-        self._commits = commits
         self._careful_until = careful_until
         self._supply = supply
         self._rest_s = _REST_LEAST_S
         self._intake = Intake(source, assembler, ledger, confirmations)
         self._outbox = Outbox()
-        self.entries = Entries(sink, ledger, self._outbox, commits)
+        self.entries = Entries(sink, ledger, self._outbox, guarantee)
 
     async def run(self, stop: asyncio.Event, turned: "Callable[[Session], None]") -> None:
         """Relay until `stop` is set; `turned` is called once a turn, never per row."""
-        if self._commits is not None:
-            self._send_on_errand(self._recover(self._commits))
+        recovery = self.guarantee.recover()
+        if recovery is not None:
+            self._send_on_errand(recovery)
         try:
             while not stop.is_set():
                 self._acknowledge()
@@ -143,35 +140,20 @@ class Session:
         await self.sink.drain(self._settling, timeout_s)
 
     def _settling(self) -> bool:
-        """True while a whole transaction waits for Kafka; hands over what the producer had no room for.
+        """True while Kafka may still acknowledge a whole transaction.
 
-        A refused record is never acknowledged, so its transaction and all behind it would wait for ever.
-        Those before it may still be acknowledged, as long as the producer has anything to report and Kafka
-        lets us in.
+        Hands over what the producer had no room for, and commits it, unless something was refused.
         """
-        self._advance()
-        if self._commits is not None:
-            return self._committing(self._commits)
-        if not self.ledger.waiting:
-            return False
-        if self._refused:
-            return self.sink.in_queue > 0 and not self.sink.shut_out
-        self._hand_over()
-        return True
-
-    def _committing(self, commits: Commits) -> bool:
-        """Like `_settling`, for exactly once: true while a commit is under way, or one more is needed."""
         if not self.errand.over():
             return True
         self._advance()
-        if self._refused:
-            # A commit would cover the refused record, which is not in Kafka.
+        refused = self._refused
+        if not self.guarantee.may_settle(refused=refused):
             return False
-        if not self.ledger.waiting or self.ledger.in_transaction or not commits.pending:
-            return False
-        self._hand_over()
-        if not self._outbox:
-            self._commit(commits)
+        if not refused:
+            self._hand_over()
+            if not self._outbox:
+                self._commit(self.guarantee.commit())
         return True
 
     @property
@@ -185,22 +167,12 @@ class Session:
     def _waits_for_the_last(self) -> bool:
         if not self.careful or self.ledger.in_transaction:
             return False
-        if self._commits is not None:
-            return self._commits.has_records
-        return self.ledger.waiting or self.confirmations.last_position_pending()
+        return self.guarantee.awaits_confirmation()
 
     @property
     def _refused(self) -> bool:
         """The producer, or a broker, has refused a record of this session for good."""
         return self._outbox.refused or self.sink.failed
-
-    @property
-    def standing(self) -> tuple[int, int] | None:
-        """Changes whenever Kafka acknowledges a record of the oldest transaction; None if it has them all.
-
-        None with exactly once, too: there a commit waits for every partition.
-        """
-        return self.ledger.standing if self._commits is None else None
 
     def _advance(self) -> None:
         passed = self.ledger.advance()
@@ -223,11 +195,10 @@ class Session:
             return False
         if self._outbox:
             return self._hand_over()
-        if self._commits is not None and self._commits.due(nothing_else=False):
-            return self._commit(self._commits)
+        if self._commit(self.guarantee.due_commit(nothing_else=False)):
+            return False
         if self._waits_for_the_last():
-            if self._commits is not None and self._commits.due(nothing_else=True):
-                return self._commit(self._commits)
+            self._commit(self.guarantee.due_commit(nothing_else=True))
             return False
         if self.encoder.need is not None:
             return self._send_on_errand(self._supply.meet(self.encoder.need))
@@ -235,26 +206,23 @@ class Session:
             if self.assembler.doubtful:
                 return self._send_on_errand(self._settle_doubtful(self.assembler.doubtful))
             if not self._intake.take_in():
-                if self._commits is not None and self._commits.due(nothing_else=True):
-                    return self._commit(self._commits)
+                self._commit(self.guarantee.due_commit(nothing_else=True))
                 return False
             self.encoder.feed(self.assembler.take())
         self._encode()
         return True
 
-    async def _recover(self, commits: Commits) -> None:
-        await commits.recover()
-        self.assembler.delivered_lsn = max(self.assembler.delivered_lsn, commits.delivered_lsn)
-        self.recovering = False
-
     async def _settle_doubtful(self, subxids: Sequence[int]) -> None:
         self.assembler.settle(await self._supply.rolled_back(subxids))
         self.encoder.feed(self.assembler.take())
 
-    def _commit(self, commits: Commits) -> bool:
+    def _commit(self, commit: Commit | None) -> bool:
+        """Begin the commit to Kafka, if there is one."""
+        if commit is None:
+            return False
         assert not self._outbox, "a commit covers all that entered the ledger"
-        self.errand.begin(commits.commit(), commit=True)
-        return False
+        self.errand.begin(commit, commit=True)
+        return True
 
     def _send_on_errand(self, work: Coroutine[None, None, None]) -> bool:
         self.errand.begin(work)
@@ -264,7 +232,7 @@ class Session:
 
     def _encode(self) -> None:
         """Encode what was fed, enter it into the ledger and the outbox, and hand it to the producer."""
-        to_end = self.careful or (self._commits is not None and self._commits.wants_boundary)
+        to_end = self.careful or self.guarantee.wants_boundary
         encoded = list(self.encoder.encode(time.time_ns() // 1000, to_end))
         truncates = [out for out in encoded if isinstance(out, Segment) and out.has_truncate]
         if truncates:
@@ -288,8 +256,8 @@ class Session:
 
     async def _rest(self) -> None:
         """Wait for bytes, for a report, or for the next status update or server poll."""
-        # With exactly once, a commit sends what is queued; but the outbox needs room in the queue first.
-        if (self._commits is None or self._outbox) and self.sink.hurry():
+        # The outbox needs room in the queue.
+        if (self.guarantee.hurries or self._outbox) and self.sink.hurry():
             return
         rest_s = min(self.confirmations.rest_s(), self.server_poll.rest_s())
         waiting = self.confirmations.waiting or not self.ledger.idle

@@ -27,9 +27,11 @@ from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.negotiation import stream_options
 from pgrelay.postgres.source import Source
 from pgrelay.progress import Ledger
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.at_least_once import AtLeastOnce
 from pgrelay.relay.confirmations import Confirmations
-from pgrelay.relay.gap_checks import open_positions, refuse_new_slot
+from pgrelay.relay.exactly_once import ExactlyOnce
+from pgrelay.relay.gap_checks import Upstream, open_positions, refuse_new_slot
+from pgrelay.relay.guarantee import DeliveryGuarantee
 from pgrelay.relay.numbering import RENUMBERED, RENUMBERED_CURE, RENUMBERED_WHY, renumbers
 from pgrelay.relay.observer import Observer
 from pgrelay.relay.positions import Positions
@@ -106,7 +108,7 @@ class Starts:
     def ended(self, session: Session) -> None:
         """Keep what a session has learnt about the position, whatever ended it."""
         self.resume_point.advance(
-            session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.entries.relayed_lsn
+            session.ledger.flush_lsn, session.confirmations.confirmed_lsn, session.guarantee.relayed_lsn
         )
         self.sink_is_spent = isinstance(self._sink, TransactionalSink)
 
@@ -221,16 +223,18 @@ class Starts:
         encoder = Encoder(records, topics_of(config), self._hidden)
         ledger = Ledger(self.resume_point.flush_lsn)
         spool, prepared = await open_spool(config, systemid, source, status_interval_s)
-        commits = positions = None
-        upstream = server.upstream(slot)
-        if isinstance(sink, TransactionalSink):
-            commits = Commits(sink, ledger, encoder, upstream, delivered)
-        elif server.offsets.topic in sink.topics:
-            positions = Positions(sink, server.offsets, upstream)
         renames = Renames(encoder.described, records.selection.takes, self._tried_renames)
-        two_phase = config.source.two_phase or slot.two_phase
-        assembler = Assembler(spool, prepared, config.transactions.memory_mb << 20, two_phase)
+        memory, two_phase = config.transactions.memory_mb << 20, config.source.two_phase or slot.two_phase
+        assembler = Assembler(spool, prepared, memory, two_phase)
         assembler.delivered_lsn = self.resume_point.delivered_lsn
+        upstream = server.upstream(slot)
+        positions = _positions(sink, server.offsets, upstream)
+        confirmations = Confirmations(source, ledger, positions, status_interval_s)
+        guarantee: DeliveryGuarantee
+        if isinstance(sink, TransactionalSink):
+            guarantee = ExactlyOnce(sink, ledger, assembler, encoder, upstream, delivered)
+        else:
+            guarantee = AtLeastOnce(sink, ledger, confirmations)
         return Session(
             source=source,
             sink=sink,
@@ -238,8 +242,8 @@ class Starts:
             encoder=encoder,
             ledger=ledger,
             metrics=self._metrics,
-            confirmations=Confirmations(source, ledger, positions, status_interval_s),
-            commits=commits,
+            confirmations=confirmations,
+            guarantee=guarantee,
             careful_until=self._refusals.careful_until,
             supply=Supply(encoder, catalog, sink, self._registry),
             server_poll=ServerPoll(
@@ -260,6 +264,13 @@ class Starts:
             await sink.topics.require(topics.transaction, "transactions")
         if self._config.errors.on_record == "dead_letter":
             await sink.topics.require(topics.dead_letter, "dead letters")
+
+
+def _positions(sink: Sink, offsets: Offsets, upstream: Upstream) -> Positions | None:
+    """At least once: the position, None if Kafka keeps none. Exactly once commits it with the records."""
+    if isinstance(sink, TransactionalSink) or offsets.topic not in sink.topics:
+        return None
+    return Positions(sink, offsets, upstream)
 
 
 async def _status_interval_s(catalog: Catalog, config: Config) -> float:

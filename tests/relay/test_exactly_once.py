@@ -7,18 +7,20 @@ import pytest
 from pgrelay.errors import GapError, SourceUnavailable
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.progress import Ledger
-from pgrelay.relay.commits import Commits
+from pgrelay.relay.exactly_once import ExactlyOnce
 from tests.clock import Clock
 from tests.encode.encoding import OPTIONS, encoder_of, transaction
 from tests.relay.relaying import (
     FIRST,
     SECOND,
     SLOT,
+    SPOOL,
     THIRD,
     TIMEOUT_S,
     WAL_END,
     FakeKafka,
     Relaying,
+    assembler,
     begun,
     rest,
     rows,
@@ -34,14 +36,14 @@ BEYOND: Final = "the slot stands at 0/1000, but Kafka has everything only up to 
 def test_no_commit_is_due_before_anything_has_come(clock: Clock) -> None:
     relaying = Relaying()
     clock.now += 3600
-    assert not relaying.commits.pending
+    assert not relaying.commits.may_settle(refused=False)
     assert not relaying.commits.due(nothing_else=True)
 
 
 def test_a_commit_is_due_as_soon_as_there_is_nothing_else_to_do(clock: Clock) -> None:
     relaying = Relaying()
     relaying.take(rows(FIRST))
-    assert relaying.commits.pending
+    assert relaying.commits.may_settle(refused=False)
     assert relaying.commits.due(nothing_else=True)
     assert not relaying.commits.due(nothing_else=False)
 
@@ -82,7 +84,7 @@ async def test_after_a_commit_none_is_due_until_something_comes(clock: Clock) ->
     relaying.take(rows(FIRST))
     await relaying.commit()
     clock.now += 3600
-    assert not relaying.commits.pending
+    assert not relaying.commits.may_settle(refused=False)
     assert not relaying.commits.due(nothing_else=True)
     relaying.take(rows(SECOND))
     assert not relaying.commits.due(nothing_else=False)
@@ -207,7 +209,7 @@ async def test_a_failed_commit_covers_nothing(clock: Clock, monkeypatch: pytest.
     monkeypatch.setattr(relaying.kafka, "commit", fail)
     with pytest.raises(ConnectionError):
         await relaying.commits.commit()
-    assert relaying.commits.pending
+    assert relaying.commits.may_settle(refused=False)
     assert relaying.confirmable == SLOT
 
 
@@ -223,6 +225,27 @@ async def test_within_a_transaction_the_position_names_its_commit_lsn_and_seq(cl
     assert relaying.confirmable == SECOND + 8
 
 
+def test_only_whole_transactions_settle_and_none_behind_a_refused_record(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.take(rows(FIRST))
+    assert relaying.commits.may_settle(refused=False)
+    assert not relaying.commits.may_settle(refused=True)
+    relaying.take(begun(SECOND, 1))
+    assert not relaying.commits.may_settle(refused=False)
+    relaying.take(rest(SECOND, 1))
+    assert relaying.commits.may_settle(refused=False)
+
+
+async def test_a_position_alone_is_not_awaited(clock: Clock) -> None:
+    relaying = Relaying()
+    relaying.reach(0x1100)
+    assert not relaying.commits.awaits_confirmation()
+    relaying.take(rows(FIRST))
+    assert relaying.commits.awaits_confirmation()
+    await relaying.commit()
+    assert not relaying.commits.awaits_confirmation()
+
+
 # --- After a crash
 
 
@@ -230,6 +253,14 @@ async def test_nothing_is_skipped_if_nothing_was_delivered(clock: Clock) -> None
     relaying = Relaying(None)
     await relaying.commits.recover()
     assert relaying.take(rows(FIRST, 2)) == [0, 1]
+
+
+async def test_recovery_tells_the_assembler_what_was_delivered() -> None:
+    relaying = Relaying(Delivered(FIRST + 8))
+    assert relaying.commits.recovering
+    await relaying.commits.recover()
+    assert not relaying.commits.recovering
+    assert relaying.assembler.delivered_lsn == FIRST + 8
 
 
 async def test_delivered_changes_are_skipped_and_still_confirmed(clock: Clock) -> None:
@@ -258,7 +289,8 @@ async def test_the_end_of_wal_is_queried_after_the_position() -> None:
         asked.append(kafka.last)
         return WAL_END
 
-    commits = Commits(kafka, ledger, encoder, upstream(SLOT, wal_end), None)
+    server = upstream(SLOT, wal_end)
+    commits = ExactlyOnce(kafka, ledger, assembler(SPOOL), encoder, server, None)
     kafka.last = Delivered(WAL_END)
     await commits.recover()
     assert asked == [Delivered(WAL_END)]

@@ -15,11 +15,13 @@ never goes back. Positions that can't be true are refused.
 import time
 from typing import Final
 
+from pgrelay.assembly.assembler import Assembler
 from pgrelay.encode.encoder import Encoder
 from pgrelay.kafka.offsets import Delivered
 from pgrelay.kafka.transactional import TransactionalSink
 from pgrelay.progress import InFlight, Ledger
 from pgrelay.relay.gap_checks import Upstream
+from pgrelay.relay.guarantee import Commit
 from pgrelay.relay.numbering import check_numbering
 
 # The age at which a Kafka transaction is committed: in seconds under load; inside a single Postgres
@@ -31,22 +33,32 @@ _TOO_OLD: Final = 0.25
 _IDLE_EVERY_S: Final = 1.0
 
 
-class Commits:
-    """The Kafka transactions of one session."""
+class ExactlyOnce:
+    """The `DeliveryGuarantee` of a transactional sink: the Kafka transactions of one session."""
+
+    # A commit sends what is queued.
+    hurries: Final = False
+    # Readers see nothing before a commit, and its position, which the ledger gets, includes all they see.
+    relayed_lsn: Final = 0
+    # A commit waits for every partition.
+    standing: Final = None
 
     def __init__(
         self,
         sink: TransactionalSink,
         ledger: Ledger,
+        assembler: Assembler,
         encoder: Encoder,
         upstream: Upstream,
         known: Delivered | None,
     ) -> None:
         """`upstream` as it was before streaming began; `known`: what this process then knew as delivered."""
+        self.recovering = True
         self._upstream = upstream
         self._known = known
         self._sink = sink
         self._ledger = ledger
+        self._assembler = assembler
         self._encoder = encoder
         self._held: list[InFlight] = []
         self._records = False
@@ -56,37 +68,31 @@ class Commits:
         self._too_old_s = sink.timeout_s * _TOO_OLD
 
     async def recover(self) -> None:
-        """Learn what was delivered, and have the encoder skip it.
+        """Learn what was delivered, and have it skipped.
 
         Raises GapError if that can't be true, PositionError if it can't be compared or counted.
         """
         position = await self._sink.recover() or self._known
-        if position is None:
-            return
-        # Only now: the relay that had the slot before us may have written until we got it.
-        await self._upstream.check(position)
-        check_numbering(position, self._upstream.numbering)
-        self._committed = position
-        self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
+        if position is not None:
+            # Only now: the relay that had the slot before us may have written until we got it.
+            await self._upstream.check(position)
+            check_numbering(position, self._upstream.numbering)
+            self._committed = position
+            self._encoder.skip(position.lsn, position.commit_lsn, position.seq)
+            self._assembler.delivered_lsn = max(self._assembler.delivered_lsn, position.lsn)
+        self.recovering = False
 
-    @property
-    def delivered_lsn(self) -> int:
-        """The LSN up to which everything is in Kafka, by the last commit or the position at the start."""
-        return self._committed.lsn
-
-    @property
-    def pending(self) -> bool:
-        """The ledger has an entry that no commit covers yet."""
-        return bool(self._held)
-
-    @property
-    def has_records(self) -> bool:
-        """A record was entered that no commit covers yet."""
+    def awaits_confirmation(self) -> bool:
+        # Positions alone are committed with what follows.
         return bool(self._held) and self._records
 
-    def hold(self, entry: InFlight, records: bool) -> None:
-        """Hold an entry of the ledger until a commit covers it; `records`: it has some, of those yet held."""
-        self._records = self._records or records
+    def may_settle(self, *, refused: bool) -> bool:
+        # A commit would cover the refused record, which is not in Kafka.
+        return not refused and self._ledger.waiting and not self._ledger.in_transaction and bool(self._held)
+
+    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
+        """Hold the entry until a commit covers it. Under load that is due sooner if any has records."""
+        self._records = self._records or has_records
         if self._held and self._held[-1] is entry:
             return
         if not self._held:
@@ -94,8 +100,11 @@ class Commits:
         entry.records += 1
         self._held.append(entry)
 
+    def due_commit(self, *, nothing_else: bool) -> Commit | None:
+        return self.commit() if self.due(nothing_else) else None
+
     def due(self, nothing_else: bool) -> bool:
-        """Whether to commit now. Everything that entered must have been handed to the producer."""
+        """Whether to commit now."""
         if not self._held:
             return False
         now = time.monotonic()

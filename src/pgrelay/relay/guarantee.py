@@ -1,0 +1,69 @@
+"""What a session does differently under at-least-once and exactly-once delivery.
+
+The guarantee is chosen once, where the session is built; the session, its entries and the observer only ask.
+Under both, Postgres is told no more than the ledger has as acknowledged: see confirmations.py.
+"""
+
+from collections.abc import Coroutine
+from typing import Protocol
+
+from pgrelay.progress import InFlight
+
+Commit = Coroutine[None, None, None]
+
+
+class DeliveryGuarantee(Protocol):
+    """Asked once for a turn, a segment or a position; never for a row."""
+
+    @property
+    def recovering(self) -> bool:
+        """It is not known yet what was delivered."""
+
+    @property
+    def hurries(self) -> bool:
+        """Whether to send what is queued without lingering, if there is nothing else to do."""
+
+    @property
+    def wants_boundary(self) -> bool:
+        """Whether encoding should pause at the next end of a Postgres transaction."""
+
+    @property
+    def relayed_lsn(self) -> int:
+        """The earliest WAL end that includes every transaction whose records consumers may have.
+
+        They may have them before Kafka has acknowledged them. 0 if they have none yet.
+        """
+
+    @property
+    def standing(self) -> tuple[int, int] | None:
+        """Changes whenever Kafka acknowledges a record of the oldest transaction.
+
+        None if it has them all, or if records are not acknowledged one by one.
+        """
+
+    def recover(self) -> Coroutine[None, None, None] | None:
+        """Learn what was delivered, before anything is encoded; None if that is known."""
+
+    def entered(self, entry: InFlight, reaches: int, *, has_records: bool) -> None:
+        """A segment of a transaction, or a position, entered the ledger.
+
+        Whoever has one of the segment's records has received WAL up to `reaches`, at least.
+        """
+
+    def due_commit(self, *, nothing_else: bool) -> Commit | None:
+        """The commit to Kafka that is due now, if one is. `nothing_else`: there is nothing else to do.
+
+        Everything that entered must have been handed to the producer; so for `commit`.
+        """
+
+    def commit(self) -> Commit | None:
+        """Commit to Kafka what has entered, due or not; None if it needs no commit."""
+
+    def may_settle(self, *, refused: bool) -> bool:
+        """Whether whole transactions wait for Kafka, and it may still acknowledge one.
+
+        `refused`: it has refused a record for good, which is never acknowledged, nor what comes after it.
+        """
+
+    def awaits_confirmation(self) -> bool:
+        """Between transactions: whether one, or its position, is still to be acknowledged."""
