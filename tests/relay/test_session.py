@@ -82,6 +82,7 @@ async def test_a_stop_waits_for_a_commit() -> None:
     kafka.commits.clear()
     enter(session, 2, TAKEN)
     await turns(session, until_committing=True)
+    assert session.errand.committing
     finishing = asyncio.create_task(session.finish(3600))
     await asyncio.sleep(0.01)
     assert not finishing.done()
