@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from pgrelay import spark as pg
-from pgrelay.errors import SetupError
+from pgrelay.errors import PgrelayError, SetupError
+from pgrelay.spark.mirrors.checkpoint import Checkpoint
 from tests.spark.handmade_records import table
 
 TABLES = {"p.a": "lake.a"}
@@ -33,13 +34,58 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
             {"trigger": {"availablenow": True}},
             "trigger: there is no 'availablenow'; write .*availableNow",
         ),
+        ({"trigger": "5 seconds"}, r"trigger='5 seconds': write it as a dict, such as {'processingTime': "),
+        ({"trigger": {"processingTime": "5 parsecs"}}, r"trigger={'processingTime': '5 parsecs'}: .*parsecs"),
+        ({"trigger": {"processingTime": 5}}, r"trigger={'processingTime': 5}: "),
+        (
+            {"text_columns": ["at"]},
+            r"text_columns=\['at'\]: write a list of columns for each topic, in a dict",
+        ),
+        ({"options": "startingOffsets=latest"}, r"^options: write a dict of options, such as {'startingOff"),
+        ({"options": {"maxOffsetsPerTrigger": 0}}, r"^maxOffsetsPerTrigger: 0 is no number of records: wri"),
+        ({"options": {"maxOffsetsPerTrigger": "many"}}, r"^maxOffsetsPerTrigger: 'many' is no number of"),
+        ({"options": {"endingOffsets": "latest"}}, r"^endingOffsets: a stream has no end: leave it out"),
+        (
+            {"options": {"subscribe": "p.a"}},
+            r"^subscribe: the topics are arguments of the call: leave it out",
+        ),
+        ({"checkpoint": None}, r"^checkpoint=None: name the folder in which the query keeps how far it has"),
+        ({"checkpoint": ""}, r"^checkpoint='': name the folder"),
+        ({"prefix": None}, r"^prefix=None: write the relay's records.prefix"),
+        ({"servers": None}, r"^servers=None: write the brokers, 'host:port,host:port'"),
+        ({"servers": ["nowhere:1"]}, r"^servers=\['nowhere:1'\]: write the brokers"),
+        (
+            {"servers": "nowhere"},
+            r"^Kafka's client refuses its settings: .*nowhere; correct servers, or the opt",
+        ),
+        (
+            {
+                "servers": "127.0.0.1:1",  # it is resolved before the rest is looked at
+                "options": {
+                    "kafka.security.protocol": "SASL_SSL",
+                    "kafka.sasl.mechanism": "PLAIN",
+                    "kafka.sasl.jaas.config": "password=secret",
+                },
+            },
+            r"^Kafka's client refuses its settings: kafka\.sasl\.jaas\.config is not of the form: org",
+        ),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_refused(
     spark: SparkSession, tmp_path: Path, call: Callable[..., object], choice: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(SetupError, match=told):
-        call(spark, "nowhere", TABLES, prefix="p", checkpoint=tmp_path, **choice)
+    given = {"servers": "nowhere:1", "prefix": "p", "checkpoint": tmp_path} | choice
+    with pytest.raises(SetupError, match=told) as caught:
+        call(spark, tables=TABLES, **given)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_checkpoint_that_can_not_be_written_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(PgrelayError, match=rf"^checkpoint {file}: .*{file}"):
+        Checkpoint(spark, file).keep_topic_ids({"p.a": "x"})
 
 
 @pytest.mark.parametrize("tables", [["p.a"], {}])

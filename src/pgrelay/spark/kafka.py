@@ -25,7 +25,10 @@ _OPTIONS: Final = {
     "maxRecordsPerPartition": "50000",
     "minPartitions": "2",
 }
+# In lower case, since Spark's options are the same in either.
 _OFFSETS: Final = ("startingoffsets", "endingoffsets")
+_COUNTS: Final = ("maxoffsetspertrigger", "minoffsetspertrigger")
+_TOPICS: Final = ("subscribe", "subscribepattern", "assign")
 _SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
 
 
@@ -39,9 +42,9 @@ def read_topics(
     """The records of topics, as Spark's Kafka source gives them; a topic may not exist yet.
 
     Reads from the beginning, and only committed records, unless `options` say otherwise. Raises SetupError
-    if their offsets are invalid.
+    as `refuse_mistaken` does.
     """
-    _refuse_no_offsets(options or {})
+    refuse_mistaken(servers, options, streaming=streaming)
     reader = spark.readStream if streaming else spark.read
     # By name, a missing topic would be an error, and the relay creates a topic with the table's first row.
     # The pattern is anchored, since Spark looks for it anywhere in a topic's name.
@@ -52,15 +55,32 @@ def read_topics(
     return reader.format("kafka").options(**given).load()
 
 
-def _refuse_no_offsets(options: Mapping[str, str]) -> None:
-    """Raise SetupError for invalid offsets, which Spark would refuse only once a query runs."""
-    for name, value in options.items():
-        # A dict is refused too: Spark would turn it into text that is not JSON.
-        if name.lower() in _OFFSETS and not _are_offsets(str(value)):
-            raise SetupError(
-                f"{name}: {value!r} is neither earliest, latest nor offsets by topic and partition: write "
-                """them in JSON, as '{"app.public.orders": {"0": 17}}'"""
-            )
+def refuse_mistaken(servers: str, options: Mapping[str, str] | None, *, streaming: bool) -> None:
+    """Raise SetupError for mistakes that Spark would tell only once a query runs, or never."""
+    if not isinstance(servers, str) or not servers:
+        raise SetupError(f"servers={servers!r}: write the brokers, 'host:port,host:port'")
+    if not isinstance(options or {}, Mapping):
+        raise SetupError("options: write a dict of options, such as {'startingOffsets': 'latest'}")
+    for name, value in (options or {}).items():
+        if wrong := _mistake(name.lower(), value, streaming):
+            raise SetupError(f"{name}: {wrong}")
+
+
+def _mistake(option: str, value: object, streaming: bool) -> str | None:
+    """What is wrong with an option, and the cure; None if nothing is known to be."""
+    if option in _TOPICS:
+        return "the topics are arguments of the call: leave it out"
+    if streaming and option.startswith("ending"):
+        return "a stream has no end: leave it out; the trigger {'availableNow': True} reads what is there"
+    if option in _COUNTS and not (str(value).isdecimal() and int(str(value)) > 0):
+        return f"{value!r} is no number of records: write 1 or more"
+    # A dict is refused too: Spark would turn it into text that is not JSON.
+    if option in _OFFSETS and not _are_offsets(str(value)):
+        return (
+            f"{value!r} is neither earliest, latest nor offsets by topic and partition: write them in JSON, "
+            """as '{"app.public.orders": {"0": 17}}'"""
+        )
+    return None
 
 
 def _are_offsets(value: str) -> bool:

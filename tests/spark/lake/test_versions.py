@@ -118,7 +118,7 @@ def test_a_history_target_is_not_a_mirror_target_and_vice_versa(topic: Topic, ta
     topic.write(change("c", 10, after={"id": 1}))
     for lake, make in zip(lakes, (HistoryTarget, Target), strict=True):
         make(lake, schema).apply(topic.changes(schema), schema)
-    topic.write(change("u", 11, after={"id": 1}))
+    # Nothing is new: otherwise a query would pass what it does not keep, and fail at the next change.
     for lake, other, kind in zip(lakes, (Target, HistoryTarget), ("history", "mirror"), strict=True):
         with pytest.raises(SetupError, match=f"is the target of a {kind}, not of a"):
             other(lake, schema).apply(topic.changes(schema), schema)

@@ -135,6 +135,7 @@ class Target:
         self.positions: Positions = read_positions(table, schema)
         self.on_missing = on_missing
         self.rejects = rejects
+        self._is_ours = False  # a mirror's if this is one, a history's if this is that
         self._demanded: tuple[Column, ...] = ()  # the columns that the target was found to have
 
     def since(self, schema: TableSchema) -> Position:
@@ -178,20 +179,23 @@ class Target:
             if name.lower() in taken:
                 raise SetupError(f"{schema.topic}: pgrelay adds a column named {name!r} itself: rename it")
         since, position = self.positions.schema_position, schema.latest.position
+        # Even if nothing is new: the query's checkpoint would pass records that this target does not keep.
+        if since is not None and not self._is_ours:
+            self._refuse_other_kind(schema)
+            self._is_ours = True
         if since is None or position > since:
             refuse_other_writer(self.table, self.positions)
         if since is None:
             forget_earlier(self.table, self.positions)
             self.table.create(self.table_type(schema), birth_properties(schema))
+            self._is_ours = True
         elif position > since:
-            self._refuse_other_kind(schema)
             self._follow(schema)
             self.table.set_properties(birth_properties(schema))
         elif not writes:
             # The mirror was killed while the table followed the next version: nothing is new of this one.
             return
         elif self._demanded != schema.columns:
-            self._refuse_other_kind(schema)
             demand(self.table, schema)
         tell_cluster(self.table, self.positions)
         self._demanded = schema.columns

@@ -11,6 +11,8 @@ from typing import Any, Final
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
+from pgrelay.errors import SetupError
+from pgrelay.spark.failures import told_of
 from pgrelay.spark.hadoop import file_system, path
 
 # The first offset that is not read, by topic and partition.
@@ -23,6 +25,11 @@ class Checkpoint:
     """The folder of a query that reads Kafka. Hadoop opens it, so it may be on any file system of Spark's."""
 
     def __init__(self, spark: SparkSession, location: str | os.PathLike[str]) -> None:
+        """Raises SetupError if `location` is no path."""
+        if not isinstance(location, str | os.PathLike) or not os.fspath(location):
+            raise SetupError(
+                f"checkpoint={location!r}: name the folder in which the query keeps how far it has read"
+            )
         self._spark = spark
         self.location = os.fspath(location).rstrip("/")
         self._files = file_system(spark, self._path(""))
@@ -85,7 +92,11 @@ class Checkpoint:
         return told
 
     def keep_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """Keep these ids and no others."""
+        """Keep these ids and no others. Raises PgrelayError if the folder can't be written."""
+        with told_of(f"checkpoint {self.location}"):
+            self._write_ids(ids)
+
+    def _write_ids(self, ids: Mapping[str, str]) -> None:
         # Written whole or not at all: a missing file is like an earlier release's, half a file is unreadable.
         new, place = self._path(f".{_TOPIC_IDS}"), self._path(_TOPIC_IDS)
         stream = self._files.create(new, True)

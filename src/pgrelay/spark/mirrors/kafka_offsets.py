@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from pgrelay.errors import SetupError
+from pgrelay.spark.failures import cause
 from pgrelay.spark.kafka import CLIENT
 from pgrelay.spark.mirrors.checkpoint import Ends
 
@@ -14,6 +17,8 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 # How long a start waits for answers that it can do without, instead of Kafka's minute.
 BRIEFLY: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
+
+_REFUSALS: Final = ("org.apache.kafka.common.config.ConfigException", "java.lang.IllegalArgumentException")
 
 _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
@@ -34,10 +39,33 @@ def client_settings(spark: SparkSession, options: Mapping[str, str], more: Mappi
 
 
 @contextmanager
+def _made_as_told() -> Iterator[None]:
+    """Raises SetupError if Kafka's client does not accept its settings; other errors pass."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        kind, _, told = cause(error).partition(": ")
+        # A name that can't be resolved may be one tomorrow.
+        if kind not in _REFUSALS or "resolvable" in told:
+            raise
+        if "JAAS" in told:  # which may quote a piece of the password
+            told = 'kafka.sasl.jaas.config is not of the form: org.apache...LoginModule required key="value";'
+        raise SetupError(
+            f"Kafka's client refuses its settings: {told}; correct servers, or the options"
+        ) from None
+
+
+@contextmanager
 def admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
-    """Kafka's admin client in Spark's JVM; `options` as `client_options` returns them."""
+    """Kafka's admin client in Spark's JVM; `options` as `client_options` returns them.
+
+    Raises SetupError if it does not accept them.
+    """
     jvm: Any = spark._jvm
-    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(client_settings(spark, options, BRIEFLY))
+    with _made_as_told():
+        client = jvm.org.apache.kafka.clients.admin.AdminClient.create(
+            client_settings(spark, options, BRIEFLY)
+        )
     try:
         yield client
     finally:
@@ -45,7 +73,10 @@ def admin(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Any]:
 
 
 class KafkaOffsets:
-    """Asks a cluster for offsets; its errors are Py4J's. `options` are those of Spark's Kafka source."""
+    """Asks a cluster for offsets. `options` are those of Spark's Kafka source.
+
+    Its errors are Py4J's, but SetupError if Kafka's client does not accept the options.
+    """
 
     def __init__(self, spark: SparkSession, servers: str, options: Mapping[str, str] | None) -> None:
         self._spark = spark
@@ -74,7 +105,8 @@ class KafkaOffsets:
         jvm: Any = self._spark._jvm
         bytes_alone = {"key.deserializer": _BYTES, "value.deserializer": _BYTES}
         settings = client_settings(self._spark, self._options, {**bytes_alone, **(more or {})})
-        consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+        with _made_as_told():
+            consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
         try:
             yield consumer
         finally:

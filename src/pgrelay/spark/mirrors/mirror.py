@@ -5,12 +5,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pgrelay.errors import SetupError
-from pgrelay.spark.kafka import read_topics, tells_start
+from pgrelay.spark.failures import reason
+from pgrelay.spark.kafka import read_topics, refuse_mistaken, tells_start
 from pgrelay.spark.lake.apply import OnMissing
 from pgrelay.spark.lake.cut_off import ended_by_a_stop
 from pgrelay.spark.lake.tables import Using, lake_table
@@ -70,7 +72,7 @@ def mirror(
     `awaitTermination` raises Spark's StreamingQueryException, and `query_error` recovers the original error
     from that.
     """
-    source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
+    source = _source(spark, servers, options, checkpoint)
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to)
     return _query(source, reading, writing, prefix, trigger, query_name, whole_transactions)
@@ -101,7 +103,7 @@ def history(
     `__end_lsn`, `__end_seq` and `__valid_to`, all null while the version holds. A delete or truncate ends a
     version and begins none. Raises SetupError as `mirror` does; without a key the query ends with one.
     """
-    source = QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
+    source = _source(spark, servers, options, checkpoint)
     reading = _reading(tables, registry, placeholder, text_columns, source)
     writing = Writing(_targets(spark, tables, using, corrupt_to), using, on_missing, corrupt_to, history=True)
     return _query(source, reading, writing, prefix, trigger, query_name)
@@ -109,10 +111,22 @@ def history(
 
 def _refuse_other_trigger(trigger: Mapping[str, Any] | None) -> None:
     """Raise SetupError if Spark has no such trigger."""
+    if not isinstance(trigger or {}, Mapping):
+        raise SetupError(f"trigger={trigger!r}: write it as a dict, such as {dict(_TRIGGER)}")
     _, *known = inspect.signature(DataStreamWriter.trigger).parameters
     for name in trigger or {}:
         if name not in known:
             raise SetupError(f"trigger: there is no {name!r}; write one of {', '.join(known)}")
+
+
+def _source(
+    spark: SparkSession,
+    servers: str,
+    options: Mapping[str, str] | None,
+    checkpoint: str | os.PathLike[str],
+) -> QuerySource:
+    refuse_mistaken(servers, options, streaming=True)
+    return QuerySource(spark, servers, options, Checkpoint(spark, checkpoint))
 
 
 def _reading(
@@ -122,6 +136,8 @@ def _reading(
     text_columns: Mapping[str, list[str]] | None,
     source: QuerySource,
 ) -> Reading:
+    if not isinstance(text_columns or {}, Mapping):
+        raise SetupError(f"text_columns={text_columns!r}: write a list of columns for each topic, in a dict")
     for topic, columns in (text_columns or {}).items():
         if topic not in tables:
             raise SetupError(f"text_columns: {topic} is not mirrored; {', '.join(tables)} are")
@@ -166,6 +182,8 @@ def _query(
 ) -> StreamingQuery:
     """Start the query, after refusing or warning of problems that show before the start."""
     _refuse_other_trigger(trigger)
+    if not isinstance(prefix, str) or not prefix:
+        raise SetupError(f"prefix={prefix!r}: write the relay's records.prefix")
     spark, servers, options, checkpoint = source.session, source.servers, source.options, source.checkpoint
     tables = writing.tables
     schemas = SchemaTopic(servers, prefix, options)
@@ -187,9 +205,16 @@ def _query(
     writer = writer.option("checkpointLocation", checkpoint.location)
     if query_name is not None:
         writer = writer.queryName(query_name)
-    query = writer.trigger(**(trigger or _TRIGGER)).start()
+    query = _triggered(writer, trigger or _TRIGGER).start()
     checkpoint.note(spark, str(query.id))
     return query
+
+
+def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
+    try:
+        return writer.trigger(**trigger)
+    except PySparkException as error:
+        raise SetupError(f"trigger={dict(trigger)}: {reason(error)}") from error
 
 
 def _watched(checkpoint: Checkpoint, apply: Apply) -> Apply:

@@ -7,6 +7,7 @@ from typing import Final, overload
 from pyspark.errors import StreamingQueryException
 
 from pgrelay.errors import PgrelayError
+from pgrelay.spark.failures import cause
 
 # An error in foreachBatch passes through the JVM, and comes back as text with Python's traceback.
 _OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
@@ -29,8 +30,7 @@ def query_error(error: StreamingQueryException | None) -> PgrelayError | None:
     text = str(error)
     found = _OURS.findall(text)
     if not found:
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "unknown")
-        return PgrelayError(f"the query failed: {first}")
+        return PgrelayError(f"the query failed: {cause(error)}")
     module, name, line = found[-1]
     # Not all classes are in pgrelay.errors; the module of a raised error is loaded.
     kind = getattr(sys.modules.get(module), name, PgrelayError)
