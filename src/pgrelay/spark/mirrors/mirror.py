@@ -64,13 +64,14 @@ def mirror(
     text_columns        columns by topic that are read as text: `TableSchema.as_text`
     query_name          what the query is called in Spark's pages and listeners: `DataStreamWriter.queryName`
 
-    The mirror waits for a topic that does not exist, with a warning. Raises SetupError if `tables` is empty,
-    two topics share a target, a target is missing although the checkpoint says that its records were read, a
-    topic of the checkpoint is left out or was re-created, rows are held back for `whole_transactions` and
-    that is off, retention took records that were not read, `text_columns` has another topic, Spark has no
-    such `trigger`, or it lacks the jars of the checkpoint's file system. A later error ends the query:
-    `awaitTermination` raises Spark's StreamingQueryException, and `query_error` recovers the original error
-    from that.
+    The mirror waits for a topic that does not exist, with a warning. Raises SetupError if an argument is
+    mistaken (such as `tables` that share a target, a `trigger` that Spark does not have, or `servers` and
+    `options` that Kafka's client refuses), a target is missing although the checkpoint says that its records
+    were read, a topic of the checkpoint is left out or was re-created, rows are held back for
+    `whole_transactions` and that is off, retention took records that were not read, or Spark lacks the jars
+    of the checkpoint's file system; PgrelayError if the checkpoint can't be written. A later error ends the
+    query: `awaitTermination` raises Spark's StreamingQueryException, and `query_error` recovers the original
+    error from that.
     """
     source = _source(spark, servers, options, checkpoint)
     reading = _reading(tables, registry, placeholder, text_columns, source)
