@@ -123,14 +123,29 @@ class Brokers:
         wait_until(self._whole, "all brokers and replicas", _TIMEOUT)
 
     def _whole(self) -> bool:
-        try:
-            found = self._admin.list_topics(timeout=5)
-        except KafkaException:
-            return False
-        parts = [part for topic in found.topics.values() for part in topic.partitions.values()]
-        return set(found.brokers) == set(self.ids) and all(
-            part.leader >= 0 and set(part.isrs) == set(part.replicas) for part in parts
+        """Whether each broker says so: one that was paused still believes that it leads what it led."""
+        views = [self._view(port) for port in self._ports.values()]
+        brokers, parts = views[0]
+        return (
+            views.count(views[0]) == len(views)
+            and brokers == set(self.ids)
+            and all(leader >= 0 and isrs == replicas for leader, isrs, replicas in parts.values())
         )
+
+    def _view(self, port: int) -> tuple[set[int], dict[tuple[str, int], tuple[int, set[int], set[int]]]]:
+        """The brokers that one broker knows, and for each partition its leader, its ISRs and its replicas."""
+        # A client of its own, since one that knows all brokers asks any of them.
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}, logger=quiet_log())
+        try:
+            found = admin.list_topics(timeout=5)
+        except KafkaException:
+            return set(), {}
+        parts = {
+            (name, number): (part.leader, set(part.isrs), set(part.replicas))
+            for name, topic in found.topics.items()
+            for number, part in topic.partitions.items()
+        }
+        return set(found.brokers), parts
 
     def _home(self, node: int) -> Path:
         return self._folder / str(node)
