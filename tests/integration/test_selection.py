@@ -297,9 +297,12 @@ class TestRoutes:
         """Nor a slot: both would stay behind, unused."""
         for schema in ("one", "two"):
             database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.users (id int PRIMARY KEY)")
+        database.execute("CREATE TABLE keyless (n int)")
         relay = new_relay(source={"dsn": database.dsn}, records={"topic": "{prefix}.{table}"}).start()
         assert relay.wait_exit() == 2
         assert "table one.users" in relay.log[-1]["event"]
+        # Nobody's UPDATE is refused by a publication that is rolled back.
+        assert [entry["event"] for entry in relay.log if "UPDATE and DELETE" in entry["event"]] == []
         with database.connect() as connection:
             slots = "SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s"
             left = connection.execute(f"SELECT pubname FROM pg_publication UNION ALL {slots}", [relay.prefix])

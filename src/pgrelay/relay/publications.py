@@ -44,14 +44,17 @@ class Publications:
         # The OIDs of tables that are or were published, and exist.
         self._tables: frozenset[int] = frozenset()
 
-    async def require(self, catalog: Catalog, slot: Slot | None) -> None:
-        """Check that all exist. A missing one is created if there is no slot yet. Raises SetupError."""
+    async def require(self, catalog: Catalog, slot: Slot | None) -> str | None:
+        """Check that all exist. A missing one is created if there is no slot yet, and returned.
+
+        Raises SetupError.
+        """
         config = self._config
         missing = self._missing(await catalog.publications(self.names))
         if not missing:
             if slot is not None and not self._oids:
                 await self._warn_of_changes(catalog)
-            return
+            return None
         if slot is not None:
             # Rows written while it was missing stay out of the stream, even if it is re-created.
             raise SetupError(
@@ -66,7 +69,7 @@ class Publications:
         holds = ", ".join(config.tables) or "all tables"
         _log.info("creating the publication", publication=missing[0], tables=holds)
         await catalog.create_publication(missing[0], config.table_names())
-        await _warn_of_refused_changes(catalog, missing[0])
+        return missing[0]
 
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
         """Raises SetupError if one was dropped, or dropped and re-created, since this process first looked.
@@ -138,8 +141,8 @@ class Publications:
             )
 
 
-async def _warn_of_refused_changes(catalog: Catalog, created: str) -> None:
-    """At once, since it is the applications' writes that fail."""
+async def warn_of_refused_changes(catalog: Catalog, created: str) -> None:
+    """Once others can see the publication, it is the applications' writes that fail."""
     tables = await catalog.published_tables([created]) or ()
     if unidentified := await catalog.unidentified([oid for oid, _, _ in tables]):
         _log.warning(

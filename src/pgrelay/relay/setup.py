@@ -8,7 +8,7 @@ from pgrelay.lsn import format_lsn
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.source import Source
 from pgrelay.relay.gap_checks import unpromoted
-from pgrelay.relay.publications import Publications
+from pgrelay.relay.publications import Publications, warn_of_refused_changes
 from pgrelay.relay.record_options import selection_of, topics_of
 from pgrelay.relay.resume_point import ResumePoint
 
@@ -36,8 +36,10 @@ async def prepare(
         check_kind(slot, config.source.slot, catalog.database)
     # Tables that are refused leave no publication that nobody uses.
     async with catalog.transaction():
-        await publications.require(catalog, slot)
+        created = await publications.require(catalog, slot)
         await _check_topics(catalog, config)
+    if created is not None:
+        await warn_of_refused_changes(catalog, created)
     await publications.check(catalog, resume_point.flush_lsn)
 
 
