@@ -167,6 +167,10 @@ def test_an_entry_of_a_mapping_with_single_underscores_is_refused_too() -> None:
             "PGRELAY_SINK__KAFKA__BOOTSTRAP__SERVERS",
             "sink.kafka: one underscore stands for a dot; write PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS",
         ),
+        (
+            "PGRELAY_sink__kafka__bootstrap___servers",
+            "sink.kafka: one underscore stands for a dot; write PGRELAY_SINK__KAFKA__BOOTSTRAP_SERVERS",
+        ),
     ],
 )
 def test_an_override_of_an_unknown_key_is_refused(variable: str, line: str) -> None:

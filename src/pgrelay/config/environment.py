@@ -64,13 +64,13 @@ def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str
     mistakes = []
     unused = sorted(environ.keys() - _referred(text))
     for section, keys in _kinds(model).items():
-        alone = f"{_PREFIX}{section}".upper()
+        alone = _variable(section)
         if alone in unused:
-            example = f"{alone}{_LEVEL}{next(iter(keys))}".upper()
+            example = _variable(section, next(iter(keys)))
             mistakes.append(f"{alone}: overrides nothing; name a key of {section} too, such as {example}")
         for key, kind in keys.items():
             whole = f"{_PREFIX}{section}_{key}".upper()
-            meant = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
+            meant = _variable(section, key)
             for variable in unused:
                 if variable == whole:
                     mistakes.append(f"{variable}: overrides nothing; write {meant} for {section}.{key}")
@@ -81,6 +81,11 @@ def _without_level(environ: Mapping[str, str], model: type[BaseModel], text: str
                         f"{section}.{key}"
                     )
     return mistakes
+
+
+def _variable(*path: str) -> str:
+    """The variable that overrides a key or an entry: `PGRELAY_SOURCE__DSN`."""
+    return f"{_PREFIX}{_LEVEL.join(path)}".upper()
 
 
 def _is_entry(variable: str, whole: str, kind: type) -> bool:
@@ -99,8 +104,8 @@ def _referred(text: str) -> set[str]:
 def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
     section, *rest = variable.removeprefix(_PREFIX).lower().split(_LEVEL, 2)
     if not rest:
-        example = f"{_PREFIX}SOURCE{_LEVEL}DSN"
-        raise SetupError(f"{variable}: names no key; write {_PREFIX}SECTION{_LEVEL}KEY, such as {example}")
+        shape, example = _variable("section", "key"), _variable("source", "dsn")
+        raise SetupError(f"{variable}: names no key; write {shape}, such as {example}")
     key, *entry = rest
     kinds = _kinds(model)
     if section not in kinds:
@@ -122,10 +127,10 @@ def _override(variable: str, text: str, model: type[BaseModel]) -> Override:
         value = text if text_alone else parse_yaml(text, variable)
         return Override(variable, (section, key, entry[0]), value)
     if kind is not dict:
-        whole = f"{_PREFIX}{section}{_LEVEL}{key}".upper()
+        whole = _variable(section, key)
         raise SetupError(f"{variable}: {section}.{key}: has no keys of its own; set {whole}")
     if _LEVEL in entry[0]:
-        meant = variable.removesuffix(entry[0].upper()) + entry[0].upper().replace(_LEVEL, "_")
+        meant = _variable(section, key, re.sub("_+", "_", entry[0]))
         raise SetupError(f"{variable}: {section}.{key}: one underscore stands for a dot; write {meant}")
     return Override(variable, (section, key, entry[0].replace("_", ".")), text)
 

@@ -153,7 +153,7 @@ class Catalog:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """What is asked inside is one transaction, which an error rolls back."""
+        """What is asked inside is one transaction, which an error rolls back; so nobody else may ask then."""
         await self.rows(sql.SQL("BEGIN"))
         try:
             yield

@@ -13,7 +13,7 @@ Commit = Coroutine[None, None, None]
 
 
 class DeliveryGuarantee(Protocol):
-    """Asked once for a turn, a segment or a position; never for a row."""
+    """Asked a few times in a turn, and once for a segment or a position; never for a row."""
 
     @property
     def recovering(self) -> bool:
@@ -57,7 +57,7 @@ class DeliveryGuarantee(Protocol):
         """
 
     def commit(self) -> Commit | None:
-        """Commit to Kafka what has entered, due or not; None if it needs no commit."""
+        """Commit to Kafka what has entered, due or not; None if this guarantee has no commits."""
 
     def may_settle(self, *, refused: bool) -> bool:
         """Whether whole transactions wait for Kafka, and it may still acknowledge one.

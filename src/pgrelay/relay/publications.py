@@ -25,7 +25,7 @@ MOST_NAMED: Final = 20
 class PublishedTables:
     """`names` has the tables whose rows the server sends, as `schema.table`, by OID.
 
-    `left`: the OIDs of those that were among them when this process looked before, and still exist.
+    `left`: the OIDs of those that were among them at any earlier look of this process, and still exist.
     """
 
     names: Mapping[int, str]
@@ -101,7 +101,7 @@ class Publications:
         names = {oid: f"{schema}.{table}" for oid, schema, table in published}
         gone = self._tables - names.keys()
         left = await catalog.existing(gone) if gone else frozenset()
-        self._tables = left | names.keys()
+        self._tables = left.union(names)
         return PublishedTables(names, left)
 
     def _missing(self, present: Mapping[str, int]) -> list[str]:

@@ -54,7 +54,7 @@ _KEEP_S: Final = 2.0
 
 
 class Session:
-    """Its parts are public for the observer and the daemon."""
+    """Its parts are public for the observer, the daemon and tests."""
 
     def __init__(
         self,

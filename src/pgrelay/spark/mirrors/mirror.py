@@ -66,8 +66,8 @@ def mirror(
 
     The mirror waits for a topic that does not exist, with a warning. Raises SetupError if an argument is
     mistaken (such as `tables` that share a target, a `trigger` that Spark does not have, or `servers` and
-    `options` that Kafka's client refuses), a target is missing although the checkpoint says that its records
-    were read, a topic of the checkpoint is left out or was re-created, rows are held back for
+    `options` that Kafka's client can't make sense of), a target is missing although the checkpoint says that
+    its records were read, a topic of the checkpoint is left out or was re-created, rows are held back for
     `whole_transactions` and that is off, retention took records that were not read, or Spark lacks the jars
     of the checkpoint's file system; PgrelayError if the checkpoint can't be written. A later error ends the
     query: `awaitTermination` raises Spark's StreamingQueryException, and `query_error` recovers the original

@@ -64,7 +64,10 @@ def refuse_taken(source: QuerySource, topics: Iterable[str]) -> None:
 
 
 def _firsts(source: QuerySource, topics: Iterable[str]) -> Ends:
-    """The first offset that each partition still has; empty if no broker answers."""
+    """The first offset that each partition still has; empty if no broker answers.
+
+    Raises SetupError if Kafka's client refuses its settings.
+    """
     try:
         return source.offsets.firsts(topics)
     except Py4JError as error:

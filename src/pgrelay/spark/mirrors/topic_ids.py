@@ -64,7 +64,7 @@ class TopicIds:
         self._unseen -= ids.keys()
 
     def _asked(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of those topics that exist."""
+        """The ids of those topics that exist. Raises SetupError if Kafka's client refuses its settings."""
         try:
             return _ids(self._source, topics)
         except Py4JError as error:

@@ -19,7 +19,8 @@ def warn_of_topics(
     """Log a warning for each topic that does not exist: the mirror waits for it, but it may be mistyped.
 
     And for each that is compacted: a mirror that is away for long misses deletes. If the broker does not
-    answer, nothing is logged; the second check needs the right to describe the topics' configuration.
+    answer, nothing is logged; the second check needs the right to describe the topics' configuration. Raises
+    SetupError if Kafka's client refuses its settings.
     """
     try:
         with admin(spark, client_options(servers, options)) as client:
