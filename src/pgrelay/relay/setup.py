@@ -34,6 +34,8 @@ async def prepare(
         )
     if slot is not None:
         check_kind(slot, config.source.slot, catalog.database)
+    elif config.source.create:
+        await _require_logical_wal(catalog)
     # Tables that are refused leave no publication that nobody uses.
     async with catalog.transaction():
         created = await publications.require(catalog, slot)
@@ -55,6 +57,15 @@ async def _check_topics(catalog: Catalog, config: Config) -> None:
             topics.claim(schema, table)
 
 
+async def _require_logical_wal(catalog: Catalog) -> None:
+    """Refuse a server on which no slot can be created. Raises SetupError."""
+    wal_level = await catalog.setting("wal_level")
+    if wal_level != "logical":
+        raise SetupError(
+            f"Postgres runs with wal_level = {wal_level}; ALTER SYSTEM SET wal_level = logical, and restart"
+        )
+
+
 async def make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
     """Create the slot if the configuration says so; that takes as long as any transaction that runs now.
 
@@ -64,11 +75,6 @@ async def make_slot(catalog: Catalog, config: SourceConfig) -> Slot:
         raise SetupError(
             f"source.slot: {config.slot} does not exist; create it with SELECT "
             f"pg_create_logical_replication_slot('{config.slot}', 'pgoutput'), or set source.create: true"
-        )
-    wal_level = await catalog.setting("wal_level")
-    if wal_level != "logical":
-        raise SetupError(
-            f"Postgres runs with wal_level = {wal_level}; ALTER SYSTEM SET wal_level = logical, and restart"
         )
     _log.info("creating the slot; the server waits for transactions that run now", slot=config.slot)
     await catalog.create_slot(config.slot)

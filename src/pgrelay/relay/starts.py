@@ -141,11 +141,11 @@ class Starts:
                 await refuse_new_slot(sink, server.offsets, server.standby)
                 if config.source.create:
                     await self._require_topics(sink)
+            await self._check_rest(server.system.systemid)
             # Kafka may have taken its time, and another relay may have created the slot.
             found = await catalog.slot(config.source.slot)
         await prepare(catalog, config, self._publications, self.resume_point, found)
         if found is None:
-            await self._check_rest(server.system.systemid)
             self._observer.creates_slot(config.source.slot)
         slot = found or await make_slot(catalog, config.source)
         self.made_slot = self.made_slot or found is None
@@ -160,7 +160,7 @@ class Starts:
         return slot
 
     async def _check_rest(self, systemid: str) -> None:
-        """Before the slot is created: check what may refuse the start after that. Raises SetupError."""
+        """Before anything is created: check what may refuse the start after that. Raises SetupError."""
         with contextlib.suppress(SpoolError):
             spool_of(self._config, systemid).create()
         if self._registry is not None:

@@ -12,6 +12,12 @@ from tests.integration.faults.outcomes import WRONG, last_words
 from tests.integration.faults.own_servers import own_postgres
 from tests.integration.faults.slots import exists
 
+
+def no_publications(database: Database) -> bool:
+    with database.connect() as connection:
+        return connection.execute("SELECT FROM pg_publication").fetchone() is None
+
+
 SLOTS = {
     "plugin": ("pg_create_logical_replication_slot(%s, 'test_decoding')", "uses plugin test_decoding"),
     "physical": ("pg_create_physical_replication_slot(%s)", "is a physical slot"),
@@ -40,8 +46,10 @@ def test_a_slot_of_another_database_ends_the_relay(
 
 
 @own_postgres(wal_level="replica")
-def test_a_server_without_logical_wal_ends_the_relay(new_relay: NewRelay) -> None:
-    assert "ALTER SYSTEM SET wal_level = logical, and restart" in last_words(new_relay().start(), WRONG)
+def test_a_server_without_logical_wal_ends_the_relay(database: Database, new_relay: NewRelay) -> None:
+    relay = new_relay(source={"dsn": database.dsn}).start()
+    assert "ALTER SYSTEM SET wal_level = logical, and restart" in last_words(relay, WRONG)
+    assert no_publications(database)
 
 
 @pytest.mark.parametrize("version", ["13"], indirect=True)
@@ -130,14 +138,15 @@ REFUSED_LATE = {
 
 
 @pytest.mark.parametrize(("sections", "complaint"), REFUSED_LATE.values(), ids=REFUSED_LATE)
-def test_what_refuses_a_start_refuses_it_before_the_slot_is_created(
+def test_what_refuses_a_start_refuses_it_before_anything_is_created(
     database: Database, new_relay: NewRelay, sections: dict[str, dict[str, str]], complaint: str
 ) -> None:
-    """A slot that nobody reads would hold back WAL for ever."""
+    """A slot that nobody reads would hold back WAL for ever, and a publication can refuse updates."""
     database.execute("CREATE SCHEMA other; CREATE TABLE t (id int); CREATE TABLE other.t (id int)")
-    relay = new_relay(**sections).start()
+    relay = new_relay(source={"dsn": database.dsn}, **sections).start()
     assert complaint in last_words(relay, WRONG)
     assert not exists(database, relay.prefix)
+    assert no_publications(database)
 
 
 def test_readyz_says_that_the_slot_waits_for_a_transaction(database: Database, new_relay: NewRelay) -> None:
