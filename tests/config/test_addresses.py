@@ -43,6 +43,14 @@ def test_a_parameter_that_is_nearly_one_of_libpqs_is_told(dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "dsn", ["host=h password='a sslmod=b", "host=h options=-c lock_timeout=5s", "host=h hst"]
+)
+def test_what_is_no_misspelled_parameter_gets_no_hint(dsn: str) -> None:
+    with pytest.raises(ValidationError, match="libpq can't read it; write"):
+        SourceConfig(dsn=dsn)
+
+
+@pytest.mark.parametrize(
     "dsn",
     ["postgresql://me@db..internal/app", "host=a,.internal", f"postgresql://{'h' * 64}.internal:5432/app"],
 )

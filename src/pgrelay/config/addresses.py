@@ -20,6 +20,7 @@ _BROKER: Final = re.compile(
     re.IGNORECASE,
 )
 _LAST_PORT: Final = 65535
+_REFUSED_PARAMETER: Final = re.compile('invalid (?:connection option|URI query parameter):? "(.*)"')
 
 
 def is_host(text: str) -> bool:
@@ -35,15 +36,16 @@ def dsn(value: str) -> str:
     """A libpq connection string. Raises ValueError with the cure."""
     # libpq's own message can quote a piece of the password, so it is not passed on. An unescaped slash in a
     # password turns the rest of the password into a port, and ports are shown.
+    meant = ""
     try:
         parameters = {name: str(given) for name, given in conninfo_to_dict(value).items()}
         ports = parameters.get("port", "")
         readable = all(port.isdecimal() for port in ports.split(",") if port)
-    except ProgrammingError:
-        parameters, readable = {}, False
+    except ProgrammingError as error:
+        parameters, readable, meant = {}, False, _parameter_meant(str(error))
     if not readable:
         raise ValueError(
-            f"libpq can't read it{_parameter_meant(value)}; write postgresql://user@host:5432/dbname, "
+            f"libpq can't read it{meant}; write postgresql://user@host:5432/dbname, "
             "special characters as %XX, or host=... dbname=..., values with spaces in single quotes"
         )
     if _holds_user_info(value, parameters):
@@ -55,14 +57,13 @@ def dsn(value: str) -> str:
     return value
 
 
-def _parameter_meant(value: str) -> str:
-    """A parameter of libpq's that the text has nearly. What the text has is not shown: it may be secret."""
+def _parameter_meant(refusal: str) -> str:
+    """The parameter that comes near to the one which libpq refuses; that is not shown: it may be secret."""
+    if not (refused := _REFUSED_PARAMETER.match(refusal)):
+        return ""
     known = [option.keyword.decode() for option in Conninfo.get_defaults()]
-    for name in re.findall(r"(?:^|[?&\s])(\w+)\s*=", value):
-        near = get_close_matches(name, known, n=1, cutoff=0.7)
-        if near and near != [name]:
-            return f": did you mean the parameter {near[0]}?"
-    return ""
+    near = get_close_matches(refused[1], known, n=1, cutoff=0.75)
+    return f": did you mean the parameter {near[0]}?" if near else ""
 
 
 def _holds_user_info(value: str, parameters: dict[str, str]) -> bool:
