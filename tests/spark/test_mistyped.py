@@ -49,6 +49,7 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
             {"options": {"subscribe": "p.a"}},
             r"^subscribe: the topics are arguments of the call: leave it out",
         ),
+        ({"placeholder": "yes"}, "^placeholder='yes': write True if the relay has"),
         ({"checkpoint": None}, r"^checkpoint=None: name the folder in which the query keeps how far it has"),
         ({"checkpoint": ""}, r"^checkpoint='': name the folder"),
         ({"prefix": None}, r"^prefix=None: write the relay's records.prefix"),
@@ -68,6 +69,31 @@ def test_a_single_topic_instead_of_a_list_is_refused(spark: SparkSession) -> Non
                 },
             },
             r"^Kafka's client refuses its settings: kafka\.sasl\.jaas\.config is not of the form: org",
+        ),
+        (
+            {
+                "servers": "127.0.0.1:1",
+                "options": {
+                    "kafka.security.protocol": "SASL_SSL",
+                    "kafka.sasl.mechanism": "PLAIN",
+                    "kafka.sasl.jaas.config": "org.apache.kafka.NoLoginModule required;",
+                },
+            },
+            r"^Kafka's client refuses its settings: .*NoLoginModule",
+        ),
+        (
+            {
+                "servers": "127.0.0.1:1",
+                "options": {
+                    "kafka.security.protocol": "SSL",
+                    "kafka.ssl.truststore.location": "/nowhere/truststore.jks",
+                },
+            },
+            r"^Kafka's client refuses its settings: .*/nowhere/truststore\.jks",
+        ),
+        (
+            {"options": {"kafka.isolation.level": "read_comitted"}},
+            r"^kafka\.isolation\.level: 'read_comitted' is no isolation level: write read_committed or",
         ),
     ],
 )
@@ -107,6 +133,12 @@ def test_changes_are_those_of_one_topic(spark: SparkSession) -> None:
     topics: Any = ["p.a", "p.b"]
     with pytest.raises(SetupError, match=r"topic=\['p\.a', 'p\.b'\]: write one topic"):
         pg.read_changes(spark, "nowhere", topics, schema=table("p.a"))
+
+
+def test_whether_the_relay_writes_placeholders_is_true_or_false(spark: SparkSession) -> None:
+    placeholder: Any = "yes"
+    with pytest.raises(SetupError, match="placeholder='yes': write True if the relay has"):
+        pg.read_changes(spark, "nowhere:1", "p.a", schema=table("p.a"), placeholder=placeholder)
 
 
 def test_a_target_is_named(spark: SparkSession) -> None:

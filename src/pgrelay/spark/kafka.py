@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pgrelay.errors import SetupError
 
+_ISOLATION: Final = "kafka.isolation.level"
 # Kafka's client, wherever we read with it.
 CLIENT: Final = {
     # Hides the records of transactions that an exactly-once relay aborted.
-    "kafka.isolation.level": "read_committed",
+    _ISOLATION: "read_committed",
     # After each fetch Spark asks where the partition ends. The answer follows that to the next fetch, which
     # the client has already sent, and which a broker holds back at the end of a topic, by default for 500 ms.
     "kafka.fetch.max.wait.ms": "10",
@@ -29,6 +30,7 @@ _OPTIONS: Final = {
 _OFFSETS: Final = ("startingoffsets", "endingoffsets")
 _COUNTS: Final = ("maxoffsetspertrigger", "minoffsetspertrigger")
 _TOPICS: Final = ("subscribe", "subscribepattern", "assign")
+_ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _SPLITTING: Final = ("maxrecordsperpartition", "minpartitions")
 
 
@@ -74,6 +76,8 @@ def _mistake(option: str, value: object, streaming: bool) -> str | None:
         return "a stream has no end: leave it out; the trigger {'availableNow': True} reads what is there"
     if option in _COUNTS and not (str(value).isdecimal() and int(str(value)) > 0):
         return f"{value!r} is no number of records: write 1 or more"
+    if option == _ISOLATION and value not in _ISOLATIONS:
+        return f"{value!r} is no isolation level: write {' or '.join(_ISOLATIONS)}"
     # A dict is refused too: Spark would turn it into text that is not JSON.
     if option in _OFFSETS and not _are_offsets(str(value)):
         return (

@@ -18,7 +18,13 @@ Offsets = Mapping[str, Mapping[int, int]]
 # How long a start waits for answers that it can do without, instead of Kafka's minute.
 BRIEFLY: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
 
-_REFUSALS: Final = ("org.apache.kafka.common.config.ConfigException", "java.lang.IllegalArgumentException")
+_REFUSALS: Final = (
+    "org.apache.kafka.common.config.ConfigException",
+    "java.lang.IllegalArgumentException",
+    "java.nio.file.NoSuchFileException",
+    "java.io.FileNotFoundException",
+    "javax.security.auth.login.LoginException",
+)
 
 _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 

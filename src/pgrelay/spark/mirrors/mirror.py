@@ -26,6 +26,7 @@ from pgrelay.spark.mirrors.topic_ids import Apply, TopicIds
 from pgrelay.spark.mirrors.topic_warnings import warn_of_topics
 from pgrelay.spark.mirrors.under_way import under_way
 from pgrelay.spark.mirrors.whole_transactions import WholeTransactions
+from pgrelay.spark.records.changes import refuse_other_placeholder
 from pgrelay.spark.schemas.registry import Registry
 from pgrelay.spark.schemas.schema_topic import SchemaTopic
 
@@ -137,6 +138,7 @@ def _reading(
     text_columns: Mapping[str, list[str]] | None,
     source: QuerySource,
 ) -> Reading:
+    refuse_other_placeholder(placeholder)
     if not isinstance(text_columns or {}, Mapping):
         raise SetupError(f"text_columns={text_columns!r}: write a list of columns for each topic, in a dict")
     for topic, columns in (text_columns or {}).items():

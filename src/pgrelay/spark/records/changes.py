@@ -50,11 +50,20 @@ def read_changes(
     require_schema(schema)
     if not isinstance(topic, str):
         raise SetupError(f"topic={topic!r}: write one topic: another has other columns")
+    refuse_other_placeholder(placeholder)
     schema.refuse_clash()
     records = read_topics(spark, servers, topic, options=options, streaming=streaming)
     if registry is None:
         return JsonRecords(schema, placeholder).changes(records)
     return AvroRecords(schema, Registry(registry).of_topic(topic), placeholder).changes(records)
+
+
+def refuse_other_placeholder(placeholder: object) -> None:
+    """Raise SetupError for what is not a choice of `read_changes`: any text would be as good as True."""
+    if not isinstance(placeholder, bool | None):
+        raise SetupError(
+            f"placeholder={placeholder!r}: write True if the relay has records.unchanged: placeholder"
+        )
 
 
 class Decoder:
