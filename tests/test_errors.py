@@ -79,6 +79,11 @@ def test_a_request_to_stop_is_not_retried(error: BaseException) -> None:
     assert verdict(error) is Verdict.STOP
 
 
+def test_what_refused_a_record_is_not_known_unless_told() -> None:
+    refused = RecordRefused("too large")
+    assert (refused.by_broker, refused.keyless) == (False, False)
+
+
 def test_a_subclass_inherits_the_verdict_and_exit_code() -> None:
     class SlotGone(GapError): ...
 

@@ -74,8 +74,11 @@ class RecordRefused(RecordError):
     record. `keyless`: what it refused may be that the record has no key.
     """
 
-    by_broker = False
-    keyless = False
+    def __init__(self, text: str, table: str = "", column: str = "", value: bytes | None = None) -> None:
+        super().__init__(text, table, column, value)
+        # Here, not as defaults of the class: compiled, an exception would not have those.
+        self.by_broker = False
+        self.keyless = False
 
 
 class ProtocolError(PgrelayError):
