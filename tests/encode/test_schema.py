@@ -236,6 +236,17 @@ class TestWhen:
         ]
         assert [names(it) for it in came] == [["id", "name"], ["id"], ["id", "name"]]
 
+    def test_two_tables_whose_names_with_their_dot_are_one_are_announced_once_each(self) -> None:
+        described = [
+            build.relation(OID, "a.b", "c", "d", [ID]),
+            build.relation(OID + 1, "a", "b.c", "d", [ID]),
+        ]
+        rows = [build.insert(oid, ["1"]) for oid in (OID, OID + 1)]
+        encoder = encoder_of()
+        came = schemas(encoder, transaction(*described, *rows, *rows))
+        assert [(it["schema"], it["table"]) for it in came] == [("a.b", "c"), ("a", "b.c")]
+        assert schemas(encoder, transaction(*rows, *rows, commit_lsn=0x2000)) == []
+
     def test_under_full_a_new_primary_key_is_announced(self) -> None:
         encoder = encoder_of()
         people = relation(ID, NAME, identity="f")

@@ -13,19 +13,19 @@ class Announced:
     def __init__(self) -> None:
         # None once another table's plan has replaced it: of a dropped table nothing else is left.
         self._by_oid: dict[int, Plan | None] = {}
-        self._by_name: dict[str, Plan] = {}
+        self._by_name: dict[tuple[str, str], Plan] = {}
 
     def is_new(self, plan: Plan) -> bool:
         """Whether neither the plan's relation nor its name was announced before."""
-        return plan.relation.oid not in self._by_oid and plan.table not in self._by_name
+        return plan.relation.oid not in self._by_oid and plan.qualified not in self._by_name
 
     def add(self, plan: Plan) -> None:
         """Mark a plan as announced, and the previous ones of its relation and of its name as not."""
-        for previous in (self._by_oid.get(plan.relation.oid), self._by_name.get(plan.table)):
+        for previous in (self._by_oid.get(plan.relation.oid), self._by_name.get(plan.qualified)):
             if previous is not None:
                 previous.announced = False
                 if self._by_oid.get(previous.relation.oid) is previous:
                     self._by_oid[previous.relation.oid] = None
         plan.announced = True
         self._by_oid[plan.relation.oid] = plan
-        self._by_name[plan.table] = plan
+        self._by_name[plan.qualified] = plan

@@ -88,6 +88,8 @@ class Plan:
         self.topic = topic
         self.limits = options.limits(topic)
         self.table = str(relation)
+        # With its dot, `table` may also be another table's: "a.b".c and a."b.c".
+        self.qualified = (relation.namespace, relation.name)
         # A partition whose updates and deletes can't be relayed, since their old rows are not whole.
         self.unlike: str = facts.unlike
         # Partitions that the stream itself described as such, whatever they are by now.

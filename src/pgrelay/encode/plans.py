@@ -21,7 +21,7 @@ class Plans:
         self._made: dict[bytes, Plan] = {}
         # The plan of each relation that the session used last, and the relation that had each name last.
         self._used: dict[int, Plan] = {}
-        self._names: dict[str, int] = {}
+        self._names: dict[tuple[str, str], int] = {}
         # Relation messages whose facts are known before their turn.
         self._ahead: set[bytes] = set()
         # Plans that others have replaced, until their counts are taken.
@@ -76,10 +76,10 @@ class Plans:
 
         It was dropped or renamed. A job that creates its table anew each time would leave a plan each time.
         """
-        oid = self._names.get(plan.table, plan.relation.oid)
-        self._names[plan.table] = plan.relation.oid
+        oid = self._names.get(plan.qualified, plan.relation.oid)
+        self._names[plan.qualified] = plan.relation.oid
         other = self._used.get(oid)
-        if other is None or oid == plan.relation.oid or other.table != plan.table:
+        if other is None or oid == plan.relation.oid or other.qualified != plan.qualified:
             return None
         for body in self._bodies(oid):
             self._drop(body)
