@@ -107,7 +107,7 @@ class FakeSink(Sink):
 class FakeTransactions(FakeSink, TransactionalSink):
     """The same with transactions, which go on once `recovers` and `commits` are set.
 
-    `committed` is the LSNs.
+    `committed` is the LSNs. Commits fail once `spoilt` is true.
     """
 
     def __init__(self, by_broker: bool = False) -> None:
@@ -117,6 +117,7 @@ class FakeTransactions(FakeSink, TransactionalSink):
         self.recovers.set()
         self.commits.set()
         self.committed: list[int] = []
+        self.spoilt = False
         self._spent_by = self._purged = None
 
     async def recover(self) -> Delivered | None:
@@ -125,6 +126,8 @@ class FakeTransactions(FakeSink, TransactionalSink):
 
     async def commit(self, position: Delivered) -> None:
         await self.commits.wait()
+        if self.spoilt:
+            raise RecordRefused("refused")
         self.committed.append(position.lsn)
 
 

@@ -12,6 +12,7 @@ from pgrelay.kafka.offsets import Delivered
 from pgrelay.progress import Ledger
 from pgrelay.relay.session import Session
 from pgrelay.relay.tasks import cancelled
+from tests.clock import Clock
 from tests.relay.sessions import (
     REFUSED,
     TAKEN,
@@ -91,6 +92,25 @@ async def test_a_stop_waits_for_a_commit() -> None:
     assert not session.errand.committing
     assert kafka.committed == [2]
     assert source.told[-1] == 2
+
+
+async def test_what_fails_at_the_end_does_not_keep_the_server_from_learning_what_is_delivered(
+    clock: Clock,
+) -> None:
+    """Within the pause between two status updates: only the last one, at the end, can tell."""
+    source, kafka = FakeSource(), FakeTransactions()
+    session = session_of(source, kafka)
+    enter(session, 2, TAKEN)
+    await turns(session, 100)
+    assert (kafka.committed, source.told) == ([2], [0])
+    enter(session, 4, TAKEN)
+    kafka.commits.clear()
+    await turns(session, until_committing=True)
+    kafka.spoilt = True
+    kafka.commits.set()
+    with pytest.raises(RecordRefused):
+        await session.finish(10)
+    assert source.told == [0, 2]
 
 
 @pytest.mark.parametrize("kafka", [FakeSink(), FakeTransactions()], ids=["at least once", "exactly once"])

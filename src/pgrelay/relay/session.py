@@ -21,6 +21,7 @@ acknowledged, and the next session begins at the ledger's flush LSN.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
@@ -29,6 +30,7 @@ from pgrelay.assembly.assembler import Assembler
 from pgrelay.assembly.events import Reached
 from pgrelay.encode.encoder import Encoder
 from pgrelay.encode.records import EVERY, Segment
+from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
@@ -112,11 +114,19 @@ class Session:
     async def finish(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for what is in flight, and confirm it.
 
-        False if whole transactions are left: time ran out, or Kafka has refused one of them.
+        False if whole transactions are left: time ran out, or Kafka has refused one of them. Raises what
+        fails meanwhile, once the server was told how far the rest had come.
         """
-        drained = await self.sink.drain(self._finishing, grace_s)
-        if drained:
-            await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
+        try:
+            drained = await self.sink.drain(self._finishing, grace_s)
+            if drained:
+                await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
+        except PgrelayError:
+            # The last status update may be a while ago, and what was acknowledged since would come again.
+            self._advance()
+            with contextlib.suppress(SourceUnavailable):
+                self.confirmations.send()
+            raise
         self.confirmations.send()
         return drained and not (self._refused and self.ledger.waiting)
 
