@@ -30,8 +30,9 @@ def test_a_relay_that_was_fenced_many_times_keeps_no_producer(
 def take_over(relay: Relay, its_way_to_kafka: Proxy, new_relay: NewRelay, number: int) -> None:
     """Another relay delivers a row that this one has under way, and is killed; this one goes on."""
     its_way_to_kafka.hold_requests()
+    before = relay.metric("pgrelay_records_total")
     relay.database.execute(f"INSERT INTO t VALUES ({number})")
-    relay.wait_for(lambda: relay.metric("pgrelay_inflight_records") >= 1, "a record on its way")
+    relay.wait_for(lambda: relay.metric("pgrelay_records_total") > before, "a record on its way")
     replaced(relay, its_way_to_kafka, new_relay).kill()
     relay.wait_streaming()
 
