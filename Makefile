@@ -7,7 +7,7 @@ LOWEST := .venv-lowest
 # make demo              the main job on embedded servers; make demo ARGS="--rows 300" ends by itself
 # make test              every test, on real servers; make test ARGS="tests/wire" for some of them
 # make debezium-diff     our records next to those of the real Debezium: what differs, and why
-# make test-compiled     the pure rooms' tests on the compiled modules
+# make test-compiled     the tests of the pure rooms, and of whole relays, on the compiled modules
 # make test-lowest       the tests of what calls libraries, with the lowest versions that pyproject.toml allows
 # make bench             every contender on every workload, in one table and bench/results.json; ARGS="--help"
 # make guard             instructions that the compiled modules take for a row, at most 10% over the figure committed
@@ -43,6 +43,11 @@ debezium-diff: $(VENV)/.installed
 # The pure rooms once more, as users get them: the wheel is built once, for these tests, the guard and the packages.
 PURE_TESTS := tests/wire tests/assembly tests/encode tests/test_errors.py tests/test_handover.py tests/test_lsn.py \
 	tests/test_progress.py
+# What the compiled modules do in a relay: each kind of record, and each way in which they end.
+RELAYED := avro encodings envelopes protocols records_identity records_places records_tables records_values \
+	schema_topic selection two_phase types unannounced_aborts
+RELAY_TESTS := $(RELAYED:%=tests/integration/test_%.py) \
+	$(patsubst %,tests/integration/faults/test_%.py,dead_letters exactly_once refusals transactions)
 
 # Without build isolation, so that the guard can tell which mypyc compiled it.
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
@@ -56,7 +61,7 @@ $(COMPILED)/.installed: pyproject.toml setup.py README.md LICENSE $(shell find s
 	touch $@
 
 test-compiled: $(COMPILED)/.installed
-	$(COMPILED)/bin/pytest -n auto --maxprocesses 4 $(PURE_TESTS) $(ARGS)
+	$(COMPILED)/bin/pytest -n 3 --dist loadgroup $(PURE_TESTS) $(RELAY_TESTS) $(ARGS)
 
 # Pip takes the newest versions that it may; constraints make it the lowest.
 LIBRARY_TESTS := tests/check tests/config tests/kafka tests/postgres tests/relay tests/status tests/test_cli.py \

@@ -104,6 +104,18 @@ def test_a_pure_room_reads_no_clock(module: str) -> None:
     assert not offences
 
 
+def test_errors_keep_no_default_in_their_class() -> None:
+    """Compiled, an exception has no attribute that only its class sets, unless that is a ClassVar."""
+    kept = [
+        f"{found.name}: {ast.unparse(line)}"
+        for found in ast.walk(TREES["pgrelay.errors"])
+        if isinstance(found, ast.ClassDef) and not any(ast.unparse(base) == "Enum" for base in found.bases)
+        for line in found.body
+        if isinstance(line, (ast.Assign, ast.AnnAssign)) and "ClassVar[" not in ast.unparse(line)
+    ]
+    assert kept == []
+
+
 def test_only_the_relay_knows_both_ends() -> None:
     allowed = {name for room in BOTH_ENDS for name in inside(room)}
     ends = [set(inside("pgrelay.postgres")), set(inside("pgrelay.kafka"))]
