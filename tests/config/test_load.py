@@ -104,6 +104,7 @@ def test_missing_required_keys_are_named_with_their_cure(relay_yaml: Write) -> N
         ("source", {"publications": [None]}, "source.publications[0]: got nothing; write text"),
         ("records", {"key": "bogus"}, "records.key: got 'bogus'; write true or false"),
         ("source", {"origin": "all"}, "source.origin: got 'all'; write any or none"),
+        ("source", {"snapshot": "always"}, "source.snapshot: got 'always'; write never"),
         ("source", {"streaming": "no"}, "source.streaming: got 'no'; write auto, off, on or parallel"),
         (
             "source",

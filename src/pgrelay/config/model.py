@@ -44,12 +44,7 @@ class SourceConfig(Section):
         default=(),
         description="tables of a publication that pgrelay creates: [public.orders, sales.*]; empty: all",
     )
-    snapshot: Literal["never", "initial"] = Field(
-        default="never",
-        description="copy the rows that exist already",
-        # Editors must not offer a value that is refused.
-        json_schema_extra={"enum": ["never"]},
-    )
+    snapshot: Literal["never"] = Field(default="never", description="copy the rows that exist already")
     protocol_version: fields.ProtocolVersion = Field(
         default="auto", description="pgoutput's version; auto: the highest that the server supports"
     )
@@ -70,11 +65,11 @@ class SourceConfig(Section):
         default=1.0, description="send the server a status update at least every so many seconds"
     )
 
-    @field_validator("snapshot")
+    @field_validator("snapshot", mode="before")
     @classmethod
-    def _built_already(cls, value: str) -> str:
-        if value != "never":
-            raise ValueError(f"{value} is not supported yet; use never")
+    def _built_already(cls, value: object) -> object:
+        if value == "initial":
+            raise ValueError("initial is not supported yet; use never")
         return value
 
     @field_validator("streaming", "two_phase")
