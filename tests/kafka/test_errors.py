@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from pgrelay.check.kafka import unreachable
 from pgrelay.config import SinkConfig
 from pgrelay.errors import KafkaUnavailable, RecordRefused, SetupError
-from pgrelay.kafka.errors import delivery_error, denial, denied, uncreated, unreached
+from pgrelay.kafka.errors import delivery_error, denial, denied, failed_checks, uncreated, unreached
 from pgrelay.kafka.offsets import Identity, Offsets
 from pgrelay.kafka.sink import Sink
 from pgrelay.kafka.transactional import TransactionalSink
@@ -54,6 +54,15 @@ def test_a_long_key_is_cut_to_200_characters(key: bytes) -> None:
 
 def test_a_key_of_200_characters_is_shown_whole() -> None:
     assert named(("ź" * 200).encode()) == " with key " + "ź" * 200
+
+
+def test_a_refused_logical_message_is_left_out_by_its_own_option() -> None:
+    """A table may be called `message`, so its cure is told too."""
+    message = "or set source.messages: false if it is a logical message, and else take the table out of "
+    for refused in delivery_error(TOO_LARGE, "app.message", 0), failed_checks("app.message", "a record"):
+        assert str(refused).endswith(f"; {message}the publication")
+    for refused in delivery_error(TOO_LARGE, "app.public.t", 0), failed_checks("app.public.t", "a record"):
+        assert str(refused).endswith("; or take the table out of the publication")
 
 
 def test_a_record_with_a_refused_timestamp_waits_for_a_correct_clock() -> None:

@@ -111,7 +111,8 @@ _FAILED_CHECKS: Final = (
     "message.timestamp.before.max.ms or message.timestamp.after.max.ms; or see what the broker validates"
 )
 
-_LEFT_OUT: Final = "or take the table out of the publication"
+# A table may be called `message`, so a topic's name alone does not tell logical messages from rows.
+_MESSAGES: Final = ".message"
 
 # How many characters of a key are shown; no character has more than four bytes.
 _KEY_SHOWN: Final = 200
@@ -201,7 +202,7 @@ def oversized(topic: str, commit_lsn: int, key: bytes | None, size: int, most: i
 
 def _record_refused(topic: str, commit_lsn: int, key: bytes | None, why: str) -> RecordRefused:
     """`why` ends with a cure."""
-    refused = RecordRefused(f"{undeliverable(topic, commit_lsn, key)}: {why}; {_LEFT_OUT}")
+    refused = RecordRefused(f"{undeliverable(topic, commit_lsn, key)}: {why}; {_left_out(topic)}")
     refused.topic, refused.commit_lsn = topic, commit_lsn
     return refused
 
@@ -229,7 +230,8 @@ def batch_error(
     `keyless`: the record that is to blame has no key.
     """
     if error.code() in _CHECKED and not keyless:
-        failure: PgrelayError = failed_checks(f"{undeliverable(topic, commit_lsn, key)}: {error.str()}")
+        what = f"{undeliverable(topic, commit_lsn, key)}: {error.str()}"
+        failure: PgrelayError = failed_checks(topic, what)
     else:
         failure = delivery_error(error, topic, commit_lsn, key)
     if isinstance(failure, RecordRefused):
@@ -239,9 +241,17 @@ def batch_error(
     return failure
 
 
-def failed_checks(what: str) -> RecordRefused:
+def failed_checks(topic: str, what: str) -> RecordRefused:
     """The error for a record that a broker's checks refuse, though not for want of a key."""
-    return RecordRefused(f"{what}: {_FAILED_CHECKS}; {_LEFT_OUT}")
+    return RecordRefused(f"{what}: {_FAILED_CHECKS}; {_left_out(topic)}")
+
+
+def _left_out(topic: str) -> str:
+    """How not to send such records at all: the last cure."""
+    table = "take the table out of the publication"
+    if topic.endswith(_MESSAGES):
+        return f"or set source.messages: false if it is a logical message, and else {table}"
+    return f"or {table}"
 
 
 def passes(reason: KafkaError) -> bool:

@@ -96,7 +96,7 @@ class Refusals:
                 ) from failure
             return False
         if error.keyless and not found.compacted:
-            raise failed_checks(undeliverable(topic, error.commit_lsn))
+            raise failed_checks(topic, undeliverable(topic, error.commit_lsn))
         if self._found.get(topic) == found:
             return False
         self._found[topic] = found
