@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import cast
 
+import pytest
 from structlog.testing import capture_logs
 
 from pgrelay.config import Config
@@ -160,6 +161,28 @@ async def test_a_stop_that_leaves_transactions_behind_says_so_once() -> None:
         await stopped(Given(Unfinished(began, SourceUnavailable("not raised"))), once=began)
     warnings = [log["event"] for log in logs if log["log_level"] == "warning"]
     assert warnings == ["stopping before Kafka has acknowledged everything; the rest will be sent again"]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+async def test_a_second_request_to_stop_says_whether_transactions_are_left_behind(left: int) -> None:
+    began = asyncio.Event()
+    session = Hanging(began, SourceUnavailable("not raised"))
+    session.ledger.seen(7)
+    for _ in range(left):
+        session.ledger.begin(0)
+        session.ledger.end(7)
+    daemon = Given(session)
+    with capture_logs() as logs:
+        running = asyncio.create_task(daemon.run())
+        await began.wait()
+        daemon.stop()
+        await session.finishing.wait()
+        daemon.stop()
+        await asyncio.wait_for(running, 10)
+    warnings = [log["event"] for log in logs if log["log_level"] == "warning"]
+    assert (
+        warnings == ["stopping before Kafka has acknowledged everything; the rest will be sent again"] * left
+    )
 
 
 async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirmed() -> None:

@@ -51,6 +51,8 @@ _SPOOL_PAUSE_S: Final = 60.0
 
 _BEAT_S: Final = 1.0
 
+_CUT_SHORT: Final = "stopping before Kafka has acknowledged everything; the rest will be sent again"
+
 Advise = Callable[[Config], Coroutine[Any, Any, None]]
 
 
@@ -243,8 +245,13 @@ class Daemon:
             await session.run(self._stop, self._turned)
             ends = clock.time() + grace_s
             if not await session.finish(grace_s):
-                _log.warning("stopping before Kafka has acknowledged everything; the rest will be sent again")
+                _log.warning(_CUT_SHORT)
             return None
+        except asyncio.CancelledError:
+            # The second request to stop.
+            if session.ledger.waiting:
+                _log.warning(_CUT_SHORT)
+            raise
         except Exception as error:
             failure = error
         # Not in the handler: see kafka/reports.py.

@@ -95,6 +95,8 @@ def test_a_second_signal_ends_the_wait(database: Database, slow_relay: Relay, ka
     slow_relay.wait_for(lambda: slow_relay.metric("pgrelay_records_total") == 2, "the row to be encoded")
     slow_relay.send(signal.SIGTERM)
     assert stopping_takes(slow_relay, signal.SIGINT) < GRACE
+    assert "stopping before Kafka has acknowledged everything" in slow_relay.log_text
+    assert {event["level"] for event in slow_relay.log} <= {"info", "warning"}
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
