@@ -38,6 +38,8 @@ class FakeCatalog(Catalog):
         return 180000
 
     async def rows(self, query: Any, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        if "pubinsert" in query.as_string():
+            return [("p", "pubinsert")]
         if "catalog_xmin" not in query.as_string():
             return [(*what, name, oids) for what, (name, oids) in next(self._looks).items()]
         # New entries of old publications.

@@ -39,6 +39,8 @@ class Publications:
         self._config = config
         self.names = config.publications
         self._oids: Mapping[str, int] = {}
+        # See `listed.kinds`.
+        self._kinds: frozenset[tuple[str, str]] = frozenset()
         # See `listed.entries`.
         self._entries: Mapping[listed.Listed, tuple[str, frozenset[int]]] = {}
         # The OIDs of tables that are or were published, and exist.
@@ -74,7 +76,7 @@ class Publications:
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:
         """Raises SetupError if one was dropped, or dropped and re-created, since this process first looked.
 
-        Warns of tables that were taken out and put back since the last look.
+        Warns of tables that were taken out and put back since the last look, and of other kinds of changes.
 
         `relayed_lsn`: the LSN up to which everything was relayed, to be named in the error.
         """
@@ -90,7 +92,8 @@ class Publications:
                 f"missing, from {format_lsn(relayed_lsn)} on (none if one transaction did both); copy its "
                 "tables again, and restart pgrelay"
             )
-        self._oids = now
+        first, self._oids = not self._oids, now
+        await self._warn_of_kinds(catalog, first)
         await self._warn_of_put_back(catalog)
 
     async def tables(self, catalog: Catalog) -> PublishedTables | None:
@@ -106,6 +109,16 @@ class Publications:
 
     def _missing(self, present: Mapping[str, int]) -> list[str]:
         return [name for name in self.names if name not in present]
+
+    async def _warn_of_kinds(self, catalog: Catalog, first: bool) -> None:
+        before, self._kinds = self._kinds, await listed.kinds(catalog, self.names)
+        if before != self._kinds and not first:
+            _log.warning(
+                "publications were altered to publish other kinds of changes: those that they do not "
+                "publish, or did not before, are missing; if they are wanted, publish them, and copy the "
+                "tables again",
+                publications=sorted({name for name, _ in before ^ self._kinds}),
+            )
 
     async def _warn_of_put_back(self, catalog: Catalog) -> None:
         """That it was out can't be seen any more; but its entry is another one."""

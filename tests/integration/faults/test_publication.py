@@ -11,6 +11,11 @@ from tests.integration.relays import Relay
 
 SOON = 15.0  # seconds, some of them for a busy machine
 
+OTHER_KINDS = (
+    "publications were altered to publish other kinds of changes: those that they do not publish, or did not "
+    "before, are missing; if they are wanted, publish them, and copy the tables again"
+)
+
 by_version = pytest.mark.parametrize("version", ["16", "18"], indirect=True)
 
 
@@ -74,6 +79,18 @@ def test_a_publication_recreated_while_the_relay_was_down_is_a_warning(
 def changed_publications(relay: Relay) -> list[list[str]]:
     """The publications that the relay has warned about."""
     return [event["publications"] for event in relay.log if "renamed or altered" in event["event"]]
+
+
+@by_version
+def test_other_kinds_of_changes_are_a_warning_while_we_run(database: Database, relay: Relay) -> None:
+    """Row 13: the server sends none of the others, and does not say so."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    relay.caught_up()
+    database.execute("ALTER PUBLICATION pgrelay SET (publish = 'insert')")
+    assert relay.wait_event(OTHER_KINDS)["publications"] == ["pgrelay"]
+    database.execute("ALTER PUBLICATION pgrelay SET (publish = 'insert, delete')")
+    relay.wait_event(OTHER_KINDS, 2)
+    assert len(relay.events(OTHER_KINDS)) == 2
 
 
 def test_a_locked_partition_does_not_delay_others(database: Database, relay: Relay) -> None:
