@@ -38,6 +38,7 @@ class Failing:
     [
         (KafkaError.MSG_SIZE_TOO_LARGE, RecordRefused, "; raise the topic's max.message.bytes"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, SetupError, "; grant WRITE on all topics"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaUnavailable, ": a topic is gone: .*: copy its tables again$"),
         (KafkaError._STATE, KafkaUnavailable, ""),
     ],
 )

@@ -120,7 +120,7 @@ _KEY_BYTES: Final = 4 * _KEY_SHOWN
 
 # What librdkafka says about a topic that it knew, once the brokers have not known it for a while. The last is
 # for records that were still in a partition's queue when it dropped the partition.
-_GONE: Final = frozenset(
+GONE: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
@@ -128,7 +128,11 @@ _GONE: Final = frozenset(
         KafkaError._DESTROY,
     }
 )
-
+# The cure of that.
+RECREATED: Final = (
+    "it is re-created if sink.create_topics is true; if it was deleted, its earlier records are lost: copy "
+    "its tables again"
+)
 
 # What it means if the broker lacks earlier records. It reports that once, so the message must say it all.
 DESYNCHRONIZED: Final = (
@@ -179,11 +183,8 @@ def delivery_error(error: KafkaError, topic: str, commit_lsn: int, key: bytes | 
         return _record_refused(topic, commit_lsn, key, f"{error.str()}; {POISON[code]}")
     if code in DENIED:
         return SetupError(f"Kafka refuses writes to topic {topic}: {error.str()}; grant WRITE on it")
-    if code in _GONE:
-        return KafkaUnavailable(
-            f"topic {topic} is gone ({error.str()}): it is re-created if sink.create_topics is true; if it "
-            "was deleted, its earlier records are lost: copy its tables again"
-        )
+    if code in GONE:
+        return KafkaUnavailable(f"topic {topic} is gone ({error.str()}): {RECREATED}")
     if desynchronized(error):
         return KafkaUnavailable(f"topic {topic}: {error.str()}: {DESYNCHRONIZED}")
     if code == KafkaError.INVALID_TIMESTAMP:

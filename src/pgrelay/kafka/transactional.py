@@ -18,7 +18,16 @@ from pgrelay.encode.records import Record
 from pgrelay.errors import KafkaUnavailable, PgrelayError, RecordRefused, SetupError
 from pgrelay.handover import Delivery
 from pgrelay.kafka.closing import clear_frames
-from pgrelay.kafka.errors import DENIED, DESYNCHRONIZED, POISON, PURGED, delivery_error, desynchronized
+from pgrelay.kafka.errors import (
+    DENIED,
+    DESYNCHRONIZED,
+    GONE,
+    POISON,
+    PURGED,
+    RECREATED,
+    delivery_error,
+    desynchronized,
+)
 from pgrelay.kafka.offsets import Delivered, Offsets
 from pgrelay.kafka.producer_options import transaction_timeout_ms
 from pgrelay.kafka.reports import take_reports
@@ -202,6 +211,8 @@ def _transaction_error(error: KafkaError) -> PgrelayError:
         return KafkaUnavailable(f"{failed}: {DESYNCHRONIZED}")
     if error.code() in POISON:
         return RecordRefused(f"{failed}; {POISON[error.code()]}")
+    if error.code() in GONE:
+        return KafkaUnavailable(f"{failed}: a topic is gone: {RECREATED}")
     if error.code() in DENIED:
         return SetupError(f"{failed}; grant WRITE on all topics")
     return KafkaUnavailable(failed)
