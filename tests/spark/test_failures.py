@@ -90,8 +90,34 @@ def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
     assert reason(ValueError("no number\nand more")) == "no number"
 
 
+def test_records_that_go_while_a_query_runs_are_told_with_the_cure(
+    spark: SparkSession, handmade: HandmadeRelay, tmp_path: Path
+) -> None:
+    topic = handmade.table("a", ID)
+    handmade.write("a", change("c", 10, after={"id": 1}))
+    schema = pg.table_schemas(spark, handmade.bootstrap, handmade.prefix)[topic]
+    changes = pg.read_changes(spark, handmade.bootstrap, topic, schema=schema, streaming=True)
+    once = changes.writeStream.format("noop").trigger(availableNow=True)
+    query = once.option("checkpointLocation", str(tmp_path))
+    query.start().awaitTermination()
+    handmade.write("a", *(change("c", 20 + n, after={"id": n}) for n in range(3)))
+    handmade.take("a", 3)
+    with pytest.raises(StreamingQueryException) as ended:
+        query.start().awaitTermination()
+    told = (
+        "the query failed: records that it was to read are gone from Kafka, or a topic was re-created; start"
+    )
+    assert str(pg.query_error(ended.value)).startswith(told)
+
+
 def test_a_query_that_has_not_failed_has_no_error() -> None:
     assert pg.query_error(None) is None
+
+
+def test_what_the_call_itself_raised_stays_as_it_is() -> None:
+    """So one `except` serves the call and the wait for its query."""
+    refused = pg.SetupError("topics: write a list")
+    assert pg.query_error(refused) is refused
 
 
 def test_other_errors_are_one_line_too() -> None:

@@ -3,6 +3,7 @@
 Every step is idempotent, so that a mirror that was killed in between can repeat it.
 """
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
@@ -11,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType, StringType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
@@ -24,6 +25,7 @@ from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
 # Cures if the target is not what the schema says, and if its rows can't be converted.
+_JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
 _ANEW: Final = (
     "drop the target with pgrelay.spark.drop, and mirror from the topic's beginning with a new checkpoint"
 )
@@ -182,10 +184,11 @@ def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: st
 def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Position) -> None:
     if widens(was.spark_type, now.spark_type):
         return
+    into_text = isinstance(now.spark_type, StringType)
+    why = "to which its values can't be converted" if into_text else "which can't hold all of its values"
     raise SetupError(
         f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
-        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, which can't hold all of its "
-        f"values; {CURE}"
+        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, {why}; {CURE}"
     )
 
 
@@ -196,6 +199,7 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
         if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
             raise  # such as a full disk, which is temporary
         reason = cause(error) if isinstance(error, Py4JJavaError) else str(error).partition("\n")[0]
+        reason = _JAVA_CLASS.sub("", reason)
         raise SetupError(
             f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
             f"{format_lsn(later.position[0])}: {reason}; {CURE}"

@@ -153,7 +153,11 @@ class Batches:
         schema = schemas.get(topic)
         if schema is None:
             if not (is_empty or records.isEmpty()):
-                raise SetupError(f"{topic}: the schema topic has no schema of this topic: check the prefix")
+                raise SetupError(
+                    f"{topic}: the schema topic has no schema of this topic: check the prefix; if that is "
+                    "right, the schema topic was deleted: restart the relay, which writes each table's schema "
+                    "again before its next row"
+                )
             return
         schema.refuse_sharing()
         with told_of(f"{topic} to {self._writing.tables[topic]}"):

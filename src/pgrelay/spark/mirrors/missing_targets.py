@@ -35,8 +35,9 @@ def refuse_missing_targets(
         if not table.exists() and schemas.read(spark, [topic]):
             raise SetupError(
                 f"{topic}: {table.name} is not in the warehouse {_warehouse(table)}, but the checkpoint "
-                f"{checkpoint.location} says that its records were read: name the warehouse that has it; or "
-                "take a new checkpoint, to fill it again from what the topic still holds"
+                f"{checkpoint.location} says that its records were read: name the warehouse that has it, and "
+                f"its format (using={using!r}); or take a new checkpoint, to fill it again from what the "
+                "topic still holds"
             )
 
 

@@ -11,24 +11,32 @@ from pgrelay.spark.failures import cause
 
 # An error in foreachBatch passes through the JVM, and comes back as text with Python's traceback.
 _OURS: Final = re.compile(r"^(pgrelay(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
+# Spark's text names neither the topic nor a cure; a start does, by the checkpoint.
+_LOST: Final = "Some data may have been lost because they are not available in Kafka any more"
 
 
 @overload
-def query_error(error: StreamingQueryException) -> PgrelayError: ...
+def query_error(error: StreamingQueryException | PgrelayError) -> PgrelayError: ...
 @overload
 def query_error(error: None) -> None: ...
 
 
-def query_error(error: StreamingQueryException | None) -> PgrelayError | None:
+def query_error(error: StreamingQueryException | PgrelayError | None) -> PgrelayError | None:
     """The error that a query of `mirror`, `history` or `apply_changes` ended with, as it was raised there.
 
     It has its class and text if it is one of ours; any other is a PgrelayError of one line. `error` is what
-    `awaitTermination` raises and `exception()` returns; None, of a query that has not failed, stays None.
+    `awaitTermination` raises and `exception()` returns; None, of a query that has not failed, stays None, and
+    so does what `mirror` itself raised.
     """
-    if error is None:
-        return None
+    if error is None or isinstance(error, PgrelayError):
+        return error
     text = str(error)
     found = _OURS.findall(text)
+    if not found and _LOST in text:
+        return PgrelayError(
+            "the query failed: records that it was to read are gone from Kafka, or a topic was re-created; "
+            "start the mirror again, which says what to do; a query of your own needs a new checkpoint"
+        )
     if not found:
         return PgrelayError(f"the query failed: {cause(error)}")
     module, name, line = found[-1]
