@@ -155,7 +155,7 @@ class Batches:
             if not (is_empty or records.isEmpty()):
                 raise SetupError(
                     f"{topic}: the schema topic has no schema of this topic: check the prefix; if that is "
-                    "right, the schema topic was deleted: restart the relay, which writes each table's schema "
+                    "right, the schema topic was deleted: restart the relay, which writes a table's schema "
                     "again before its next row"
                 )
             return
