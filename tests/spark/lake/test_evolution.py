@@ -20,7 +20,6 @@ from tests.spark.handmade_records import Topic, change, numeric, rows
 ID = Column("id", "int4", key=True, encoding="integer")
 A, B = Column("a", "text"), Column("b", "text")
 REGION = Column("region", "int4", encoding="integer")
-HOLDS = "which can't hold all of its values"
 
 both_formats = pytest.mark.parametrize("using", ["delta", "iceberg"])
 
@@ -175,20 +174,20 @@ def test_a_type_change_that_iceberg_lacks_is_refused_while_there_are_rows(
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "told", "why"),
+    ("was", "now", "told"),
     [
-        (replace(REGION, type_name="int8"), REGION, "was bigint and is int", HOLDS),
-        (A, replace(REGION, name="a"), "was string and is int", HOLDS),
-        (replace(REGION, name="a"), A, "was int and is string", "to which its values can't be converted"),
+        (replace(REGION, type_name="int8"), REGION, "was bigint and is int"),
+        (A, replace(REGION, name="a"), "was string and is int"),
+        (replace(REGION, name="a"), A, "was int and is string"),
     ],
     ids=["int8 to int4", "text to int4", "int4 to text"],
 )
 def test_a_type_that_does_not_hold_the_values_is_refused_while_there_are_rows(
-    spark: SparkSession, target: str, was: Column, now: Column, told: str, why: str
+    spark: SparkSession, target: str, was: Column, now: Column, told: str
 ) -> None:
     known = schema_of("t", [ID, was], [ID, now])
     table = made(spark, target, "iceberg", known.until((1, 0)), "1, 5")
-    lost = f"^t: column '{now.name}' {told} from LSN 0/65 on, {why}; to go on, drop"
+    lost = f"^t: column '{now.name}' {told} from LSN 0/65 on, and not all of its values can be .*; to go on, "
     with pytest.raises(SetupError, match=lost):
         evolve(table, known, (1, 0), live=table.rows)
     assert table.rows().schema[was.name].dataType == was.spark_type

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType, StringType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, ShortType
 
 from pgrelay.errors import SetupError
 from pgrelay.lsn import format_lsn
@@ -24,8 +24,8 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
-# Cures if the target is not what the schema says, and if its rows can't be converted.
 _JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
+# Cures if the target is not what the schema says, and if its rows can't be converted.
 _ANEW: Final = (
     "drop the target with pgrelay.spark.drop, and mirror from the topic's beginning with a new checkpoint"
 )
@@ -184,11 +184,10 @@ def _rename(target: LakeTable, schema: TableSchema, later: TableVersion, old: st
 def _refuse_loss(schema: TableSchema, was: Column, now: Column, position: Position) -> None:
     if widens(was.spark_type, now.spark_type):
         return
-    into_text = isinstance(now.spark_type, StringType)
-    why = "to which its values can't be converted" if into_text else "which can't hold all of its values"
     raise SetupError(
         f"{schema.topic}: column {now.name!r} was {was.spark_type.simpleString()} and is "
-        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, {why}; {CURE}"
+        f"{now.spark_type.simpleString()} from LSN {format_lsn(position[0])} on, and not all of its values "
+        f"can be carried over as they are; {CURE}"
     )
 
 

@@ -25,8 +25,8 @@ def query_error(error: StreamingQueryException | PgrelayError | None) -> Pgrelay
     """The error that a query of `mirror`, `history` or `apply_changes` ended with, as it was raised there.
 
     It has its class and text if it is one of ours; any other is a PgrelayError of one line. `error` is what
-    `awaitTermination` raises and `exception()` returns; None, of a query that has not failed, stays None, and
-    so does what `mirror` itself raised.
+    `awaitTermination` raises and `exception()` returns. What `mirror` itself raised is returned as it is, and
+    so is None, of a query that has not failed.
     """
     if error is None or isinstance(error, PgrelayError):
         return error
