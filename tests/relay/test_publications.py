@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgrelay.config import SourceConfig
+from pgrelay.errors import SourceUnavailable
 from pgrelay.postgres.catalog import Catalog, Slot
 from pgrelay.postgres.listed import Listed
 from pgrelay.relay.publications import Publications, PublishedTables
@@ -21,6 +22,7 @@ class FakeCatalog(Catalog):
 
     def __init__(self, *looks: Entries) -> None:
         self._looks = iter(looks)
+        self.kinds: list[str] | None = ["pubinsert"]  # None: the server does not answer
         self.tables = {1: "a", 2: "b"}
         self.published = {1, 2}
 
@@ -39,7 +41,9 @@ class FakeCatalog(Catalog):
 
     async def rows(self, query: Any, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         if "pubinsert" in query.as_string():
-            return [("p", "pubinsert")]
+            if self.kinds is None:
+                raise SourceUnavailable("cut")
+            return [("p", kind) for kind in self.kinds]
         if "catalog_xmin" not in query.as_string():
             return [(*what, name, oids) for what, (name, oids) in next(self._looks).items()]
         # New entries of old publications.
@@ -84,6 +88,19 @@ async def test_a_table_that_was_published_throughout_is_not_reported(after: Entr
 
 async def test_the_first_look_reports_nothing() -> None:
     assert await told({T: listed("t", 1)}) == []
+
+
+async def test_other_kinds_of_changes_are_reported_once_the_first_are_known() -> None:
+    publications = Publications(SourceConfig(dsn="", slot="s", publications=("p",)))
+    catalog = FakeCatalog({}, {}, {}, {})
+    catalog.kinds = None
+    with pytest.raises(SourceUnavailable):
+        await publications.check(catalog, 0)
+    with capture_logs() as entries:
+        for kinds in ["pubinsert", "pubdelete"], ["pubinsert"], ["pubinsert"]:
+            catalog.kinds = kinds
+            await publications.check(catalog, 0)
+    assert [entry["publications"] for entry in entries] == [["p"]]
 
 
 async def test_a_first_look_at_a_slot_reports_tables_that_may_be_new_to_it() -> None:

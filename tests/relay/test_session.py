@@ -94,8 +94,9 @@ async def test_a_stop_waits_for_a_commit() -> None:
     assert source.told[-1] == 2
 
 
-async def test_what_fails_at_the_end_does_not_keep_the_server_from_learning_what_is_delivered(
-    clock: Clock,
+@pytest.mark.parametrize("ends", [RecordRefused, asyncio.CancelledError])
+async def test_what_ends_a_session_does_not_keep_the_server_from_learning_what_is_delivered(
+    clock: Clock, ends: type[BaseException]
 ) -> None:
     """Within the pause between two status updates: only the last one, at the end, can tell."""
     source, kafka = FakeSource(), FakeTransactions()
@@ -106,11 +107,17 @@ async def test_what_fails_at_the_end_does_not_keep_the_server_from_learning_what
     enter(session, 4, TAKEN)
     kafka.commits.clear()
     await turns(session, until_committing=True)
-    kafka.spoilt = True
-    kafka.commits.set()
-    with pytest.raises(RecordRefused):
-        await session.finish(10)
+    finishing = asyncio.create_task(session.finish(10))
+    await asyncio.sleep(0)
+    if ends is RecordRefused:
+        kafka.spoilt = True
+        kafka.commits.set()
+    else:
+        finishing.cancel()
+    with pytest.raises(ends):
+        await finishing
     assert source.told == [0, 2]
+    await session.close()
 
 
 @pytest.mark.parametrize("kafka", [FakeSink(), FakeTransactions()], ids=["at least once", "exactly once"])

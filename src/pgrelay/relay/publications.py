@@ -39,8 +39,8 @@ class Publications:
         self._config = config
         self.names = config.publications
         self._oids: Mapping[str, int] = {}
-        # See `listed.kinds`.
-        self._kinds: frozenset[tuple[str, str]] = frozenset()
+        # See `listed.kinds`; None until they are known.
+        self._kinds: frozenset[tuple[str, str]] | None = None
         # See `listed.entries`.
         self._entries: Mapping[listed.Listed, tuple[str, frozenset[int]]] = {}
         # The OIDs of tables that are or were published, and exist.
@@ -92,8 +92,8 @@ class Publications:
                 f"missing, from {format_lsn(relayed_lsn)} on (none if one transaction did both); copy its "
                 "tables again, and restart pgrelay"
             )
-        first, self._oids = not self._oids, now
-        await self._warn_of_kinds(catalog, first)
+        self._oids = now
+        await self._warn_of_kinds(catalog)
         await self._warn_of_put_back(catalog)
 
     async def tables(self, catalog: Catalog) -> PublishedTables | None:
@@ -110,9 +110,9 @@ class Publications:
     def _missing(self, present: Mapping[str, int]) -> list[str]:
         return [name for name in self.names if name not in present]
 
-    async def _warn_of_kinds(self, catalog: Catalog, first: bool) -> None:
+    async def _warn_of_kinds(self, catalog: Catalog) -> None:
         before, self._kinds = self._kinds, await listed.kinds(catalog, self.names)
-        if before != self._kinds and not first:
+        if before is not None and before != self._kinds:
             _log.warning(
                 "publications were altered to publish other kinds of changes: those that they do not "
                 "publish, or did not before, are missing; if they are wanted, publish them, and copy the "

@@ -121,7 +121,7 @@ class Session:
             drained = await self.sink.drain(self._finishing, grace_s)
             if drained:
                 await self.sink.drain(self.confirmations.last_position_pending, _KEEP_S)
-        except PgrelayError:
+        except (PgrelayError, asyncio.CancelledError):
             # The last status update may be a while ago, and what was acknowledged since would come again.
             self._advance()
             with contextlib.suppress(SourceUnavailable):

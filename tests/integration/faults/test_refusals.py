@@ -222,9 +222,8 @@ def test_a_topic_deleted_while_we_run_is_reported_exactly_once(
     database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert ids(relay) == [2]
-    reason = relay.events(WAITING)[0]["reason"]
-    assert "a topic is gone: " in reason or f"topic {relay.topic('t')} is gone" in reason
-    assert reason.endswith("if it was deleted, its earlier records are lost: copy its tables again")
+    gone = [event["reason"] for event in relay.events(WAITING) if "is gone" in event["reason"]]
+    assert gone[0].endswith("if it was deleted, its earlier records are lost: copy its tables again")
 
 
 def test_a_topic_that_can_not_be_created_ends_the_relay(new_relay: NewRelay) -> None:

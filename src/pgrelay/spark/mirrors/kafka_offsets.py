@@ -18,13 +18,10 @@ Offsets = Mapping[str, Mapping[int, int]]
 # How long a start waits for answers that it can do without, instead of Kafka's minute.
 BRIEFLY: Final = {"default.api.timeout.ms": "10000", "request.timeout.ms": "10000"}
 
-_REFUSALS: Final = (
-    "org.apache.kafka.common.config.ConfigException",
-    "java.lang.IllegalArgumentException",
-    "java.nio.file.NoSuchFileException",
-    "java.io.FileNotFoundException",
-    "javax.security.auth.login.LoginException",
-)
+_REFUSALS: Final = ("org.apache.kafka.common.config.ConfigException", "java.lang.IllegalArgumentException")
+_NO_FILE: Final = ("java.nio.file.NoSuchFileException", "java.io.FileNotFoundException")
+# Also for an identity provider that is away.
+_LOGIN: Final = "javax.security.auth.login.LoginException"
 
 _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
@@ -51,8 +48,12 @@ def _made_as_told() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         kind, _, told = cause(error).partition(": ")
-        # A name that can't be resolved may be one tomorrow.
-        if kind not in _REFUSALS or "resolvable" in told:
+        if kind in _NO_FILE:
+            told = f"no such file: {told}"
+        elif not (kind == _LOGIN and "LoginModule" in told) and (
+            # A name that can't be resolved may be one tomorrow.
+            kind not in _REFUSALS or "resolvable" in told
+        ):
             raise
         if "JAAS" in told:  # which may quote a piece of the password
             told = 'kafka.sasl.jaas.config is not of the form: org.apache...LoginModule required key="value";'
