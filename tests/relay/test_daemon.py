@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pgrelay.config import Config
-from pgrelay.errors import KafkaUnavailable, RecordRefused, SourceUnavailable
+from pgrelay.errors import GapError, KafkaUnavailable, RecordRefused, SourceUnavailable
 from pgrelay.kafka.sink import Sink
 from pgrelay.metrics import Metrics
 from pgrelay.postgres.source import Source
@@ -148,6 +148,13 @@ class Hanging(Ending):
         await asyncio.sleep(3600)
 
 
+class Failing(Hanging):
+    """Something breaks for good while it runs."""
+
+    async def run(self, stop: asyncio.Event, turned: Callable[[Session], None]) -> None:
+        raise self.error
+
+
 class Unfinished(Ending):
     """Kafka has refused something, which is known only at the end."""
 
@@ -183,6 +190,18 @@ async def test_a_second_request_to_stop_says_whether_transactions_are_left_behin
     assert (
         warnings == ["stopping before Kafka has acknowledged everything; the rest will be sent again"] * left
     )
+
+
+async def test_a_second_request_to_stop_tells_what_had_ended_the_session_before() -> None:
+    session = Failing(asyncio.Event(), GapError("the slot is gone"))
+    daemon = Given(session)
+    with capture_logs() as logs:
+        running = asyncio.create_task(daemon.run())
+        await session.finishing.wait()
+        daemon.stop()
+        daemon.stop()
+        await asyncio.wait_for(running, 10)
+    assert [log["reason"] for log in logs if log["log_level"] == "warning"] == ["the slot is gone"]
 
 
 async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirmed() -> None:

@@ -51,6 +51,7 @@ _SPOOL_PAUSE_S: Final = 60.0
 
 _BEAT_S: Final = 1.0
 
+_IN_TROUBLE: Final = "stopping in an outage: what is not confirmed is sent again"
 _CUT_SHORT: Final = "stopping before Kafka has acknowledged everything; the rest will be sent again"
 
 Advise = Callable[[Config], Coroutine[Any, Any, None]]
@@ -142,7 +143,7 @@ class Daemon:
         # Not in the handler: see kafka/reports.py.
         if self._stop.is_set():
             # The next run meets the trouble again, and has time to wait it out.
-            _log.warning("stopping in an outage: what is not confirmed is sent again", reason=str(ended))
+            _log.warning(_IN_TROUBLE, reason=str(ended))
         elif isinstance(ended, RecordRefused):
             await self._learn(ended)
         else:
@@ -258,7 +259,12 @@ class Daemon:
         if not isinstance(failure, KafkaUnavailable):
             # A stop has a single grace period, whatever fails meanwhile.
             left_s = math.inf if ends is None else max(0.0, ends - clock.time())
-            await self._settle(session, failure, left_s)
+            try:
+                await self._settle(session, failure, left_s)
+            except asyncio.CancelledError:
+                # The second request to stop: nobody else would say what had ended the session.
+                _log.warning(_IN_TROUBLE, reason=str(failure))
+                raise
         return failure
 
     def _turned(self, session: Session) -> None:
