@@ -307,7 +307,7 @@ def test_schema_prints_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
     schema = json.loads(capsys.readouterr().out)
     assert list(schema["properties"]) == list(Config.model_fields)
     assert schema["required"] == ["source", "sink"]
-    assert schema["$defs"]["SourceConfig"]["properties"]["snapshot"]["enum"] == ["never"]
+    assert schema["$defs"]["SourceConfig"]["properties"]["snapshot"]["const"] == "never"
 
 
 def test_a_missing_file_is_one_line_and_exit_code_2() -> None:
