@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SourceUnavailable
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog, PublicationRow, Slot
 from pgrelay.postgres.listed import Listed
 from pgrelay.relay.publications import Publications, PublishedTables
 
@@ -22,7 +22,7 @@ class FakeCatalog(Catalog):
 
     def __init__(self, *looks: Entries) -> None:
         self._looks = iter(looks)
-        self.kinds: list[str] | None = ["pubinsert"]  # None: the server does not answer
+        self.operations: list[str] | None = ["insert"]  # None: the server does not answer
         self.tables = {1: "a", 2: "b"}
         self.published = {1, 2}
 
@@ -32,18 +32,16 @@ class FakeCatalog(Catalog):
     async def existing(self, oids: Collection[int]) -> frozenset[int]:
         return frozenset(oids) & self.tables.keys()
 
-    async def publications(self, names: Sequence[str]) -> dict[str, int]:
-        return {"p": 16390}
+    async def publications(self, names: Sequence[str]) -> dict[str, PublicationRow]:
+        if self.operations is None:
+            raise SourceUnavailable("cut")
+        return {"p": PublicationRow(16390, tuple(self.operations))}
 
     @property
     def server_version(self) -> int:
         return 180000
 
     async def rows(self, query: Any, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        if "pubinsert" in query.as_string():
-            if self.kinds is None:
-                raise SourceUnavailable("cut")
-            return [("p", kind) for kind in self.kinds]
         if "catalog_xmin" not in query.as_string():
             return [(*what, name, oids) for what, (name, oids) in next(self._looks).items()]
         # New entries of old publications.
@@ -93,12 +91,12 @@ async def test_the_first_look_reports_nothing() -> None:
 async def test_other_kinds_of_changes_are_reported_once_the_first_are_known() -> None:
     publications = Publications(SourceConfig(dsn="", slot="s", publications=("p",)))
     catalog = FakeCatalog({}, {}, {}, {})
-    catalog.kinds = None
+    catalog.operations = None
     with pytest.raises(SourceUnavailable):
         await publications.check(catalog, 0)
     with capture_logs() as entries:
-        for kinds in ["pubinsert", "pubdelete"], ["pubinsert"], ["pubinsert"]:
-            catalog.kinds = kinds
+        for operations in ["insert", "delete"], ["insert"], ["insert"]:
+            catalog.operations = operations
             await publications.check(catalog, 0)
     assert [entry["publications"] for entry in entries] == [["p"]]
 

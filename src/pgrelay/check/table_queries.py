@@ -7,7 +7,14 @@ from itertools import pairwise
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import FIRST_OF_USERS, LASTING, PARTITIONED_SINCE, SCHEMAS_SINCE, Catalog
+from pgrelay.postgres.catalog import (
+    FIRST_OF_USERS,
+    LASTING,
+    OPERATIONS,
+    PARTITIONED_SINCE,
+    SCHEMAS_SINCE,
+    Catalog,
+)
 from pgrelay.postgres.facts import PRIMARY_KEY
 
 
@@ -110,12 +117,8 @@ class Column:
 async def publications(catalog: Catalog, names: Sequence[str]) -> list[Publication]:
     query = sql.SQL(
         "SELECT w.name, quote_ident(w.name), p.oid IS NOT NULL, coalesce(p.puballtables, false), "
-        "array_remove(ARRAY[CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END, "
-        "CASE WHEN pubdelete THEN 'delete' END, {}], NULL) "
-        "FROM unnest(%s::text[]) WITH ORDINALITY w(name, n) "
+        f"{OPERATIONS} FROM unnest(%s::text[]) WITH ORDINALITY w(name, n) "
         "LEFT JOIN pg_publication p ON p.pubname = w.name ORDER BY w.n"
-    ).format(
-        sql.SQL("CASE WHEN pubtruncate THEN 'truncate' END" if catalog.server_version >= 110000 else "NULL")
     )
     rows = await catalog.rows(query, (list(names),))
     return [

@@ -47,6 +47,12 @@ PARTITIONED_SINCE: Final = 130000
 # And from this one on a schema.
 SCHEMAS_SINCE: Final = 150000
 
+# What publication `p` publishes, in this order; an array. PostgreSQL 10 has no pubtruncate.
+OPERATIONS: Final = (
+    "ARRAY (SELECT operation FROM unnest('{insert,update,delete,truncate}'::text[]) AS operation "
+    "WHERE (to_jsonb(p) ->> ('pub' || operation))::boolean)"
+)
+
 # pg_replication_slots.invalidation_reason, for people.
 _INVALIDATED: Final = {
     "wal_removed": "the server removed WAL that it needs (max_slot_wal_keep_size)",
@@ -87,6 +93,14 @@ class Slot:
             return None
         reason = self.invalidation_reason or "wal_removed"
         return _INVALIDATED.get(reason, f"the server invalidated it: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationRow:
+    """A row of pg_publication; `operations` as `OPERATIONS` says."""
+
+    oid: int
+    operations: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +241,11 @@ class Catalog:
     async def drop_slot(self, name: str) -> None:
         await self.rows(sql.SQL("SELECT FROM pg_drop_replication_slot(%s)"), (name,))
 
-    async def publications(self, names: Sequence[str]) -> dict[str, int]:
-        """The OIDs of those that exist, by name."""
-        query = sql.SQL("SELECT pubname, oid FROM pg_publication WHERE pubname = ANY (%s)")
-        return dict(await self.rows(query, (list(names),)))
+    async def publications(self, names: Sequence[str]) -> dict[str, PublicationRow]:
+        """Those that exist, by name."""
+        query = sql.SQL(f"SELECT pubname, oid, {OPERATIONS} FROM pg_publication p WHERE pubname = ANY (%s)")
+        rows = await self.rows(query, (list(names),))
+        return {name: PublicationRow(oid, tuple(operations)) for name, oid, operations in rows}
 
     async def published_tables(self, names: Sequence[str]) -> list[tuple[int, str, str]] | None:
         """OID, schema and name of the tables whose rows these publications send: partitions, or their root.

@@ -1,4 +1,4 @@
-"""What publications hold: kinds of changes; tables and schemas, by which entries, and what is new to a slot.
+"""What publications list: which tables and schemas, by which entries, and what of that is new to a slot.
 
 Source: PostgreSQL manual, "pg_publication_rel" and "pg_publication_namespace".
 """
@@ -25,16 +25,6 @@ _SCHEMAS: Final = (
 # Written since the slot's position, or somewhat before: a new slot takes over the bound of another one that
 # is behind, and a transaction that runs for long holds it back. Postgres has no better one.
 _YOUNG: Final = sql.SQL("age({}) BETWEEN 0 AND age(catalog_xmin)")
-
-
-async def kinds(catalog: Catalog, names: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """What each publication sends, by the name of its column; PostgreSQL 10 has none for truncates."""
-    query = sql.SQL(
-        "SELECT pubname, kind FROM pg_publication p, jsonb_each_text(to_jsonb(p)) AS e(kind, sent) "
-        "WHERE pubname = ANY (%s) AND sent = 'true' "
-        "AND kind IN ('pubinsert', 'pubupdate', 'pubdelete', 'pubtruncate')"
-    )
-    return frozenset(await catalog.rows(query, (list(names),)))
 
 
 async def entries(catalog: Catalog, names: Sequence[str]) -> dict[Listed, tuple[str, frozenset[int]]]:

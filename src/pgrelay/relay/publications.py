@@ -13,7 +13,7 @@ from pgrelay.config import SourceConfig
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres import listed
-from pgrelay.postgres.catalog import Catalog, Slot
+from pgrelay.postgres.catalog import Catalog, PublicationRow, Slot
 
 _log = structlog.get_logger(__name__)
 
@@ -38,9 +38,7 @@ class Publications:
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self.names = config.publications
-        self._oids: Mapping[str, int] = {}
-        # See `listed.kinds`; None until they are known.
-        self._kinds: frozenset[tuple[str, str]] | None = None
+        self._found: Mapping[str, PublicationRow] = {}
         # See `listed.entries`.
         self._entries: Mapping[listed.Listed, tuple[str, frozenset[int]]] = {}
         # The OIDs of tables that are or were published, and exist.
@@ -54,7 +52,7 @@ class Publications:
         config = self._config
         missing = self._missing(await catalog.publications(self.names))
         if not missing:
-            if slot is not None and not self._oids:
+            if slot is not None and not self._found:
                 await self._warn_of_changes(catalog)
             return None
         if slot is not None:
@@ -86,14 +84,21 @@ class Publications:
                 f"publication {', '.join(missing)} was dropped while we streamed it: rows are missing from "
                 f"{format_lsn(relayed_lsn)} on; re-create it, and copy its tables again"
             )
-        if anew := [name for name, oid in now.items() if self._oids.get(name, oid) != oid]:
+        if anew := [name for name, it in now.items() if self._found.get(name, it).oid != it.oid]:
             raise SetupError(
                 f"publication {', '.join(anew)} was dropped and re-created: rows written in between are "
                 f"missing, from {format_lsn(relayed_lsn)} on (none if one transaction did both); copy its "
                 "tables again, and restart pgrelay"
             )
-        self._oids = now
-        await self._warn_of_kinds(catalog)
+        altered = [n for n, it in now.items() if self._found.get(n, it).operations != it.operations]
+        self._found = now
+        if altered:
+            _log.warning(
+                "publications were altered to publish other kinds of changes: those that they do not "
+                "publish, or did not before, are missing; if they are wanted, publish them, and copy the "
+                "tables again",
+                publications=sorted(altered),
+            )
         await self._warn_of_put_back(catalog)
 
     async def tables(self, catalog: Catalog) -> PublishedTables | None:
@@ -107,18 +112,8 @@ class Publications:
         self._tables = left.union(names)
         return PublishedTables(names, left)
 
-    def _missing(self, present: Mapping[str, int]) -> list[str]:
+    def _missing(self, present: Mapping[str, PublicationRow]) -> list[str]:
         return [name for name in self.names if name not in present]
-
-    async def _warn_of_kinds(self, catalog: Catalog) -> None:
-        before, self._kinds = self._kinds, await listed.kinds(catalog, self.names)
-        if before is not None and before != self._kinds:
-            _log.warning(
-                "publications were altered to publish other kinds of changes: those that they do not "
-                "publish, or did not before, are missing; if they are wanted, publish them, and copy the "
-                "tables again",
-                publications=sorted({name for name, _ in before ^ self._kinds}),
-            )
 
     async def _warn_of_put_back(self, catalog: Catalog) -> None:
         """That it was out can't be seen any more; but its entry is another one."""
