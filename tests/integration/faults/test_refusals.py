@@ -19,6 +19,8 @@ from tests.integration.servers import KafkaServer
 from tests.integration.topics import create_topic, delete_topic
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, body text)"
+# So soon does the producer give up a topic that is gone.
+SOON = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
 SASL = {
     "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "listener.name.proxied.sasl.enabled.mechanisms": "PLAIN",
@@ -187,20 +189,23 @@ def test_a_topic_created_while_we_run_is_found(
     assert ids(relay) == [1]
 
 
-@own_kafka(**{"auto.create.topics.enable": "true"})
-def test_a_topic_deleted_while_we_run_is_recreated(
-    database: Database, new_relay: NewRelay, kafka: KafkaServer
-) -> None:
-    """Row 5: we re-create it, not the broker, and nothing is confirmed that it did not receive."""
-    database.execute(TABLE)
-    soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
-    relay = new_relay(sink={"kafka": soon, "partitions": 3}).start().wait_streaming()
-    database.execute("INSERT INTO t VALUES (1)")
+def deprived(relay: Relay) -> Relay:
+    """A relay whose topic was deleted between two rows, of which the second has come."""
+    relay.database.execute(TABLE)
+    relay.start().wait_streaming()
+    relay.database.execute("INSERT INTO t VALUES (1)")
     relay.caught_up()
-    delete_topic(kafka.bootstrap, relay.topic("t"))
-    database.execute("INSERT INTO t VALUES (2)")
+    delete_topic(relay.kafka.bootstrap, relay.topic("t"))
+    relay.database.execute("INSERT INTO t VALUES (2)")
     relay.caught_up()
     assert ids(relay) == [2]
+    return relay
+
+
+@own_kafka(**{"auto.create.topics.enable": "true"})
+def test_a_topic_deleted_while_we_run_is_recreated(new_relay: NewRelay, kafka: KafkaServer) -> None:
+    """Row 5: we re-create it, not the broker, and nothing is confirmed that it did not receive."""
+    relay = deprived(new_relay(sink={"kafka": SOON, "partitions": 3}))
     reason = relay.events(WAITING)[0]["reason"]
     assert f"topic {relay.topic('t')} is gone" in reason
     assert reason.endswith("if it was deleted, its earlier records are lost: copy its tables again")
@@ -209,19 +214,9 @@ def test_a_topic_deleted_while_we_run_is_recreated(
 
 
 @own_kafka()
-def test_a_topic_deleted_while_we_run_is_reported_exactly_once(
-    database: Database, new_relay: NewRelay, kafka: KafkaServer
-) -> None:
+def test_a_topic_deleted_while_we_run_is_reported_exactly_once(new_relay: NewRelay) -> None:
     """Row 5: Kafka does not say which topic a transaction lacks, and the client asks only now and then."""
-    database.execute(TABLE)
-    soon = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
-    relay = new_relay(sink={"delivery": "exactly_once", "kafka": soon}).start().wait_streaming()
-    database.execute("INSERT INTO t VALUES (1)")
-    relay.caught_up()
-    delete_topic(kafka.bootstrap, relay.topic("t"))
-    database.execute("INSERT INTO t VALUES (2)")
-    relay.caught_up()
-    assert ids(relay) == [2]
+    relay = deprived(new_relay(sink={"delivery": "exactly_once", "kafka": SOON}))
     gone = [event["reason"] for event in relay.events(WAITING) if "is gone" in event["reason"]]
     assert gone[0].endswith("if it was deleted, its earlier records are lost: copy its tables again")
 

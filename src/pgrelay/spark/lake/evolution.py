@@ -3,7 +3,6 @@
 Every step is idempotent, so that a mirror that was killed in between can repeat it.
 """
 
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
@@ -24,7 +23,6 @@ from pgrelay.spark.schemas.columns import Column
 from pgrelay.spark.schemas.schema import Position, TableSchema, TableVersion
 from pgrelay.spark.schemas.widening import widens
 
-_JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
 # Cures if the target is not what the schema says, and if its rows can't be converted.
 _ANEW: Final = (
     "drop the target with pgrelay.spark.drop, and mirror from the topic's beginning with a new checkpoint"
@@ -197,8 +195,10 @@ def _alter(target: LakeTable, schema: TableSchema, later: TableVersion, name: st
     except (PySparkException, Py4JJavaError) as error:
         if isinstance(error, Py4JJavaError) and _UNSUPPORTED not in str(error):
             raise  # such as a full disk, which is temporary
-        reason = cause(error) if isinstance(error, Py4JJavaError) else str(error).partition("\n")[0]
-        reason = _JAVA_CLASS.sub("", reason)
+        reason = str(error).partition("\n")[0]
+        if isinstance(error, Py4JJavaError):
+            kind, _, told = cause(error).partition(": ")
+            reason = told or kind
         raise SetupError(
             f"{schema.topic}: {target.using} can't follow the change of column {name!r} at LSN "
             f"{format_lsn(later.position[0])}: {reason}; {CURE}"

@@ -48,13 +48,14 @@ def _made_as_told() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         kind, _, told = cause(error).partition(": ")
-        if kind in _NO_FILE:
-            told = f"no such file: {told}"
-        elif not (kind == _LOGIN and "LoginModule" in told) and (
-            # A name that can't be resolved may be one tomorrow.
-            kind not in _REFUSALS or "resolvable" in told
-        ):
+        # A name that can't be resolved may be one tomorrow.
+        wrong = kind in _REFUSALS and "resolvable" not in told
+        unknown = kind == _LOGIN and "LoginModule" in told
+        missing = kind in _NO_FILE
+        if not (wrong or unknown or missing):
             raise
+        if missing:
+            told = f"no such file: {told}"
         if "JAAS" in told:  # which may quote a piece of the password
             told = 'kafka.sasl.jaas.config is not of the form: org.apache...LoginModule required key="value";'
         raise SetupError(
