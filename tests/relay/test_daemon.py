@@ -192,8 +192,19 @@ async def test_a_second_request_to_stop_says_whether_transactions_are_left_behin
     )
 
 
-async def test_a_second_request_to_stop_tells_what_had_ended_the_session_before() -> None:
+async def test_a_second_request_to_stop_hides_no_error_that_had_ended_the_session_for_good() -> None:
     session = Failing(asyncio.Event(), GapError("the slot is gone"))
+    daemon = Given(session)
+    running = asyncio.create_task(daemon.run())
+    await session.finishing.wait()
+    daemon.stop()
+    daemon.stop()
+    with pytest.raises(GapError, match="the slot is gone"):
+        await asyncio.wait_for(running, 10)
+
+
+async def test_a_second_request_to_stop_tells_of_a_refused_record_that_had_ended_the_session() -> None:
+    session = Failing(asyncio.Event(), RecordRefused("too large"))
     daemon = Given(session)
     with capture_logs() as logs:
         running = asyncio.create_task(daemon.run())
@@ -201,7 +212,7 @@ async def test_a_second_request_to_stop_tells_what_had_ended_the_session_before(
         daemon.stop()
         daemon.stop()
         await asyncio.wait_for(running, 10)
-    assert [log["reason"] for log in logs if log["log_level"] == "warning"] == ["the slot is gone"]
+    assert [log["reason"] for log in logs if log["log_level"] == "warning"] == ["too large"]
 
 
 async def test_a_daemon_that_is_asked_twice_to_stop_still_says_what_was_confirmed() -> None:

@@ -90,6 +90,8 @@ class Daemon:
         self._current: Session | None = None
         # Of the last session, at its end: `Session.careful`, and how far it had read.
         self._was_careful, self._read_lsn = True, 0
+        # What had ended a session whose own end was then cut.
+        self._failed: Exception | None = None
         self._backoff = Backoff()
         self._observer = Observer(metrics, health)
         self._refusals = Refusals(config)
@@ -134,13 +136,17 @@ class Daemon:
         """Run a session, and do what its end requires before the next. Raises what ends the process."""
         try:
             await self._session()
-        except Exception as error:
-            if verdict(error) is Verdict.STOP and not isinstance(error, RecordRefused):
+        except asyncio.CancelledError:
+            if self._failed is None:
                 raise
+            ended = self._failed
+        except Exception as error:
             ended = error
         else:
             return
         # Not in the handler: see kafka/reports.py.
+        if verdict(ended) is Verdict.STOP and not isinstance(ended, RecordRefused):
+            raise ended
         if self._stop.is_set():
             # The next run meets the trouble again, and has time to wait it out.
             _log.warning(_IN_TROUBLE, reason=str(ended))
@@ -262,8 +268,8 @@ class Daemon:
             try:
                 await self._settle(session, failure, left_s)
             except asyncio.CancelledError:
-                # The second request to stop: nobody else would say what had ended the session.
-                _log.warning(_IN_TROUBLE, reason=str(failure))
+                # The second request to stop cuts the wait, and hides nothing that went wrong before it.
+                self._failed = failure
                 raise
         return failure
 
