@@ -18,6 +18,7 @@ PURE = [
     "pgrelay.progress",
     "pgrelay.lsn",
     "pgrelay.errors",
+    "pgrelay.printable",
 ]
 IMPURE = {
     "asyncio",

@@ -88,6 +88,7 @@ def test_the_reason_of_an_error_is_its_root_cause(spark: SparkSession) -> None:
         jvm.java.util.concurrent.CompletableFuture.failedFuture(jvm.java.io.IOException("no number")).get()
     assert reason(thrown.value) == "java.io.IOException: no number"
     assert reason(ValueError("no number\nand more")) == "no number"
+    assert reason(ValueError("no \x1b[2Jnumber")) == "no \\x1b[2Jnumber"
 
 
 def test_records_that_go_while_a_query_runs_are_told_with_the_cure(

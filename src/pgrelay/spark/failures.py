@@ -11,6 +11,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from pgrelay.errors import PgrelayError
 from pgrelay.lsn import format_lsn
+from pgrelay.printable import printable
 
 
 @contextmanager
@@ -56,6 +57,8 @@ def reason(error: Exception) -> str:
 
 
 def _first_line(text: str) -> str:
+    """As a terminal may show it: Java's texts quote bytes of records."""
     first, _, rest = text.strip().partition("\n")
     # Some errors give the details on the next line.
-    return f"{first.rstrip()} {_first_line(rest)}" if first.rstrip().endswith(":") and rest else first
+    told = f"{first.rstrip()} {_first_line(rest)}" if first.rstrip().endswith(":") and rest else first
+    return printable(told)
