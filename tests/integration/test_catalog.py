@@ -12,6 +12,7 @@ from pgrelay.check.table_queries import planned
 from pgrelay.errors import SetupError, SourceUnavailable
 from pgrelay.postgres.catalog import Catalog
 from pgrelay.postgres.listed import entries
+from pgrelay.postgres.publishable import create_publication
 from pgrelay.postgres.subtransactions import rolled_back
 from pgrelay.relay.tasks import cancelled
 from tests.integration.databases import Database
@@ -105,7 +106,7 @@ async def test_a_whole_schema_is_its_publishable_tables(database: Database) -> N
     database.execute("CREATE TABLE sales.part PARTITION OF sales.parts FOR VALUES FROM (1) TO (9)")
     whole = [("sales", None)]
     async with Catalog(database.dsn) as catalog:
-        await catalog.create_publication("p", whole)
+        await create_publication(catalog, "p", whole)
         held = {name for _, _, name in await catalog.published_tables(["p"]) or ()}
         meant = {table.name for table in (await planned(catalog, whole)).tables}
     assert {"a", "b", "part"} == held - {"parts"} == meant
@@ -116,7 +117,7 @@ async def test_a_schema_without_publishable_tables_is_refused(database: Database
     database.execute("CREATE SCHEMA sales; CREATE UNLOGGED TABLE sales.fleeting (id int)")
     async with Catalog(database.dsn) as catalog:
         with pytest.raises(SetupError, match="schema sales has no tables that can be published"):
-            await catalog.create_publication("p", [("sales", None)])
+            await create_publication(catalog, "p", [("sales", None)])
 
 
 async def test_subtransactions_that_were_rolled_back_are_told_from_others(database: Database) -> None:

@@ -14,7 +14,8 @@ from pgrelay.config import SourceConfig
 from pgrelay.encode.selection import Selection
 from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.figures import counted
-from pgrelay.postgres.catalog import SCHEMAS_SINCE, Catalog
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.publishable import SCHEMAS_SINCE, publication_statement
 
 
 async def publication_findings(
@@ -96,7 +97,7 @@ async def _to_be_made(
     if unusable:
         return unusable, published
     try:
-        statement = await catalog.publication_statement(publication.name, names)
+        statement = await publication_statement(catalog, publication.name, names)
     except SetupError as refusal:
         return [refused(refusal, "a run can't create the publication")], published
     denied = may_not_create(publication.name, entries, server, statement.as_string())

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import (
+from pgrelay.postgres.catalog import OPERATIONS, Catalog
+from pgrelay.postgres.facts import PRIMARY_KEY
+from pgrelay.postgres.publishable import (
     FIRST_OF_USERS,
     LASTING,
-    OPERATIONS,
     PARTITIONED_SINCE,
     SCHEMAS_SINCE,
-    Catalog,
+    publishable,
 )
-from pgrelay.postgres.facts import PRIMARY_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ async def published(catalog: Catalog, names: Sequence[str]) -> Published:
 
 async def planned(catalog: Catalog, names: Sequence[tuple[str, str | None]]) -> Published:
     """What a publication would hold that a run creates, for the given tables or for all."""
-    oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await catalog.publishable(names)])]
+    oids = [leaf for leaf, _ in await leaves(catalog, [row[0] for row in await publishable(catalog, names)])]
     found = await tables(catalog, oids)
     schemas = tuple(schema for schema, table in names if table is None)
     return Published(found, found, changed=frozenset(oids), schemas=schemas if names else None)

@@ -14,7 +14,8 @@ from pgrelay.check import table_queries
 from pgrelay.check.table_queries import Publication
 from pgrelay.config import SourceConfig
 from pgrelay.errors import SetupError
-from pgrelay.postgres.catalog import PARTITIONED_SINCE, Catalog
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.publishable import PARTITIONED_SINCE
 
 # Bytes: a row without its columns; a column of unknown width, as the server's planner assumes; the key that
 # a delete logs; and the part of a large value that one row of a TOAST table holds.

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import sql
 
-from pgrelay.errors import PgrelayError, SetupError, SourceUnavailable
+from pgrelay.errors import PgrelayError, SourceUnavailable
 from pgrelay.lsn import parse_lsn
 from pgrelay.postgres.connection import STARTED_US, connect, hang_up, query_error
 
@@ -33,19 +33,6 @@ _DROPPED: Final = "could not open relation with OID"
 WAL_END: Final = sql.SQL(
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 )
-
-# OIDs below are the system's own tables, which no publication holds.
-FIRST_OF_USERS: Final = 16384
-# Tables of users, of the kinds and from the OID given; temporary and unlogged ones are in no publication.
-LASTING: Final = sql.SQL(
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
-    "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
-)
-# From this version on a publication can hold a partitioned table.
-PARTITIONED_SINCE: Final = 130000
-# And from this one on a schema.
-SCHEMAS_SINCE: Final = 150000
 
 # What publication `p` publishes, in this order; an array. PostgreSQL 10 has no pubtruncate.
 OPERATIONS: Final = (
@@ -324,66 +311,6 @@ class Catalog:
             # Below 0 past the limit, until the next checkpoint.
             safe_wal = max(0.0, float(safe_size))
         return SlotWal(parse_lsn(wal_end), _lsn(confirmed), _lsn(restart), safe_wal)
-
-    async def create_publication(self, name: str, tables: Sequence[tuple[str, str | None]]) -> None:
-        statement = await self.publication_statement(name, tables)
-        try:
-            await self.rows(statement)
-        except SetupError as refusal:
-            raise SetupError(
-                f"source.tables: publication {name} can't be created: {refusal}; name existing tables there "
-                "that our role owns, or run CREATE PUBLICATION as a role that may, or correct "
-                "source.publications"
-            ) from refusal
-
-    async def publication_statement(
-        self, name: str, tables: Sequence[tuple[str, str | None]]
-    ) -> sql.Composed:
-        """CREATE PUBLICATION for (schema, table), or (schema, None) for a whole schema; none given: all."""
-        parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]
-        if tables:
-            schemas = [schema for schema, table in tables if table is None]
-            named = [(schema, table) for schema, table in tables if table is not None]
-            if self.server_version < SCHEMAS_SINCE:
-                # Before 15 a publication can't follow a schema: it gets the tables that are there now.
-                named += [name for schema in schemas for name in await self._tables_in(schema)]
-                schemas = []
-            parts = []
-            if named:
-                parts.append(sql.SQL("TABLE ") + _listed(named))
-            if schemas:
-                parts.append(sql.SQL("TABLES IN SCHEMA ") + _listed([(schema,) for schema in schemas]))
-        create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
-        return create + sql.SQL(", ").join(parts)
-
-    async def publishable(self, names: Sequence[tuple[str, str | None]]) -> list[tuple[int, str, str]]:
-        """OID, schema and name of what a publication of `names`, as in `publication_statement`, can hold."""
-        query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
-        parameters: list[object] = [
-            ["r", "p"] if self.server_version >= PARTITIONED_SINCE else ["r"],
-            FIRST_OF_USERS,
-        ]
-        if names:
-            query += sql.SQL(
-                "AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
-                "WHERE w.s = n.nspname AND coalesce(w.t, c.relname) = c.relname) "
-            )
-            parameters += [[schema for schema, _ in names], [table for _, table in names]]
-        rows = await self.rows(query + sql.SQL("ORDER BY 2, 3"), parameters)
-        return [(oid, schema, name) for oid, schema, name in rows]
-
-    async def _tables_in(self, schema: str) -> list[tuple[str, str]]:
-        tables = [(schema, name) for _, schema, name in await self.publishable([(schema, None)])]
-        if not tables:
-            raise SetupError(
-                f"source.tables: schema {schema} has no tables that can be published; create some, or "
-                "correct it"
-            )
-        return tables
-
-
-def _listed(names: Sequence[tuple[str, ...]]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(*name) for name in names)
 
 
 def _lsn(text: str | None) -> int | None:

@@ -8,7 +8,8 @@ from typing import Final
 
 from psycopg import sql
 
-from pgrelay.postgres.catalog import SCHEMAS_SINCE, Catalog
+from pgrelay.postgres.catalog import Catalog
+from pgrelay.postgres.publishable import SCHEMAS_SINCE
 
 # The OID of pg_publication_rel or pg_publication_namespace, and that of the table or schema. Names are for
 # people only, since tables may swap theirs.

@@ -14,6 +14,7 @@ from pgrelay.errors import BEGIN_ANEW, SetupError
 from pgrelay.lsn import format_lsn
 from pgrelay.postgres import listed
 from pgrelay.postgres.catalog import Catalog, PublicationRow, Slot
+from pgrelay.postgres.publishable import create_publication
 
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +69,7 @@ class Publications:
             )
         holds = ", ".join(config.tables) or "all tables"
         _log.info("creating the publication", publication=missing[0], tables=holds)
-        await catalog.create_publication(missing[0], config.table_names())
+        await create_publication(catalog, missing[0], config.table_names())
         return missing[0]
 
     async def check(self, catalog: Catalog, relayed_lsn: int) -> None:

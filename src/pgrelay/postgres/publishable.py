@@ -1,0 +1,93 @@
+"""What a publication can hold, and the statement that creates one.
+
+Source: PostgreSQL manual, "CREATE PUBLICATION".
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from psycopg import sql
+
+from pgrelay.errors import SetupError
+from pgrelay.postgres.catalog import Catalog
+
+# OIDs below are the system's own tables, which no publication holds.
+FIRST_OF_USERS: Final = 16384
+# Tables of users, of the kinds and from the OID given; temporary and unlogged ones are in no publication.
+LASTING: Final = sql.SQL(
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind = ANY (%s) AND c.relpersistence = 'p' AND c.oid >= %s "
+    "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
+)
+# From this version on a publication can hold a partitioned table.
+PARTITIONED_SINCE: Final = 130000
+# And from this one on a schema.
+SCHEMAS_SINCE: Final = 150000
+
+# A table, (schema, table), or with None a whole schema.
+Entry = tuple[str, str | None]
+
+
+async def create_publication(catalog: Catalog, name: str, tables: Sequence[Entry]) -> None:
+    """Create a publication that holds `tables`. Raises SetupError if the server or our role can't."""
+    statement = await publication_statement(catalog, name, tables)
+    try:
+        await catalog.rows(statement)
+    except SetupError as refusal:
+        raise SetupError(
+            f"source.tables: publication {name} can't be created: {refusal}; name existing tables there "
+            "that our role owns, or run CREATE PUBLICATION as a role that may, or correct "
+            "source.publications"
+        ) from refusal
+
+
+async def publication_statement(catalog: Catalog, name: str, tables: Sequence[Entry]) -> sql.Composed:
+    """CREATE PUBLICATION for these tables and schemas; none given: for all tables.
+
+    Raises SetupError before PostgreSQL 15 for a schema without tables.
+    """
+    parts: list[sql.Composable] = [sql.SQL("ALL TABLES")]
+    if tables:
+        schemas = [schema for schema, table in tables if table is None]
+        named = [(schema, table) for schema, table in tables if table is not None]
+        if catalog.server_version < SCHEMAS_SINCE:
+            # Before 15 a publication can't follow a schema: it gets the tables that are there now.
+            named += [name for schema in schemas for name in await _tables_in(catalog, schema)]
+            schemas = []
+        parts = []
+        if named:
+            parts.append(sql.SQL("TABLE ") + _listed(named))
+        if schemas:
+            parts.append(sql.SQL("TABLES IN SCHEMA ") + _listed([(schema,) for schema in schemas]))
+    create = sql.SQL("CREATE PUBLICATION {} FOR ").format(sql.Identifier(name))
+    return create + sql.SQL(", ").join(parts)
+
+
+async def publishable(catalog: Catalog, names: Sequence[Entry]) -> list[tuple[int, str, str]]:
+    """OID, schema and name of what a publication of `names`, as in `publication_statement`, can hold."""
+    query = sql.SQL("SELECT c.oid, n.nspname, c.relname ") + LASTING
+    parameters: list[object] = [
+        ["r", "p"] if catalog.server_version >= PARTITIONED_SINCE else ["r"],
+        FIRST_OF_USERS,
+    ]
+    if names:
+        query += sql.SQL(
+            "AND EXISTS (SELECT FROM unnest(%s::text[], %s::text[]) w(s, t) "
+            "WHERE w.s = n.nspname AND coalesce(w.t, c.relname) = c.relname) "
+        )
+        parameters += [[schema for schema, _ in names], [table for _, table in names]]
+    rows = await catalog.rows(query + sql.SQL("ORDER BY 2, 3"), parameters)
+    return [(oid, schema, name) for oid, schema, name in rows]
+
+
+async def _tables_in(catalog: Catalog, schema: str) -> list[tuple[str, str]]:
+    tables = [(schema, name) for _, schema, name in await publishable(catalog, [(schema, None)])]
+    if not tables:
+        raise SetupError(
+            f"source.tables: schema {schema} has no tables that can be published; create some, or correct it"
+        )
+    return tables
+
+
+def _listed(names: Sequence[tuple[str, ...]]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(*name) for name in names)
